@@ -13,7 +13,8 @@ import pytest
 REPO = Path(__file__).parents[1]
 EXAMPLES = REPO / "examples"
 ALONE = [
-    "copy_and_move", "debezium_cdc", "duckdb_only", "increments_to_duckdb", "own_payload", "pandas_only", "time_travel",
+    "copy_and_move", "debezium_cdc", "duckdb_only", "functions", "increments_to_duckdb", "own_payload", "pandas_only",
+    "time_travel",
 ]  # fmt: skip
 WITH_PROCESSES = ["add_column", "backfill", "counters", "delete_keys", "load_files"]
 PARTS = ["film_payloads"]
@@ -61,7 +62,7 @@ RECIPES = (REPO / "docs/recipes.md").read_text()
 
 def test_the_recipes_show_the_scripts_as_they_are() -> None:
     sections = RECIPES.split("\n## ")[1:]
-    assert len(sections) == 4
+    assert len(sections) == 5
     for section in sections:
         linked = re.search(r"\]\(\.\./examples/(\w+\.py)\)", section)
         assert linked is not None, section.splitlines()[0]

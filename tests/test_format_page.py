@@ -18,6 +18,7 @@ from crdt_mor.format.base_file import LATEST_REQUESTED, ORDER
 from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.posts import BYTES_MAX, GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
 from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
@@ -27,6 +28,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
 from crdt_mor.model.overwrite import Overwrite, Scope
+from crdt_mor.model.posts import WINDOW, Member, PostName
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
@@ -73,6 +75,7 @@ VALUE = Timeline(
     tokens_noted=from_ms(1),
     moving=Moving("uri", "id", T, T),
     origin=Origin("id", "uri", Step(T, T, 1, 2), T, True),
+    posts=((1, ("name", "void")),),
 )  # fmt: skip
 """With everything in it."""
 
@@ -116,6 +119,29 @@ def test_the_token_of_a_commit_is_as_the_page_says() -> None:
     (told,) = json.loads(encode_segment([replace(COMMIT, token=("application", 1))]))["completions"]
     assert told[-1] == {"token": ["application", 1]}
     assert "`token`: `[application, number]`" in section("`completions`")
+
+
+def test_posts_and_the_members_of_a_commit_are_as_the_page_says() -> None:
+    page = section("Posts of whole writes")
+    post = Post(PostName(1, "name"), WHO, ("application", 4), "UPSERT", False, 2, 0, b"rows")
+    line, _, content = encode_post(post, "id").partition(b"\n")
+    (shown,) = (json.loads(line) for line in page.splitlines() if line.startswith('{"format"'))
+    head = json.loads(line)
+    assert list(shown) == list(head)
+    assert [type(part) for part in shown.values()] == [type(part) for part in head.values()]
+    keys = [key for row in re.findall(r"^\| (`.+?`) \|", page, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
+    assert keys == list(head)
+    assert content == b"rows"
+    assert f"the versions v + 1 to v + {WINDOW}" in page
+    assert f"at most {BYTES_MAX >> 10} KiB" in page
+    assert f"at most {POSTS_MAX} posts, of {GROUP_BYTES_MAX >> 20} MiB" in page
+    assert encoded()["posts"] == [[1, "name void"]]
+    of_two = replace(COMMIT, members=(post.member, Member(WHO, 0, 3)))
+    (told,) = json.loads(encode_segment([of_two]))["completions"]
+    who = ["application", "host", 1, {"message": "text"}]
+    members = [[0, 2, 0, [1, "name"], ["application", 4]], [0, 0, 3, None]]
+    assert told[-1] == {"members": [[who], members]}
+    assert "`members` is `[authors, members]`" in section("`completions`")
 
 
 def test_what_history_is_kept_is_as_the_page_says() -> None:
@@ -213,7 +239,7 @@ def test_every_object_of_a_table_with_everything_in_it_is_of_a_kind_that_is_name
     objects = [name for name in objects if name.startswith(".hoodie/")]
     assert not [name for name in objects if not any(re.match(pattern, name) for pattern in patterns)]
     met = [path for path, pattern in zip(paths, patterns, strict=True) if any(re.match(pattern, o) for o in objects)]
-    passing = [path for path in paths if re.search(r"/\.temp/|/loads/|/intents/|/failed-|\.stable$", path)]
+    passing = [path for path in paths if re.search(r"/\.temp/|/loads/|/intents/|/posts/|/failed-|\.stable$", path)]
     assert [path for path in paths if path not in met] == passing
 
 

@@ -93,6 +93,7 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
     require_not_moving(session.tail().moving, "erase from")
     sought = _sought(session, data, keys, filter)
     patience = steps.Patience(session, wait_ms)
+    steps.remove_posts(session, patience)
     rows = 0
     versions: list[int] = []
     began: InstantTime | None = None

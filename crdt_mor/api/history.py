@@ -27,6 +27,17 @@ from crdt_mor.planners.overwrite import covered_by, is_end_of_write
 from crdt_mor.planners.restore import RESTORE
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
+_WRITER = pa.struct(
+    [
+        ("application", pa.string()),
+        ("host", pa.string()),
+        ("pid", pa.int64()),
+        ("message", pa.string()),
+        ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("rows", pa.int64()),
+        ("deletes", pa.int64()),
+    ]
+)
 _HISTORY = pa.schema(
     [
         ("ordinal", pa.int64()),
@@ -45,6 +56,7 @@ _HISTORY = pa.schema(
         ("pid", pa.int64()),
         ("message", pa.string()),
         ("commit_info", pa.map_(pa.string(), pa.string())),
+        ("writers", pa.list_(_WRITER)),
         ("covered", pa.list_(pa.string())),
         ("overlaps", pa.list_(pa.int64())),
         ("adopted", pa.bool_()),
@@ -109,7 +121,7 @@ def _row(commit: Completion, ordinal: int, overlaps: list[int]) -> dict[str, obj
     return {
         "ordinal": ordinal,
         "version": commit.version,
-        "kind": _kind(commit),
+        "kind": kind_of(commit),
         "operation": commit.operation,
         "requested": to_datetime(commit.requested),
         "completed": to_datetime(commit.completed),
@@ -119,6 +131,7 @@ def _row(commit: Completion, ordinal: int, overlaps: list[int]) -> dict[str, obj
         "files": len(commit.files),
         "bytes": sum(file.size for file in commit.files),
         **columns_of(commit.author),
+        "writers": [{**columns_of(w.author), "rows": w.rows, "deletes": w.deletes} for w in commit.writers] or None,
         "covered": covered_by(commit),
         "overlaps": overlaps,
         "adopted": commit.adopted,
@@ -127,7 +140,7 @@ def _row(commit: Completion, ordinal: int, overlaps: list[int]) -> dict[str, obj
     }
 
 
-def _kind(commit: Completion) -> str:
+def kind_of(commit: Completion) -> str:
     """What a commit is to a user: a write or overwrite, growth of the schema, a compaction, a restore, upkeep."""
     if commit.overwriting is not None:
         return "write"

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from crdt_mor.api.history import kind_of
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
@@ -30,6 +31,7 @@ _TIMELINE = pa.schema(
         ("files", pa.int64()),
         ("bytes", pa.int64()),
         ("version", pa.int64()),
+        ("writes", pa.int64()),
         ("application", pa.string()),
         ("host", pa.string()),
         ("pid", pa.int64()),
@@ -75,8 +77,10 @@ class Inspect:
     def timeline(self) -> pa.Table:
         """Every instant by requested time: committed, pending, planned, rolled back.
 
-        application, host, pid, message: of its author; null where Hudi or an earlier release did. silent: for
-        how long nothing was heard of a pending write, as in `pending`. `table.history()` has commits alone.
+        writes: how many writes a commit of rows holds; several where small writes of several processes became one.
+        application, host, pid, message: of its author, which of such a group is the process that published it; null
+        where Hudi or an earlier release did. silent: for how long nothing was heard of a pending write, as in
+        `pending`. `table.history()` has commits alone, and names all writers.
         """
         value = self._session.views.sealed()
         rows: list[dict[str, object]] = [
@@ -91,6 +95,7 @@ class Inspect:
                 "files": len(c.files),
                 "bytes": sum(file.size for file in c.files),
                 "version": c.version,
+                "writes": max(1, len(c.members)) if kind_of(c) == "write" else None,
                 **columns_of(c.author),
             }
             for c in self._session.views.completions(value)

@@ -138,7 +138,11 @@ class TableReads(Readable):
         kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
         duration: from its begin to the moment when it was seen.
         application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
-            Hudi or an earlier release made it.
+            Hudi or an earlier release made it. Of a group, a commit of several processes' small writes, the process
+            that published it.
+        writers: the same of each writer whose write became the commit, with its own rows and deletes: several of a
+            group, else one. Null where nobody is known. `rows` and `deletes` of a group are what its files hold, where
+            each key is written once, so that those of its writers may be more together.
         overlaps: the ordinals of the commits that were in flight at the same time.
         limit: the most rows that are returned; None: all.
 

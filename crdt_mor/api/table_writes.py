@@ -90,7 +90,7 @@ class TableWrites:
         named = list(keys) if isinstance(keys, Iterator) else keys
         return commit_once(
             self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
-            small=lambda: True,
+            size=lambda: 0,
         )  # fmt: skip
 
     def overwrite(

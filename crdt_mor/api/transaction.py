@@ -16,6 +16,7 @@ from crdt_mor.api.scan import Scan
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
@@ -24,12 +25,13 @@ from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import EVERYTHING
+from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.planners.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
-from crdt_mor.write.one_event import BYTES_MAX, TriedWrite
+from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.statements import SchemaMode
@@ -45,6 +47,8 @@ class Commit:
     """A write that is completed, and the version of the timeline that shows it first.
 
     requested_at: its place among the writes of a key. completed_at: when readers began to see it.
+    rows, deletes: how many keys it wrote and deleted; 0 both of a repeated write whose commit the table's upkeep has
+        dropped since, of which only the token is left.
     repeated: the write's token had been used before, and this is the commit of that time; nothing was written now.
     covered: of an overwrite the paths of the partitions whose rows it has replaced, or ("*",) for all of the table;
         None of every other commit.
@@ -209,6 +213,8 @@ class Transaction:
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
         """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
+        if isinstance(self._write, TriedWrite):
+            self._write.has_read = True
         config = self._session.config
         needed = [*config.key.fields, *config.key.partition_fields]
         if config.merge.kind == "ordering" and config.merge.ordering:
@@ -219,14 +225,14 @@ class Transaction:
 class LoneTransaction(Transaction):
     """One statement that is tried as one event, in no block."""
 
-    def run(self, statement: Callable[[Transaction], None], small: Callable[[], bool]) -> Commit | None:
+    def run(self, statement: Callable[[Transaction], None], size: Callable[[], int | None]) -> Commit | None:
         """Commit one statement in one event; None where it is to be made in a block, since nothing of it is committed.
 
-        small: whether it writes little. What the statement raises, it raises in the block, of the newest version: the
-        one that this process knows may lack a column by now, or a token.
+        size: the bytes of its rows; None where it is not to be tried. What the statement raises, it raises in the
+        block, of the newest version: the one that this process knows may lack a column by now, or a token.
         """
         session = self._session
-        write = TriedWrite.begin(session, self._token, self._info, small)
+        write = TriedWrite.begin(session, self._token, self._info, size)
         if write is None:
             return None
         self._write, self._value, self._state = write, write.followed.value, "open"
@@ -240,6 +246,8 @@ class LoneTransaction(Transaction):
         if committed is None:
             return None
         upkeep_after(session, committed.value, committed.completion)
+        if isinstance(committed, GroupCommit):
+            return _commit_of_member(committed.completion, committed.member)
         return commit_of(session, committed.completion, committed.value, repeated=False)
 
 
@@ -252,9 +260,7 @@ def commit_rows(
 ) -> Commit:
     """As `commit_once`, of rows: they are read once, however often they are written, and not for a repeated token."""
     rows = cache(lambda: read_data(data))
-    return commit_once(
-        session, token, commit_info, lambda tx: statement(tx, rows()), small=lambda: bytes_of(rows()) <= BYTES_MAX
-    )
+    return commit_once(session, token, commit_info, lambda tx: statement(tx, rows()), size=lambda: bytes_of(rows()))
 
 
 def commit_once(
@@ -262,13 +268,14 @@ def commit_once(
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
     statement: Callable[[Transaction], None],
-    small: Callable[[], bool] = lambda: False,
+    size: Callable[[], int | None] = lambda: None,
 ) -> Commit:
     """One statement as a transaction of its own; nothing is done where the token was used before.
 
-    small: whether what the statement writes is so little that it is tried as one event, and made again if that fails.
+    size: the bytes of what the statement writes: if they are few, it is tried as one event, and made again if that
+        fails; None: it is not tried.
     """
-    commit = LoneTransaction(session, token, commit_info).run(statement, small)
+    commit = LoneTransaction(session, token, commit_info).run(statement, size)
     if commit is not None:
         return commit
     with Transaction(session, token, commit_info) as tx:
@@ -313,7 +320,11 @@ def _key_values(keys: object) -> Iterable[object]:
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
     """The commit of a completion, or of the one that a used token names."""
     completion = session.run(find_completion(source.requested, value)) if isinstance(source, Token) else source
-    assert completion is not None, "a token names a commit"
+    if completion is None:
+        return Commit(source.version, source.requested, source.completed, 0, 0, repeated)
+    if isinstance(source, Token) and completion.members:
+        carried = (source.application, source.number)
+        return _commit_of_member(completion, next(m for m in completion.members if m.token == carried), repeated)
     return Commit(
         completion.version,
         completion.requested,
@@ -323,6 +334,11 @@ def commit_of(session: Session, source: Completion | Token, value: Timeline, rep
         repeated,
         covered_by(completion),
     )
+
+
+def _commit_of_member(completion: Completion, member: Member, repeated: bool = False) -> Commit:
+    """One writer's part of a commit of several."""
+    return Commit(completion.version, completion.requested, completion.completed, member.rows, member.deletes, repeated)
 
 
 def require_statement(data: object, schema_mode: SchemaMode) -> None:

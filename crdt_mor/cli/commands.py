@@ -12,7 +12,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
-from crdt_mor.cli.history import for_programs, writers, writers_text
+from crdt_mor.cli.history import for_programs, lately, lately_text, writers, writers_text
 from crdt_mor.cli.options import (
     AsOf,
     Buckets,
@@ -189,9 +189,9 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     Example: crdt-mor show events
     """
     table = inputs.opened(uri)
-    config, files, timeline = table.config, table.inspect.files(), table.inspect.timeline()
+    config, files, timeline = table.config, table.inspect.files(), pl.DataFrame(table.inspect.timeline())
     kinds = pl.DataFrame(files)["kind"].to_list()
-    states = pl.DataFrame(timeline)["state"].to_list()
+    states = timeline["state"].to_list()
     logs = len(kinds) - kinds.count("base")
     pairs: dict[str, object] = {
         "table": config.name,
@@ -206,6 +206,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "rows": table.scan().count(),
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
+        "lately": lately(timeline),
         "pending_writes": states.count("pending"),
         "writers": writers(table),
         "stable_before": table.scan(consistency="stable").as_of if "pending" in states else None,
@@ -225,6 +226,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rows": f"{pairs['rows']:,}",
+        "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
         "stable_before": _held_back(pairs["stable_before"]),
         "columns": columns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,12 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
+if TYPE_CHECKING:
+    import polars as pl
+
 HISTORY_ROWS = 20
+MESSAGES_MAX = 3
+LATELY = 100
 
 Message = Annotated[str | None, typer.Option(metavar="TEXT", help="What the commit is for; `history` shows it.")]
 Info = Annotated[
@@ -58,6 +63,25 @@ def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, st
             raise typer.BadParameter(f"what a commit says of itself is like ticket=OPS-17. got={text!r}")
         found[key] = value
     return ({"message": message} if message is not None else {}) | found or None
+
+
+def lately(timeline: pl.DataFrame) -> dict[str, int]:
+    """How many writes the newest commits of rows hold, and how many of these commits are groups of several writes."""
+    commits = timeline.drop_nulls("writes").sort("completed_at").tail(LATELY)["writes"]
+    return {"commits": len(commits), "writes": int(commits.sum()), "groups": int((commits > 1).sum())}
+
+
+def lately_text(found: Mapping[str, int]) -> str:
+    """`320 writes in 100 commits, 3.2 each; 17 of them are groups of several`."""
+    writes, commits, groups = found["writes"], found["commits"], found["groups"]
+    if not commits:
+        return "-"
+    ones = f"{writes} write{'s' * (writes != 1)} in {commits} commit{'s' * (commits != 1)}"
+    return (
+        ones
+        if not groups
+        else f"{ones}, {writes / commits:.1f} each; {groups} of them hold{'s' * (groups == 1)} several"
+    )
 
 
 # --- writers under way ------------------------------------------------------------------------------------------------
@@ -110,8 +134,20 @@ def _for_people(row: Mapping[str, Any]) -> list[object]:
     what = row["operation"].lower() + (" (Hudi's)" if row["adopted"] else "")
     return [
         row["ordinal"], row["version"], _moment(row["completed"]), _duration(row["duration"]), what, row["rows"],
-        row["deletes"], _who(row), _runs(row["overlaps"]), row["message"] or "",
+        row["deletes"], _who(row) + others(row), _runs(row["overlaps"]), _said(row),
     ]  # fmt: skip
+
+
+def others(row: Mapping[str, Any]) -> str:
+    """How many writers a commit has beside the one that published it: ` and 3 more`."""
+    more = len(row["writers"] or ()) - 1
+    return f" and {more} more" if more > 0 else ""
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    """The messages of all writers of a commit, each once."""
+    messages = dict.fromkeys(writer["message"] for writer in row["writers"] or () if writer["message"])
+    return "; ".join([*messages][:MESSAGES_MAX]) + ("; …" if len(messages) > MESSAGES_MAX else "")
 
 
 def _who(row: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.history import others
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
@@ -105,6 +106,6 @@ def _say(table: mor.Table, would: mor.Restored) -> None:
         row = commits.get(instant)
         if row is not None:
             said = f": {row['message']}" if row["message"] else ""
-            by = f" by {row['application']}" if row["application"] else ""
+            by = f" by {row['application']}{others(row)}" if row["application"] else ""
             moment = f"{row['completed']:%Y-%m-%d %H:%M:%S} UTC"
             render.note(f"  {row['kind']} of {moment}{by}, in version {row['version']}{said}")

@@ -23,8 +23,9 @@ commits is still true, and no barrier, overwrite or token in between has to be l
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from crdt_mor.errors import (
     CommitUnknownError,
@@ -56,15 +57,17 @@ from crdt_mor.log.steps import (
     Nonce,
     Put,
     Read,
+    Single,
     Steps,
     Together,
-    put_all_surely,
+    put_all_beside,
     put_surely,
 )
 from crdt_mor.log.stopping import blocking_token, require_open
 from crdt_mor.log.tail import delete_if_table_is_gone, still_stands
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime, to_ms
+from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import Completion, DataFile
@@ -73,9 +76,9 @@ from crdt_mor.store.protocol import Stat
 LONG_WAYS_MAX = 64
 """How many commits go the long way after a lost race, at most, before the next one tries to be alone again."""
 
-LOOK_EVERY = 8
-"""After how many commits alone, one after another, a process looks whether others have posted events meanwhile. One
-that has lost a race looks after each commit, until there were so many."""
+LOOK_EVERY = 4
+"""After how many commits alone, one after another, a process looks whether others have posted meanwhile. One that has
+lost a race looks with each commit, until there were so many."""
 
 RECENT_MS = 1_000
 """A write that has begun so shortly before will soon complete: a commit that is tried alone beside it would lose."""
@@ -91,6 +94,7 @@ class LoneWrite:
     requested: the time that it claims, later than the clock of the version that it follows.
     logs: the log files, and what each holds. partitions: the metadata by which Hudi finds the partitions of the files.
     seen: the paths of metadata that this process has found before, so that it is only looked at again.
+    members: of a commit of several writers, the part of each; none: it is one writer's, with its token and author.
     """
 
     requested: InstantTime
@@ -100,6 +104,19 @@ class LoneWrite:
     seen: frozenset[str] = frozenset()
     token: tuple[str, int] | None = None
     author: Author | None = None
+    members: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedWrite:
+    """A write that is made once its time is claimed, of what is read beside the claim.
+
+    reads: what is read. make: the write, of the replies; None where there is none after all.
+    """
+
+    requested: InstantTime
+    reads: tuple[Single, ...]
+    make: Callable[[Sequence[Any]], Steps[LoneWrite | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +137,15 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The version that a write is to follow in one event, and the time that it claims."""
+    """The version that a write is to follow in one event, and the time that it claims.
+
+    is_crowded: others were in the way lately, so that the write is posted.
+    """
 
     value: Timeline
     requested: InstantTime
     expected: Expected
+    is_crowded: bool = False
 
 
 @dataclass(slots=True)
@@ -143,9 +164,13 @@ class Turns:
 
     def is_alone(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
         """Whether the next commit tries. Silent writers are looked for once in a while, which the long way does."""
-        if value.pending and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms):
+        if self.is_upkeep_due(now_ms, value, expiry_ms):
             return False
         return self.left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
+
+    def is_upkeep_due(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
+        """Whether it is time to look for silent writers."""
+        return bool(value.pending) and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms)
 
     def note(self, *, committed: bool) -> None:
         """How a try has ended."""
@@ -165,6 +190,10 @@ class Turns:
         self.upkept_ms = now_ms
         self.left = max(0, self.left - 1)
 
+    def grouped(self) -> None:
+        """A write was posted, and committed: the next ones need not stay away from a race."""
+        self.lost = self.left = self.in_a_row = 0
+
 
 def may_be_alone(tail: Timeline, token: tuple[str, int] | None, author: Author) -> bool:
     """Whether a write may follow this version in one event: not the first one, nor after an older release.
@@ -182,30 +211,41 @@ def may_be_alone(tail: Timeline, token: tuple[str, int] | None, author: Author) 
 def commit(
     publisher: TablePublisher,
     tail: Timeline,
-    write: LoneWrite,
+    write: LoneWrite | ClaimedWrite,
     expected: Expected | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[LoneCommit | Timeline | None]:
     """Make a write visible in one event that follows `tail`.
 
     Where somebody else was faster, nothing of the write is left, nor ever will be seen. Then the newest version, which
-    is projected, is returned if it was found out; else None.
+    is projected, is returned if it was found out; else None. So it is where there is no write after all.
 
     shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
     """
     late = shortcuts.late
     if late is None and not (yield from _is_newest(tail, expected)):
         return None
-    if tail.version != shortcuts.helped:
+    if late is None and tail.version != shortcuts.helped:
         yield from publisher.help_project(tail)
+        shortcuts = replace(shortcuts, helped=tail.version)
     wall_ms = yield from wall_clock(tail, to_ms(tail.swept))
-    claimed = yield from _claim(publisher, write.requested, expected if late is not None else None)
+    reads = write.reads if isinstance(write, ClaimedWrite) else ()
+    claimed, replies = yield from _claim(publisher, write.requested, expected if late is not None else None, reads)
     if claimed is None:
         return None
+    if isinstance(write, ClaimedWrite):
+        made = yield from write.make(replies)
+        if made is None:
+            yield Delete(claimed.path)
+            return None
+        write = made
     attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
-        answered, others = yield from attempt.stage()
+        told = (yield from publisher.projector.files(tail)) if tail.version != shortcuts.helped else ()
+        answered, others, is_told = yield from attempt.stage([file.path for file in told])
+        if not is_told:
+            yield from publisher.help_project(tail)
         value = None if others else (yield from attempt.derive(wall_ms))
     except (StorageUnavailableError, CommitUnknownError) as error:
         yield from attempt.withdraw(answered, (yield from attempt.find_others()))
@@ -218,25 +258,31 @@ def commit(
     owned = yield from attempt.publish(value, late)
     if owned is None:
         return (yield from attempt.find_out(value, answered))
-    yield from expire_in_turn(owned)
+    if late is None:
+        yield from expire_in_turn(owned)
     completion = yield from find_completion(write.requested, owned)
     assert completion is not None, "the value holds its own event"
     return LoneCommit(completion, owned)
 
 
-def _claim(publisher: TablePublisher, requested: InstantTime, expected: Expected | None) -> Steps[_Claim | None]:
-    """The claim of a time, which is ours; None where it is another's, or what is `expected` is not so."""
+def _claim(
+    publisher: TablePublisher, requested: InstantTime, expected: Expected | None, reads: tuple[Single, ...]
+) -> Steps[tuple[_Claim | None, list[Any]]]:
+    """The claim of a time, which is ours; None where it is another's, or what is `expected` is not so.
+
+    reads: what is read beside it, whose replies are returned, too.
+    """
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)
     put = Put(path, claim_record(nonce))
     looks = (GetStat(expected.path),) if expected else ()
-    created, *stats = yield Together((put, *looks))
+    created, *replies = yield Together((put, *looks, *reads))
     if not created and (yield Read(path)) != put.data:
-        return None  # where no answer came it may land yet, and then a sweep takes it
-    if expected is not None and stats != [expected.stat]:
+        return None, []  # where no answer came it may land yet, and then a sweep takes it
+    if expected is not None and replies[0] != expected.stat:
         yield Delete(path)
-        return None
-    return _Claim(path, nonce)
+        return None, []
+    return _Claim(path, nonce), replies[len(looks) :]
 
 
 def _is_newest(tail: Timeline, expected: Expected | None) -> Steps[bool]:
@@ -255,31 +301,36 @@ class _Attempt:
     write: LoneWrite
     claim: _Claim
 
-    def stage(self) -> Steps[tuple[bool, frozenset[str]]]:
+    def stage(self, told: Sequence[str]) -> Steps[tuple[bool, frozenset[str], bool]]:
         """Put the log files, and beside them what Hudi finds them by.
 
+        told: files by which Hudi is told of the version that the write follows, which are looked for meanwhile.
+
         Returns whether none of these puts can land any more, and the paths of log files at which there was another's:
-        that of a table which was made here since, or of a write that has not gone by the claim.
+        that of a table which was made here since, or of a write that has not gone by the claim; and whether all that
+        is `told` is there.
         """
         logs = {file.path: data for file, data in self.write.logs}
         puts = [Put(path, data, durable="content") for path, data in logs.items()]
         puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
         puts += [put for put in self.write.partitions if put.path not in self.write.seen]
-        answered, there = yield from put_all_surely(puts)
+        answered, there, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
         for path in {file.partition: file.path for file, _ in self.write.logs}.values():
             yield MakeDurable(path)  # the names in a folder all at once
         others: set[str] = set()
         for put in there:
             if put.path in logs and (yield Read(put.path)) != put.data:
                 others.add(put.path)
-        return answered, frozenset(others)
+        return answered, frozenset(others), None not in seen
 
     def derive(self, wall_ms: int) -> Steps[Timeline | None]:
         """The next version; None where a segment of `tail` is gone, which is thus not the newest one any more."""
         write, tail = self.write, self.tail
         nonce = self.claim.nonce
         files = [file for file, _ in write.logs]
-        event = tail.commit(nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author)
+        event = tail.commit(
+            nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author, write.members
+        )
         try:
             return (yield from next_version(tail, event, {}, []))
         except SegmentGoneError:

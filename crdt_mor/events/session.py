@@ -41,6 +41,7 @@ from crdt_mor.model import layout
 from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.lakes import lake_in
@@ -103,6 +104,7 @@ class Session:
         first = opening.look(store)
         session = cls(store, environment, _config_in(store, first.properties, uri), expiry_ms, uri)
         session._first = first
+        session.pace.meet(first)
         return session
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -279,14 +281,22 @@ class Session:
         value, begun = self.run(write.begin(self.publisher, self.known(), self.expiry_ms, author, shortcuts))
         return self.pace.published(value, shortcuts), begun
 
-    def tell_of(self, completion: Completion, started_ms: int) -> None:
-        """Tell of a commit that this session has made. started_ms: when it began with it, by its own clock."""
+    def tell_of(
+        self, completion: Completion, started_ms: int, operation: str = "", member: Member | None = None,
+        is_publisher: bool = True,
+    ) -> None:  # fmt: skip
+        """Tell of a write of this session that was committed. started_ms: when it began with it, by its own clock.
+
+        operation, member: of a commit of several writers, what this one did, and its part. is_publisher: whether this
+        session has published it.
+        """
+        part, files = member or completion, completion.files if is_publisher else ()
         self.publisher.tell(
             CommitEvent(
                 requested=completion.requested, completed=completion.completed, version=completion.version,
-                operation=completion.operation, rows=completion.rows, deletes=completion.deletes,
-                files=len(completion.files), bytes=sum(file.size for file in completion.files),
-                duration_ms=self.environment.now_ms() - started_ms,
+                operation=operation or completion.operation, rows=part.rows, deletes=part.deletes,
+                files=len(files), bytes=sum(file.size for file in files),
+                duration_ms=self.environment.now_ms() - started_ms, writers=max(1, len(completion.members)),
             )
         )  # fmt: skip
 

@@ -17,6 +17,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.events.group import sweep_posts
 from crdt_mor.events.leftovers import sweep_leftovers
 from crdt_mor.events.rollback import give_up
 from crdt_mor.events.ticket import last_begin_time, read_ticket
@@ -123,6 +124,7 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
         posted = yield from sweep_intents(known, now_ms)
+        yield from sweep_posts(publisher, known)
         clean = (yield from _remove_garbage(publisher, known)) - posted
     nonce = yield Nonce()
     ours = False

@@ -48,7 +48,9 @@ class CommitEvent(Event):
 
     requested, completed: its place among the writes of a key, and when readers began to see it, as 17 digits.
     version: the version of the timeline that shows it first. operation: INSERT, UPSERT or DELETE.
-    rows, deletes, files, bytes: how much the commit added.
+    rows, deletes: how much this write added. files, bytes: how much the commit did; 0 where another process published
+        it, and tells of them, so that sums over all processes are right.
+    writers: how many processes' writes became this commit: several where small ones were committed together.
     duration_ms: from the begin of the write in this process to here, by this process's clock. The driver of a
         distributed write begins when it is asked to complete it.
     """
@@ -62,6 +64,7 @@ class CommitEvent(Event):
     files: int
     bytes: int
     duration_ms: int
+    writers: int = 1
 
     room: ClassVar[str] = "write"
 

@@ -101,8 +101,9 @@ def _encode_completion(completion: Completion, avro_schema: str, *, compacted: b
     for file in completion.files:
         stats.setdefault(file.partition, []).append(_write_stat(file, completion))
     extra = {OWN_KEY: str(completion.version), "schema": avro_schema}
-    if completion.author is not None and completion.author.info:
-        extra[COMMIT_INFO_KEY] = json.dumps(dict(completion.author.info), separators=(",", ":"))
+    said = [dict(info) for info in dict.fromkeys(writer.author.info for writer in completion.writers) if info]
+    if said:
+        extra[COMMIT_INFO_KEY] = json.dumps(said if completion.members else said[0], separators=(",", ":"))
     return encode_commit(CommitMetadata(stats=stats, operation=completion.operation, extra=extra, compacted=compacted))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 import polars as pl
@@ -23,7 +23,7 @@ from crdt_mor.merge.rule import Member, MergeRule, naming_payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.merge_spec import MergeSpec
 
-_PLACE, _WRITTEN = "_crdt_place", "_crdt_written"
+_PLACE, _WRITTEN, _PENDING = "_crdt_place", "_crdt_written", "_crdt_pending"
 
 HIDDEN = "_crdt_"
 """A column that keeps a payload's state begins so, followed by the name of the column that shows its value."""
@@ -47,6 +47,16 @@ class Merging:
     def takes(self, column: pa.Field) -> bool:
         """Whether a payload takes this column as it is."""
         return any(meets(aligned_type(column.type, kind), kind) for kind in self.accepts.get(column.name, ()))
+
+    @cached_property
+    def asks_what_was_seen(self) -> bool:
+        """Whether a payload asks which earlier commits a write has seen: its state depends on `Dot.pending`.
+
+        Such a write cannot be committed later by another process, which has seen more.
+        """
+        dot = Dot(pl.lit(0, pl.Int64), pl.lit(0, pl.Int32), pl.col(_PENDING))
+        states = (member.payload.lift(pl.col(_WRITTEN), dot) for member in self.rule.members)
+        return any(_PENDING in state.meta.root_names() for state in states)
 
 
 def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:

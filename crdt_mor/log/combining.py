@@ -35,7 +35,7 @@ from crdt_mor.log.intents import (
     encode_intent,
 )
 from crdt_mor.log.paths import INTENTS, intent_path
-from crdt_mor.log.steps import PUTS_MAX, Delete, List, Pause, Put, Read, Steps, StoreNow, Together
+from crdt_mor.log.steps import PUTS_MAX, Delete, GetStat, List, Pause, Put, Read, Steps, StoreNow, Together
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
@@ -134,7 +134,7 @@ class Posting:
             return event
         listed: list[Stat] = yield List(INTENTS)
         others = yield from self._read(
-            [stat for stat in listed if stat.path not in (intent_path(intent.nonce), giving_way.TURN)], tail.table_id
+            [stat for stat in listed if stat.path != intent_path(intent.nonce)], tail.table_id
         )
         self.crowd.others = len(others)
         value, possible = combine(tail, wall_ms, [intent, *others])
@@ -197,10 +197,10 @@ def look_for_others(crowd: Crowd) -> Steps[bool]:
     Then its next commits go the long way, in which they publish what others have posted. Where somebody asks for a
     turn, the next commit gives way.
     """
-    listed: list[Stat] = yield List(INTENTS)
+    listed, turn = yield Together((List(INTENTS), GetStat(giving_way.TURN)))
     now_ms: int = (yield StoreNow()) if listed else 0
-    crowd.is_asked = any(stat.path == giving_way.TURN for stat in listed)
-    posted = any(now_ms - stat.modified_ms <= FRESH_MS for stat in listed if stat.path != giving_way.TURN)
+    crowd.is_asked = turn is not None
+    posted = any(now_ms - stat.modified_ms <= FRESH_MS for stat in listed)
     crowd.is_crowded |= posted
     return posted
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from crdt_mor.log.paths import INTENTS
+from crdt_mor.log.paths import POSTS
 from crdt_mor.log.steps import Delete, GetStat, Pause, Steps, StoreNow, Touch
 from crdt_mor.store.protocol import Stat
 
-TURN: Final = f"{INTENTS}/turn"
-"""What is touched: one object for all services that ask. It lies with the intents, so that one list finds both, and
-a sweep takes it where no service is left to remove it."""
+TURN: Final = f"{POSTS}/turn"
+"""What is touched: one object for all services that ask. It lies with the posts, so that one list finds both, and a
+sweep takes it where no service is left to remove it."""
 
 LOST_MAX: Final = 3
 """How many races an event has lost before its process asks."""
@@ -44,13 +44,17 @@ def end() -> Steps[None]:
     yield Delete(TURN)
 
 
+def is_asked(turn: Stat | None, now_ms: int) -> bool:
+    """Whether somebody asks for a turn, as the object says at a time of the store's clock."""
+    return turn is not None and abs(now_ms - turn.modified_ms) <= FRESH_MS
+
+
 def give_way() -> Steps[None]:
     """Wait while somebody asks for a turn."""
     for attempt in range(_LOOKS_MAX):
         asked: Stat | None = yield GetStat(TURN)
         if asked is None:
             return
-        now_ms: int = yield StoreNow()
-        if abs(now_ms - asked.modified_ms) > FRESH_MS:
+        if not is_asked(asked, (yield StoreNow())):
             return
         yield Pause(min(attempt, _PAUSED))

@@ -1,6 +1,6 @@
 """Opening a table in a bucket: three round trips, where nobody publishes at that very moment.
 
-    1    the properties        the versions, listed
+    1    the properties        the versions, listed           what writers have posted, listed
     2    the newest version    whether there is one after it
     3    that version again    the versions, listed again    the properties again    Hudi's timeline, listed
 
@@ -18,17 +18,21 @@ from typing import Any
 
 from crdt_mor.errors import FormatError
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS, version_path
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Bucket, Stat
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """What the first round trip has brought: the properties, None where there are none, and the versions by path."""
+    """What the first round trip has brought: the properties, None where there are none, and the versions by path.
+
+    posts: what writers have posted, by which this process knows at once whether it is alone.
+    """
 
     properties: bytes | None
     versions: Sequence[Stat]
+    posts: Sequence[Stat] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,7 @@ class Found:
 
 def look(store: Bucket) -> First:
     """The first round trip."""
-    properties, versions = _at_once(lambda: store.read(PROPERTIES), lambda: store.list(VERSIONS))
-    return First(properties, versions)
+    return First(*_at_once(lambda: store.read(PROPERTIES), lambda: store.list(VERSIONS), lambda: store.list(POSTS)))
 
 
 def find(store: Bucket, first: First, hudi: str) -> Found | None:

@@ -12,6 +12,7 @@ from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.log.steps import Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.posts import PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 
@@ -65,6 +66,11 @@ def find_overwrite(write: InstantTime, tail: Timeline) -> Steps[Completion | Non
         return completion.overwriting is not None and completion.overwriting.write == write
 
     return (yield from _find_after(write, became, tail))
+
+
+def find_taken(post: PostName, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
+    """The completion of the commit that took a post, which was made when the table's clock was at `since`."""
+    return (yield from _find_after(since, lambda completion: completion.find_member(post) is not None, tail))
 
 
 def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:

@@ -9,7 +9,8 @@
 .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
 .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
 .hoodie/.crdt_mor/intents/<nonce>.json    an event that its writer has posted for others to publish
-.hoodie/.crdt_mor/intents/turn            empty: a service asks writers for a turn
+.hoodie/.crdt_mor/posts/turn              empty: a service asks writers for a turn
+.hoodie/.crdt_mor/posts/<version>-<name>  a whole small write that its writer has posted for others to commit
 .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
 .hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
@@ -18,6 +19,7 @@
 from __future__ import annotations
 
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.posts import PostName
 from crdt_mor.store.paths import PASSING
 
 PROPERTIES = ".hoodie/hoodie.properties"
@@ -30,6 +32,7 @@ FAILURES = f"{PLANS}/failed-"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
 INTENTS = f"{OWN_FOLDER}/intents"
+POSTS = f"{OWN_FOLDER}/posts"
 ERASURES = f"{OWN_FOLDER}/erasures"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
@@ -76,6 +79,17 @@ def note_path(job: str) -> str:
 def intent_path(nonce: str) -> str:
     """The object in which a writer has posted an event."""
     return f"{INTENTS}/{nonce}.json"
+
+
+def post_path(post: PostName) -> str:
+    """The object in which a writer has posted a whole write."""
+    return f"{POSTS}/{post.version}-{post.name}"
+
+
+def post_in(path: str) -> PostName | None:
+    """The post whose object this is; None for an object that is none's."""
+    version, dash, name = path.rpartition("/")[2].partition("-")
+    return PostName(int(version), name) if dash and name and version.isdecimal() else None
 
 
 def erasure_path(requested: InstantTime) -> str:

@@ -159,7 +159,8 @@ class Publisher:
             posting.attempt += 1
             if owned is not None:
                 yield from self.project(owned, own=True, late=shortcuts.late)
-                yield from expire_in_turn(owned)
+                if shortcuts.late is None:  # else it is done with the late looks
+                    yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return owned
             self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
@@ -204,8 +205,10 @@ class Publisher:
         yield from project(self.projector, value, own=own, late=late)
 
     def look_again(self, late: Sequence[Projected]) -> Steps[None]:
-        """Remove of the files in `late` those that were put too late."""
+        """Remove of the files in `late` those that were put too late, and versions that are too old, if it is time."""
         yield from look_again(self.projector, late)
+        for projected in late:
+            yield from expire_in_turn(projected.value)
 
 
 def expire_in_turn(value: Timeline) -> Steps[None]:

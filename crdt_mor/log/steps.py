@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.clock import Environment
-from crdt_mor.store.protocol import Durable, Store, side_by_side
+from crdt_mor.store.protocol import Durable, Stat, Store, side_by_side
 
 T = TypeVar("T")
 
@@ -109,7 +109,16 @@ class Pause:
     attempt: int
 
 
-Single = Read | Put | Copy | GetStat | List | Walk | Delete | Touch | MakeDurable | Now | StoreNow | Nonce | Pause
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """-> None, after so many milliseconds, and up to a quarter more."""
+
+    milliseconds: float
+
+
+Single = (
+    Read | Put | Copy | GetStat | List | Walk | Delete | Touch | MakeDurable | Now | StoreNow | Nonce | Pause | Wait
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +194,8 @@ def perform(step: Single, store: Store, environment: Environment) -> object:
             store.make_durable(path)
         case Pause(attempt):
             environment.sleep(environment.jitter() * min(PAUSE_MAX_S, _PAUSE_S * 2**attempt))
+        case Wait(milliseconds):
+            environment.sleep(milliseconds * (1 + environment.jitter() / 4) / 1000)
         case _:
             return _look(step, store, environment)
     return None
@@ -218,16 +229,26 @@ def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
 
     Returns whether each was answered at once, so that none can land later than this; and those that were there.
     """
+    answered, there, _ = yield from put_all_beside(puts, ())
+    return answered, there
+
+
+def put_all_beside(puts: Sequence[Put], looks: Sequence[GetStat]) -> Steps[tuple[bool, list[Put], list[Stat | None]]]:
+    """As `put_all_surely`, and looks beside them, whose replies are returned as well."""
     unanswered, there = list(puts), list[Put]()
+    seen: list[Stat | None] | None = None
     for attempt in range(PUTS_MAX):
-        replies = (yield Together(tuple(unanswered))) if unanswered else []
-        there += [put for put, created in zip(unanswered, replies, strict=True) if created is False]
-        unanswered = [put for put, created in zip(unanswered, replies, strict=True) if created is None]
+        steps: tuple[Single, ...] = (*unanswered, *(looks if seen is None else ()))
+        replies = (yield Together(steps)) if steps else []
+        seen = replies[len(unanswered) :] if seen is None else seen
+        made = list(zip(unanswered, replies, strict=False))
+        there += [put for put, created in made if created is False]
+        unanswered = [put for put, created in made if created is None]
         if not unanswered:
             for put in there:
                 if put.durable:
                     yield MakeDurable(put.path)
-            return attempt == 0, there
+            return attempt == 0, there, seen
         yield Pause(attempt)
     raise CommitUnknownError(
         "the store does not say what became of an object, however often it is asked for it: it may be there or not. "

@@ -9,12 +9,13 @@ late put has left below the tail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path
-from crdt_mor.log.steps import Delete, GetStat, List, Read, Steps, Together
+from crdt_mor.log.steps import Delete, GetStat, List, Read, Single, Steps, Together
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
 
@@ -24,6 +25,9 @@ KEPT_VERSIONS = 128
 
 _PROBES = 4
 """How many later versions are asked for side by side, once there is one."""
+
+_AHEAD = 2
+"""How many later versions a process reads that looks again and again: one or two have followed since it has looked."""
 
 
 def find_tail(known: Timeline | None) -> Steps[Timeline]:
@@ -53,6 +57,33 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
             tail = yield from _gallop(newest)
             if tail is not None and not _is_behind_a_gap(tail, names[-1].path):
                 return tail
+
+
+def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Steps[tuple[Timeline, list[Any]]]:
+    """The newest value, for a process that looks again and again, in one round trip where there is little news.
+
+    beside: what is done beside that round trip; its replies are returned, too. again: whether the process has looked a
+    moment ago, so that only the next version is asked for.
+
+    That `known` still stands is read beside the later versions, not after them, or not at all. So what is found may not
+    be the newest, and where more than `KEPT_VERSIONS` versions followed meanwhile it may be a ghost. Then a version
+    that is put after it is one as well, for all that rule 3 can tell. So nothing may be done by it before a value that
+    was found by `find_tail`, and from which the looks began, is seen to stand once more.
+    """
+    ahead = 1 if again else _AHEAD
+    reads = [Read(version_path(known.version + i)) for i in range(1 if again else 0, ahead + 1)]
+    replies: list[Any] = yield Together((*reads, *beside))
+    found, reply = replies[: len(reads)], replies[len(reads) :]
+    standing = None if again else found.pop(0)
+    if not again and (standing is None or not known.is_in(standing)):
+        return (yield from find_tail(known)), reply
+    count = found.index(None) if None in found else ahead
+    if count == 0:
+        return known, reply
+    newest = _decode_version(found[count - 1], version_path(known.version + count))
+    if _is_foreign(newest, known):
+        raise table_replaced(known.table_id, newest.table_id)
+    return (newest if again or count < ahead else (yield from find_tail(newest))), reply
 
 
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from crdt_mor.errors import InvalidInputError
@@ -103,11 +104,25 @@ def author_of(entry: Any) -> Author | None:
     """The author in a version or a segment; raises TypeError or ValueError for what is none."""
     if entry is None:
         return None
-    application, host, pid, *said = entry
+    if len(entry) == _PLAIN:
+        return _plain_author(*entry)
+    return _author(*entry)
+
+
+_PLAIN: Final = 3
+
+
+@lru_cache(maxsize=1024)
+def _plain_author(application: Any, host: Any, pid: Any) -> Author:
+    """An author of which the user says nothing; a version names few, and each of them often."""
+    return _author(application, host, pid)
+
+
+def _author(application: Any, host: Any, pid: Any, *said: Any) -> Author:
     info = tuple(said[0].items()) if said else ()
     texts = (application, host, *(text for pair in info for text in pair))
     if len(said) > 1 or not isinstance(pid, int) or not all(isinstance(text, str) for text in texts):
-        raise TypeError(f"author={entry!r}")
+        raise TypeError(f"author={[application, host, pid, *said]!r}")
     for text in texts:
         text.encode()  # JSON can hold halves of characters, which nothing prints
     return Author(application, host, pid, info)

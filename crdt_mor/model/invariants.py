@@ -2,8 +2,9 @@
 
 Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
 mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
-predicate says what breaking it would do. Those of a table's history are in `model.invariants_history`, and those of
-moving completions to segments in `model.invariants_sealing`; the lists below name all of them.
+predicate says what breaking it would do. Those of a table's history are in `model.invariants_history`, those of posts
+in `model.invariants_posts`, and those of moving completions to segments in `model.invariants_sealing`; the lists below
+name all of them.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
 groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from crdt_mor.model import invariants_history, invariants_sealing
+from crdt_mor.model import invariants_history, invariants_posts, invariants_sealing
 from crdt_mor.model.instant import InstantTime, is_claimable
 from crdt_mor.model.overwrite import still_noted, void_files
 from crdt_mor.model.timeline import Timeline
@@ -354,6 +355,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     invariants_history.only_what_is_in_segments_is_archived,
     invariants_history.a_restore_keeps_what_came_before,
     invariants_history.savepoints_never_change,
+    invariants_posts.a_post_is_taken_once_and_in_time,
+    invariants_posts.posts_are_noted_while_they_are_open,
     nothing_begins_in_a_closed_table,
     a_migration_ends_once,
 )

@@ -3,7 +3,8 @@
     begin ──► pending ──► complete ──► completion          one terminal event per instant:
                  │                                          `complete` and `roll_back` are derived only from
                  └──────► roll_back ─► rolled back ─► sweep       a value in which the instant is pending
-    commit ─────────────────────────────► completion          of a write that is alone: it never was pending
+    commit ─────────────────────────────► completion          of small writes in one event: they never were pending
+    void                  posts, small writes put down for others to commit, are never taken
     schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
     overwrite             a pending write replaces the rows of a scope, see `planners.overwrite`
     decide                nothing but the clock                      for readers that ask what a moment showed
@@ -39,6 +40,7 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
+from crdt_mor.model.posts import Member, PostName, noting, still_kept
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE
@@ -79,9 +81,11 @@ class Timeline(Value):
     def following(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
         """The next value: every transition makes it here. changes: the fields that differ, beside version and clock.
 
-        The overwrites that void nothing pending any more are forgotten.
+        The overwrites that void nothing pending any more are forgotten, and so are posts that no version could take.
         """
         following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, format=FORMAT, **changes)
+        if following.posts:
+            following = replace(following, posts=still_kept(following.posts, following.version))
         if not following.overwrites:
             return following
         oldest = min((p.requested for p in following.pending), default=None)
@@ -131,36 +135,45 @@ class Timeline(Value):
         files: Sequence[DataFile],
         token: tuple[str, int] | None = None,
         author: Author | None = None,
+        members: Sequence[Member] = (),
     ) -> Timeline:
         """A write that has claimed its requested time, which is later than the clock, begins and is committed.
 
-        claim: the nonce of its claim.
+        claim: the nonce of its claim. members: of a commit of several writers, the part of each; their posts are taken.
         """
         completion = Completion(
             requested, tick_after(requested, wall_ms), self.version + 1, claim, DELTA_COMMIT, operation, tuple(files),
-            author=author, token=token,
+            author=author, token=token, members=tuple(members),
         )  # fmt: skip
-        return self._committed(nonce, completion, self.pending)
+        taken = [member.post for member in members if member.post is not None]
+        return self._committed(nonce, completion, self.pending, posts=noting(self.posts, taken))
 
-    def _committed(self, nonce: str, completion: Completion, pending: tuple[Pending, ...]) -> Timeline:
-        """The value with one more completion, which the clock reaches and whose token counts from now on."""
+    def void(self, nonce: str, wall_ms: int, posts: Iterable[PostName]) -> Timeline:
+        """Of these posts those that nobody has taken are never taken from here on."""
+        voided = [post for post in posts if self.may_take(post)]
+        return self.following(nonce, tick_after(self.clock, wall_ms), posts=noting(self.posts, voided))
+
+    def _committed(self, nonce: str, completion: Completion, pending: tuple[Pending, ...], **changes: Any) -> Timeline:
+        """The value with one more completion, which the clock reaches and whose tokens count from now on."""
         return self.following(
             nonce,
             completion.completed,
             pending=pending,
             completions=(*self.completions, completion),
             tokens=self.tokens_after(completion),
+            **changes,
         )
 
     def tokens_after(self, completion: Completion) -> tuple[Token, ...]:
-        """The tokens of the value that follows with this completion: the one that it carries replaces the last."""
-        token = completion.token
-        if token is None:
-            return self.tokens
-        last = self.find_token(token[0])
-        assert last is None or last.number < token[1], "a token's numbers grow"
-        others = tuple(t for t in self.tokens if t.application != token[0])
-        return (*others, Token(*token, completion.requested, completion.completed, completion.version))
+        """The tokens of the value that follows with this completion: those that it carries replace the last ones."""
+        tokens = self.tokens
+        for application, number in completion.tokens:
+            last = next((t for t in tokens if t.application == application), None)
+            assert last is None or last.number < number, "a token's numbers grow"
+            others = tuple(t for t in tokens if t is not last)
+            newest = Token(application, number, completion.requested, completion.completed, completion.version)
+            tokens = (*others, newest)
+        return tokens
 
     def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
         """A pending write is given up for good; its files may be removed once this value is known to be genuine."""

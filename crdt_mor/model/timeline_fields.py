@@ -12,6 +12,7 @@ from typing import Any, Final
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.migration import Moving, Origin, moving_json, moving_of, origin_json, origin_of
 from crdt_mor.model.overwrite import overwrite_json, overwrite_of
+from crdt_mor.model.posts import noted_json, noted_of
 from crdt_mor.model.restore import restore_json, restore_of
 from crdt_mor.model.savepoint import savepoint_json, savepoint_of
 from crdt_mor.model.table_properties import decoded
@@ -134,6 +135,7 @@ FIELDS: Final = (
     _Field(
         "origin", origin_json, lambda entry, _: origin_of(entry), None, parts=_parts_of_origin, times=_times_of_origin,
     ),
+    _Field("posts", noted_json, lambda entry, _: noted_of(entry), ()),
 )  # fmt: skip
 """In the order in which they are written. `Timeline.is_in` goes by the first two."""
 

@@ -14,6 +14,7 @@ from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.overwrite import overwriting_json, overwriting_of
+from crdt_mor.model.posts import members_json, members_of, token_of
 from crdt_mor.model.timeline_parts import (
     Archive,
     Completion,
@@ -26,7 +27,7 @@ from crdt_mor.model.timeline_parts import (
     Token,
 )
 
-FORMAT = 6
+FORMAT = 7
 """Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
 
 In format 1 an open plan named its file groups; they are in the plan's own object, too.
@@ -41,6 +42,8 @@ files that an overwrite has voided; savepoints, restores, and the token of a com
 known of a migration: such a release would begin a write in a table that is closed. Format 6 adds commits that are
 alone: such a release would begin a write at a time that another process has claimed, and find its files under it; and
 events that their writers have posted: it would forget a write that was given up while its begin is still posted.
+Format 7 adds commits of several writers, and the names of posts: such a release would forget which were taken, and lose
+the tokens of all but one writer.
 """
 
 _BEFORE_CLAIMS = 5
@@ -52,7 +55,16 @@ def knows_claims(written_in: int) -> bool:
     return written_in > _BEFORE_CLAIMS
 
 
-FORMATS_READ = (1, 2, 3, 4, 5, FORMAT)
+_BEFORE_POSTS = 6
+"""The last format whose writers know no posts of whole writes."""
+
+
+def knows_posts(written_in: int) -> bool:
+    """Whether all releases that can follow a value of this format keep the names of posts that were taken."""
+    return written_in > _BEFORE_POSTS
+
+
+FORMATS_READ = (1, 2, 3, 4, 5, 6, FORMAT)
 
 _WITHOUT_TOKENS = 4
 """The last format whose completions do not say which token their write carried."""
@@ -192,6 +204,7 @@ def completion_json(c: Completion) -> list[object]:
     plain = [c.requested, c.completed, c.version, c.nonce, c.action, c.operation, files, c.replaced, int(c.adopted)]
     more: dict[str, object] = {"overwriting": overwriting_json(c.overwriting)} if c.overwriting else {}
     more |= {"token": list(c.token)} if c.token else {}
+    more |= {"members": members_json(c.members)} if c.members else {}
     ends = [c.driver, c.undone] if c.undone else [c.driver] if c.driver else []
     return [*plain, author_json(c.author), *ends, *([more] if more else [])]
 
@@ -205,15 +218,9 @@ def completion_of(entry: list[Any], written_in: int) -> Completion:
     (undone,) = rest or [None]
     plain: list[Any] = [*head, tuple(DataFile(*f) for f in files), groups, bool(adopted), driver, author, undone]
     plain.append(overwriting_of(more["overwriting"]) if "overwriting" in more else None)
-    plain.append(_token_of(more["token"]) if "token" in more else None)
+    plain.append(token_of(more["token"]) if "token" in more else None)
+    plain.append(members_of(more["members"]) if "members" in more else ())
     return Completion(*plain)
-
-
-def _token_of(entry: Any) -> tuple[str, int]:
-    application, number = entry
-    if not isinstance(application, str) or not isinstance(number, int):
-        raise TypeError(f"token={entry!r}")
-    return application, number
 
 
 def tokens_noted_in(document: Mapping[str, Any]) -> InstantTime:

@@ -11,6 +11,7 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
 from crdt_mor.model.overwrite import Overwriting
+from crdt_mor.model.posts import Member, PostName
 
 FileGroup = tuple[str, str]
 """A file group: (partition path, file id)."""
@@ -117,7 +118,7 @@ class Completion:
     `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: of the commit; None of
     those that Hudi or an older release made. `undone`: of a rollback, the write that it undid. `overwriting`: of an
     overwrite, what it covers. `token`: the one that the write carried, (application, number); None where it carried
-    none, or FORMAT 4 noted none.
+    none, or FORMAT 4 noted none. `members`: of a commit of several writers, the part of each; none of every other.
     """
 
     requested: InstantTime
@@ -134,6 +135,24 @@ class Completion:
     undone: InstantTime | None = None
     overwriting: Overwriting | None = None
     token: tuple[str, int] | None = None
+    members: tuple[Member, ...] = ()
+
+    @property
+    def tokens(self) -> tuple[tuple[str, int], ...]:
+        """The tokens that the writes carried which became this commit."""
+        found = (self.token, *(member.token for member in self.members))
+        return tuple(token for token in found if token is not None)
+
+    @property
+    def writers(self) -> tuple[Member, ...]:
+        """The part of each writer whose write became this commit; none where nobody is known."""
+        if self.members or self.author is None:
+            return self.members
+        return (Member(self.author, self.rows, self.deletes, self.token),)
+
+    def find_member(self, post: PostName) -> Member | None:
+        """The write that was taken from a post."""
+        return next((member for member in self.members if member.post == post), None)
 
     @property
     def rows(self) -> int:
@@ -223,8 +242,19 @@ def bytes_of(completions: Iterable[Completion]) -> int:
     for c in completions:
         size += sum(len(file.path) + 20 for file in c.files)
         size += sum(len(partition) + len(file_id) + 8 for partition, file_id in c.replaced)
-        size += sum(len(key) + len(text) for key, text in c.author.info) if c.author else 0
+        size += _bytes_said(c.author) if c.author else 0
+        size += sum(_MEMBER_BYTES + len(m.token[0] if m.token else "") for m in c.members)
+        size += sum(len(author.application) + _bytes_said(author) for author in {m.author for m in c.members})
     return size
+
+
+_MEMBER_BYTES = 70
+"""About how many bytes one of several writers takes in a value, with its author's host."""
+
+
+def _bytes_said(author: Author) -> int:
+    """How many bytes that take which a user says of a commit."""
+    return sum(len(key) + len(text) for key, text in author.info)
 
 
 def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:

@@ -7,11 +7,13 @@ older completions are in segments, which it names.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Self
 
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.overwrite import Overwrite
+from crdt_mor.model.posts import Noted, PostName, is_open, names_in
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.table_properties import Properties
@@ -72,6 +74,8 @@ class Value:
     """The migration of this table to another one."""
     origin: Origin | None = None
     """The table whose rows arrive in this one, or have arrived."""
+    posts: Noted = ()
+    """The posts that were taken or voided, as long as a later version could take them."""
     format: int = field(default=FORMAT, compare=False)
     """The format of the object that this value was decoded from: the release that put it reads no later one."""
 
@@ -124,6 +128,18 @@ class Value:
 
     def find_token(self, application: str) -> Token | None:
         return next((t for t in self.tokens if t.application == application), None)
+
+    def may_take(self, post: PostName) -> bool:
+        """Whether the version that follows this one may take a post, or void it: it is open, and neither was done."""
+        return is_open(post, self.version) and post not in self._decided
+
+    @cached_property
+    def _decided(self) -> frozenset[PostName]:
+        return names_in(self.posts)
+
+    def find_taken(self, post: PostName) -> Completion | None:
+        """The commit that took a post, if this value carries it itself (not in a segment)."""
+        return next((c for c in reversed(self.completions) if c.find_member(post) is not None), None)
 
     @property
     def standing(self) -> int:

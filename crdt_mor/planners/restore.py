@@ -349,17 +349,16 @@ def _tokens(value: Timeline, kept: Sequence[Completion], restore: Restore) -> It
     Where the last one may have been carried by a commit that the value does not know any more, or was written by a
     release that noted none, no number up to the dropped one is taken.
     """
-    last: dict[str, Completion] = {}
+    last: dict[str, tuple[Completion, int]] = {}
     for completion in sorted(kept, key=lambda c: c.completed):
-        if completion.token is not None:
-            last[completion.token[0]] = completion
+        last |= {application: (completion, number) for application, number in completion.tokens}
     forgotten = value.retention.dropped if value.retention.dropped_count else EPOCH
     for token in value.tokens:
         if token.completed <= restore.to:
             yield token
             continue
-        found = last.get(token.application)
-        if found is not None and found.token is not None and found.completed > forgotten:
-            yield Token(token.application, found.token[1], found.requested, found.completed, found.version)
+        found, number = last.get(token.application, (None, 0))
+        if found is not None and found.completed > forgotten:
+            yield Token(token.application, number, found.requested, found.completed, found.version)
         elif found is not None or forgotten != EPOCH or value.tokens_noted != EPOCH or token.requested == UNKNOWN:
             yield Token(token.application, token.number, UNKNOWN, restore.at, restore.version)

@@ -1,6 +1,7 @@
 """Erasure: what is left to do when the delete of some rows is committed, until no file holds a byte of them.
 
-    1. settle    no write that is older than the delete is pending any more: nothing brings the rows back
+    1. settle    what writers have posted is voided and deleted, and no write that is older than the delete is pending
+                 any more: nothing brings the rows back
     2. fold      the file groups that may hold them are compacted; a stable delete leaves neither row nor tombstone
     3. wait      for writes that began before that: their transactions may still read what was there
     4. clean     the history of these file groups begins now, and their older files are deleted
@@ -21,10 +22,11 @@ from typing import Final
 
 from crdt_mor.errors import ErasureUnfinishedError, InvalidInputError, StorageUnavailableError
 from crdt_mor.events import rollback, sweep
+from crdt_mor.events.group import sweep_posts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.log.outcome import find_completion, may_be_dropped
-from crdt_mor.log.paths import ERASURES, STAGED, TICKET, erasure_path, stable_path
+from crdt_mor.log.paths import ERASURES, POSTS, STAGED, TICKET, erasure_path, stable_path
 from crdt_mor.log.steps import Put, put_surely
 from crdt_mor.model.authors import Info
 from crdt_mor.model.cut import Cut
@@ -164,6 +166,21 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
     left = {stat.path for stat in _files_of(session, groups)}
     gone = [stat for stat in before if stat.path not in left]
     return Removed(groups, len(gone), sum(stat.size for stat in gone), max(marks.values(), default=EPOCH))
+
+
+def remove_posts(session: Session, patience: Patience) -> None:
+    """Void and delete what writers have posted by now: it may hold the rows, and nobody may commit it from here on.
+
+    A writer that is alive writes its rows again, in a write that begins.
+    """
+    started_ms = session.store.now_ms()
+    while left := session.run(sweep_posts(session.publisher, session.tail(), started_ms)):
+        if not patience.another_look():
+            raise ErasureUnfinishedError(
+                "the erasure is not finished: writes that were posted are left, and may hold the rows. If another user "
+                f"owns them, let that user erase. table={session.config.name} files={len(left)} file={min(left)}"
+            )
+    session.store.make_durable(join_path(POSTS, _NO_OBJECT))
 
 
 def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
@@ -310,7 +327,12 @@ def _sweep(session: Session) -> None:
 
 def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:
     """Raise `ErasureUnfinishedError` where a listing shows a file that may hold the rows."""
-    while left := [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]:
+    while left := [
+        *_older_files(session, marks),
+        *_staged_before(session, marks),
+        *_unlinked(session, started_ms),
+        *session.run(sweep_posts(session.publisher, session.tail(), started_ms)),
+    ]:
         if not patience.another_look():
             raise ErasureUnfinishedError(
                 "the erasure is not finished: files are left that may hold the rows. If a process just died and "
@@ -321,7 +343,7 @@ def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms:
 
 def _keep_away(session: Session, groups: Collection[FileGroup]) -> None:
     """Make sure that nothing which any process has deleted is back after a power cut."""
-    for folder in sorted({STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
+    for folder in sorted({POSTS, STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
         session.store.make_durable(join_path(folder, _NO_OBJECT))
 
 

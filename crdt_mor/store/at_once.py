@@ -11,8 +11,12 @@ from crdt_mor.ground.deadlines import current_operation
 
 T = TypeVar("T")
 
-REQUESTS_AT_ONCE: Final = 16
-"""How many requests of one store are under way at once, at most, that were made side by side."""
+REQUESTS_AT_ONCE: Final = 64
+"""How many requests of one store are under way at once, at most, that were made side by side: the writes that a crowd
+has posted are read so."""
+
+FILES_AT_ONCE: Final = 16
+"""How many data files are made and put at once, at most: each is in memory meanwhile."""
 
 
 class AtOnce:

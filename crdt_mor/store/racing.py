@@ -19,10 +19,10 @@ from itertools import cycle
 from typing import Final
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.store.at_once import REQUESTS_AT_ONCE, AtOnce, T
+from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.protocol import Store
 
-PUTS: Final = REQUESTS_AT_ONCE
+PUTS: Final = 16
 """How many threads put one name at once."""
 
 SIZES: Final = (2 << 10, 64 << 10)

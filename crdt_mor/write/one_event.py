@@ -1,29 +1,42 @@
-"""A small write that is tried as one event: nothing of it is known to anybody before it is committed.
+"""A small write that is tried as one event, alone or with those of other writers: it never is pending.
 
     1. follow    the newest version that this process knows, and a time that is later
     2. collect   statements are checked and keyed, as in a write that has begun (statements.py)
     3. commit    their log files are made in memory, then `events.one_event` puts all of it
+    4. post      where other processes are in the way, the write is posted, and committed with theirs (`events.group`)
 
-Another process that has published meanwhile wins. Then nothing of this write is left, and the statements are made again
-in a write that begins (`open_write`), on the version that is the newest by then.
+Another process that has published meanwhile wins. Then nothing of this write is left, and it is posted. A write that
+cannot be posted is made again as one that begins (`open_write`), on the version that is the newest by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from crdt_mor.events.one_event import Followed, LoneCommit, LoneWrite
+import polars as pl
+
+from crdt_mor.errors import CrdtMorError
+from crdt_mor.events.group import Draft, GroupCommit
+from crdt_mor.events.one_event import Followed, LoneCommit, LoneWrite, may_be_alone
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.partitions import metadata_put
+from crdt_mor.log.posts import BYTES_MAX as POST_BYTES_MAX
+from crdt_mor.log.posts import Post
+from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.authors import Author, Info, application_of
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN
+from crdt_mor.model.posts import Member
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import knows_posts
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.posts import NotedStatements, group_of, post_of
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import Statements
@@ -40,63 +53,128 @@ BYTES_MAX: Final = 8 << 20
 
 @dataclass
 class TriedWrite:
-    """One write that is tried as one event. Not thread-safe."""
+    """One write that is tried as one event. Not thread-safe. has_read: what it says depends on what the table holds."""
 
     session: Session
     followed: Followed
     author: Author
     token: tuple[str, int] | None
     started_ms: int
-    statements: Statements = field(init=False)
+    has_read: bool = False
+    _partitions: tuple[Put, ...] = ()
+    statements: NotedStatements = field(init=False)
 
     def __post_init__(self) -> None:
         followed = self.followed
-        self.statements = Statements(self.session.config, followed.value, followed.requested)
+        self.statements = NotedStatements(self.session.config, followed.value, followed.requested)
 
     @classmethod
     def begin(
-        cls, session: Session, token: tuple[str, int] | None, info: Info, small: Callable[[], bool]
+        cls, session: Session, token: tuple[str, int] | None, info: Info, size: Callable[[], int | None]
     ) -> TriedWrite | None:
         """Begin, which publishes nothing; None where the write is to go the long way.
 
-        small: whether it writes little, which is only asked of a write that may be alone.
+        size: the bytes of its rows, which are only asked for of a write that may be one event; None: it is large.
         """
         if not session.config.ours:
             return None  # Hudi's own writers may be at work, and what they wrote is adopted first
         started_ms = session.environment.now_ms()
         author = session.author(application_of(info, token), info)
-        followed = session.pace.follow_alone(author, token)
+        followed = session.pace.follow(author, token)
         if followed is None:
             return None
         is_first = followed.expected.stat is None
         if is_first:
             require_writable(session)  # which looks at the table's properties
-        if not small():
+        bytes_ = size()
+        if bytes_ is None or bytes_ > (POST_BYTES_MAX if followed.is_crowded else BYTES_MAX):
             return None
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
-            followed = session.pace.follow_alone(author, token)
+            followed = session.pace.follow(author, token)
         return None if followed is None else cls(session, followed, author, token, started_ms)
 
-    def commit(self) -> LoneCommit | None:
+    def commit(self) -> LoneCommit | GroupCommit | None:
         """Make the files and commit them; None where that failed, or is no work for one event: nothing is left."""
         session, statements = self.session, self.statements
         session.require_own_process()
         if statements.growth is not None or not self._is_narrow():
             return None
-        requested = self.followed.requested
+        committed = self._alone_or_posted()
+        if committed is not None:
+            session.pace.note_seen(self._partitions)
+        if isinstance(committed, GroupCommit):
+            member, operation = committed.member, statements.operation
+            session.tell_of(committed.completion, self.started_ms, operation, member, committed.is_own)
+        elif committed is not None:
+            session.tell_of(committed.completion, self.started_ms)
+        return committed
+
+    def _alone_or_posted(self) -> LoneCommit | GroupCommit | None:
+        """Alone, unless others were in the way lately; posted, if it can be, where they are."""
+        pace, followed = self.session.pace, self.followed
+        if not followed.is_crowded:
+            write: Draft | LoneWrite | None = self._draft() if pace.is_look_due else None
+            write = write or self._write(self.statements, followed.requested, ())
+            if write is None:
+                return None
+            committed = pace.commit_alone(followed, write)
+            if committed is not None or pace.is_changed(followed.expected):
+                return committed
+        draft = self._draft()
+        return pace.commit_posted(followed.expected, draft) if draft is not None else None
+
+    def _draft(self) -> Draft | None:
+        """The write as one that others may commit; None where it is no such write."""
+        statements = self.statements
+        if self.has_read or statements.merging.asks_what_was_seen or not knows_posts(self.followed.value.format):
+            return None
+        post = post_of(statements, self.author, self.token)
+        if post is None:
+            return None
+        if self.session.config.merge.custom:
+            statements.rehearse()  # a payload that fails on these rows does so before anybody else meets them
+        return Draft(post, self._may_follow, self._make)
+
+    def _may_follow(self, tail: Timeline) -> bool:
+        """Whether the write would still be committed after a version: not where the long way would refuse it."""
+        if not may_be_alone(tail, self.token, self.author):
+            return False
+        if tail.schema == self.followed.value.schema:
+            return True
+        try:
+            self.statements.said[0].repeat(Statements(self.session.config, tail, self.followed.requested))
+        except CrdtMorError:
+            return False
+        return True
+
+    def _make(self, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post) -> LoneWrite:
+        """The commit of posts, which are in their order, `own` among them. Those that do not fit are left out."""
+        config = self.session.config
+        statements, taken = group_of(config, tail, requested, posts, own, self.statements.said[0])
+        is_group = len(taken) > 1 or own.name is not None
+        try:
+            write = self._write(statements, requested, [post.member for post in taken] if is_group else ())
+        except (CrdtMorError, pl.exceptions.PolarsError):
+            if len(taken) == 1:
+                raise
+            return self._make(tail, requested, [own], own)  # a payload that fails on others' rows is their affair
+        assert write is not None, "a post has rows"
+        return write
+
+    def _write(self, statements: Statements, requested: InstantTime, members: Sequence[Member]) -> LoneWrite | None:
+        """The log files of statements, and all else that their commit puts; None where they write nothing.
+
+        members: of a commit of several writers, the part of each.
+        """
+        session = self.session
         staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN, session.judgements)
         logs = tuple(staging.stage(statements.collected, _in_memory))
         if not logs:
             return None
         partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
-        write = LoneWrite(
-            requested, statements.operation, logs, partitions, session.pace.seen(partitions), self.token, self.author
-        )
-        committed = session.pace.commit_alone(self.followed, write)
-        if committed is not None:
-            session.pace.note_seen(partitions)
-            session.tell_of(committed.completion, self.started_ms)
-        return committed
+        self._partitions, seen = partitions, session.pace.seen(partitions)
+        token = None if members else self.token
+        return LoneWrite(requested, statements.operation, logs, partitions, seen, token, self.author, tuple(members))
 
     def _is_narrow(self) -> bool:
         """Whether the statements touch few file groups."""

@@ -40,7 +40,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.store.at_once import REQUESTS_AT_ONCE
+from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.store.protocol import Chunks, side_by_side
 from crdt_mor.write.log_files import ensure_partition, put_chunks, staging
 from crdt_mor.write.refusals import require_own_groups, require_writable
@@ -122,7 +122,7 @@ class OpenWrite:
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """`put` one log file for each file group that the statements touch."""
         session, merging, requested = self.session, self.statements.merging, self.begun.requested
-        at_once = REQUESTS_AT_ONCE if session.is_far else None
+        at_once = FILES_AT_ONCE if session.is_far else None
         judged = session.judgements
         staging = Staging(session.config, merging, requested, self.write_token, judged, self.task, at_once)
         return staging.stage(statements, put)

@@ -13,8 +13,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
+from crdt_mor.cli import inputs
+from crdt_mor.cli.history import lately_text
 from crdt_mor.cli.main import app
 from crdt_mor.write.open_write import OpenWrite
+from tests.posting import in_a_crowd, post
+from tests.simulated import Simulated
 
 SCHEMA = pa.schema([("id", pa.string())])
 ME = f"({os.getpid()} on {socket.gethostname()})"
@@ -64,6 +68,52 @@ def test_the_history_says_who_what_for_and_beside_whom(table: mor.Table) -> None
         said = " ".join(crdt_mor(*command, code=1).stderr.split())
         assert "A whole number is a version" in said
         assert "has as `ordinal` counts commits" in said
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> mor.Table:
+    """A table with a commit of one writer, and one of three."""
+    table = Simulated().create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"), commit_info={"message": "alone"})
+    for _ in range(2):
+        post(table, rows("b"), info={"message": "theirs"})
+    in_a_crowd(table).upsert(rows("c"), commit_info={"message": "ours"})
+    monkeypatch.setattr(inputs, "opened", lambda uri: table)
+    return table
+
+
+def test_the_history_names_the_publisher_of_a_group_and_says_how_many_others_wrote(groups: mor.Table) -> None:
+    lines = [" ".join(line.split()) for line in words_of(crdt_mor("history", groups.uri).stdout)]
+    assert lines[2].split(" ", 2)[2] in {
+        f"upsert 2 0 simulated (1 on simulated) and 2 more {said}" for said in ("ours; theirs", "theirs; ours")
+    }
+    assert lines[3].endswith("upsert 1 0 simulated (1 on simulated) alone")
+    found = [json.loads(line) for line in crdt_mor("history", groups.uri, "--output", "json").stdout.splitlines()]
+    assert [sorted(str(writer["message"]) for writer in row["writers"]) for row in found] == [
+        ["ours", "theirs", "theirs"], ["alone"],
+    ]  # fmt: skip
+    assert found[0]["writers"][0]["commit_info"] in ({"message": "ours"}, {"message": "theirs"})
+
+
+def test_a_restore_says_how_many_wrote_the_groups_that_it_would_drop(groups: mor.Table) -> None:
+    before = groups.history()["version"][1].as_py()
+    said = " ".join(crdt_mor("restore", groups.uri, "--to", before, "--dry-run").stderr.split())
+    assert "by simulated and 2 more, in version" in said
+
+
+def test_show_says_how_many_writes_a_commit_holds(groups: mor.Table) -> None:
+    assert json.loads(crdt_mor("show", groups.uri, "--output", "json").stdout)["lately"] == {
+        "commits": 2, "writes": 4, "groups": 1,
+    }  # fmt: skip
+    assert "4 writes in 2 commits, 2.0 each; 1 of them holds several" in " ".join(
+        crdt_mor("show", groups.uri).stdout.split()
+    )
+    assert lately_text({"commits": 1, "writes": 1, "groups": 0}) == "1 write in 1 commit"
+    assert (
+        lately_text({"commits": 9, "writes": 29, "groups": 5})
+        == "29 writes in 9 commits, 3.2 each; 5 of them hold several"
+    )
+    assert lately_text({"commits": 0, "writes": 0, "groups": 0}) == "-"
 
 
 def test_the_history_for_programs_is_a_line_each(table: mor.Table) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS
-from crdt_mor.model import invariants, invariants_history, invariants_sealing
+from crdt_mor.model import invariants, invariants_history, invariants_posts, invariants_sealing
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.invariants import (
@@ -24,6 +24,7 @@ from crdt_mor.model.invariants import (
 from crdt_mor.model.migration import Moving, Origin, Step
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
 from crdt_mor.model.overwrite import EVERYTHING, Overwrite, Scope
+from crdt_mor.model.posts import WINDOW, Member, PostName
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
@@ -70,6 +71,7 @@ BEFORE = Timeline(
     overwrites=(Overwrite(at(15), EVERYTHING),),
     moving=Moving("there", "t2", at(34), at(33)),
     origin=Origin("t0", "before", Step(at(1), at(2), 3, 4)),
+    posts=((9, ("taken",)),),
 )
 """A value with something of everything."""
 
@@ -109,10 +111,21 @@ CLOSED, ARRIVING = BEFORE.moving, BEFORE.origin
 assert CLOSED is not None
 assert ARRIVING is not None
 
+
+def taking(*names: str, version: int = 9) -> Completion:
+    """The new completion, of posts with these names."""
+    members = [Member(Author("app", "host", 1), 1, 0, None, PostName(version, name)) for name in names]
+    return replace(AFTER.completions[-1], members=tuple(members))
+
+
 DONE, NEW = BEFORE.completions, AFTER.completions[-1]
 
 
 BROKEN: dict[Invariant, Timeline] = {
+    invariants_posts.a_post_is_taken_once_and_in_time: replace(
+        AFTER, completions=(*DONE, taking("late", version=9 - WINDOW))
+    ),
+    invariants_posts.posts_are_noted_while_they_are_open: replace(AFTER, posts=((9, ("new",)),)),
     invariants.overwrites_are_noted_while_they_void_something: replace(AFTER, overwrites=()),
     invariants.what_is_void_is_not_committed: replace(
         AFTER, completions=(*DONE, replace(NEW, requested=at(10))), pending=(BEFORE.pending[1],)
@@ -176,6 +189,12 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
     (
         invariants.overwrites_are_noted_while_they_void_something,
         replace(AFTER, overwrites=(*BEFORE.overwrites, Overwrite(at(89), Scope(("p",))))),
+    ),
+    (invariants_posts.a_post_is_taken_once_and_in_time, replace(AFTER, completions=(*DONE, taking("taken")))),
+    (invariants_posts.a_post_is_taken_once_and_in_time, replace(AFTER, completions=(*DONE, taking("new")))),
+    (
+        invariants_posts.a_post_is_taken_once_and_in_time,
+        replace(AFTER, posts=((9, ("taken", "new")),), completions=(*DONE, taking("new", "new"))),
     ),
     (invariants.the_table_keeps_its_id, replace(AFTER, table_id=None)),
     (invariants.the_clock_moves_on, replace(AFTER, clock=at(101))),
@@ -243,7 +262,7 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
 def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() -> None:
     predicates = [
         function
-        for module in (invariants, invariants_history, invariants_sealing)
+        for module in (invariants, invariants_history, invariants_posts, invariants_sealing)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__
         and not name.startswith("_")
@@ -260,6 +279,7 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
     "after",
     [
         AFTER,
+        replace(AFTER, posts=((9, ("taken", "new", "voided")),), completions=(*DONE, taking("new"))),
         replace(AFTER, retention=replace(BEFORE.retention, dropped=at(6))),
         replace(AFTER, pending=(replace(BEFORE.pending[0], driver="another", drivers=2),)),
         replace(AFTER, rolled_back=(), completions=(*DONE, UNDONE, NEW)),
@@ -270,7 +290,7 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         replace(AFTER, origin=replace(ARRIVING, step=Step(at(2), at(90), 7, 1))),
         replace(AFTER, origin=replace(ARRIVING, opened=at(100))),
     ],
-    ids=["complete", "droppable", "hand-over", "forget", "grow", "restore", "save", "reopen", "aim", "open"],
+    ids=["complete", "group", "droppable", "hand-over", "forget", "grow", "restore", "save", "reopen", "aim", "open"],
 )
 def test_what_may_follow_breaks_none(after: Timeline) -> None:
     require_invariants(BEFORE, after)

@@ -44,6 +44,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, from_ms, to_
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.overwrite import Scope
+from crdt_mor.model.posts import Member, PostName
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
@@ -185,7 +186,17 @@ EVERYTHING = Timeline(
             *(from_ms(1_700_000_000_180), from_ms(1_700_000_000_182), 11, "n11", "rollback", "ROLLBACK"),
             undone=from_ms(1_700_000_000_022),
         ),
+        Completion(
+            *(from_ms(1_700_000_000_186), from_ms(1_700_000_000_188), 12, "n12", "deltacommit", "UPSERT"),
+            (DataFile(f"eu/{log(from_ms(1_700_000_000_186)).name}", 904, 3, 1),),
+            members=(
+                Member(WHO, 2, 0, ("app", 8), PostName(10, "p1")),
+                Member(Author("loader.py", "host", 4), 1, 0),
+                Member(WHO, 0, 1, None, PostName(11, "p2")),
+            ),
+        ),
     ),
+    posts=((10, ("p1", "void")), (11, ("p2",))),
     segments=(
         Segment("s-0-live", 1, from_ms(1), from_ms(3), 2),
         Segment("s-0-past", 1, from_ms(5), from_ms(7), 4, from_ms(9)),
@@ -209,7 +220,7 @@ EVERYTHING = Timeline(
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
 EVERYTHING_JSON = (
-    rb'{"format":6,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
+    rb'{"format":7,"version":12,"nonce":"n12","table_id":"t","clock":"20231114221320200",'
     rb'"swept":"20231114221320001","schema":"[[\"id\",\"string\",false]]",'
     rb'"pending":[["20231114221320100","n5",5,null,null],["20231114221320110","n6",6,1700000000109,["loader.py","host",4]],'
     rb'["20231114221320120","job-20231114221320120",7,1700000000119,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver",2]],'
@@ -220,7 +231,11 @@ EVERYTHING_JSON = (
     rb'"completions":[["20231114221320140","20231114221320150",9,"n9","deltacommit","UPSERT",'
     rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320140.log.1_0-0-0",904,3,1]],[],0,["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],"driver",{"token":["app",7]}],'
     rb'["20231114221320160","20231114221320170",10,"","replacecommit","INSERT_OVERWRITE",[],[["eu","g"]],1,null],'
-    rb'["20231114221320180","20231114221320182",11,"n11","rollback","ROLLBACK",[],[],0,null,"","20231114221320022"]],'
+    rb'["20231114221320180","20231114221320182",11,"n11","rollback","ROLLBACK",[],[],0,null,"","20231114221320022"],'
+    rb'["20231114221320186","20231114221320188",12,"n12","deltacommit","UPSERT",'
+    rb'[["eu/.00000000-0000-0000-0000-000000000000-0_20231114221320186.log.1_0-0-0",904,3,1]],[],0,null,{"members":'
+    rb'[[["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}],["loader.py","host",4]],'
+    rb'[[0,2,0,[10,"p1"],["app",8]],[1,1,0,null],[0,0,1,[11,"p2"]]]]}]],'
     rb'"segments":[["s-0-live",1,"19700101000000001","19700101000000003",2,null],'
     rb'["s-0-past",1,"19700101000000005","19700101000000007",4,"19700101000000009"]],'
     rb'"foreign_group":"f","added":["n"],"tokens":[["app",7,"20231114221320140","20231114221320150",9]],'
@@ -230,7 +245,8 @@ EVERYTHING_JSON = (
     rb'"savepoints":[["one","19700101000000001","19700101000000003","19700101000000000",4,"n4","",null],'
     rb'["two","19700101000000005","19700101000000007","19700101000000004",5,"n5","why",["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}]]],'
     rb'"restores":[["19700101000000009","19700101000000012",6,"n6",".hoodie/.crdt_mor/plans/d-n6.json",'
-    rb'"19700101000000010",5,"19700101000000008",1]],"tokens_noted":"19700101000000003"}'
+    rb'"19700101000000010",5,"19700101000000008",1]],"tokens_noted":"19700101000000003",'
+    rb'"posts":[[10,"p1 void"],[11,"p2"]]}'
 )
 
 
@@ -239,7 +255,7 @@ def test_a_value_with_everything_in_it_has_these_very_bytes() -> None:
     assert EVERYTHING.encode() == EVERYTHING_JSON
     assert Timeline.decode(EVERYTHING_JSON, "") == EVERYTHING
     assert encode_segment(EVERYTHING.completions) == (
-        rb'{"format":6,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
+        rb'{"format":7,"completions":' + EVERYTHING_JSON.split(b'"completions":')[1].split(b',"segments"')[0] + b"}"
     )
 
 
@@ -250,8 +266,8 @@ def test_bytes_that_are_no_timeline_are_named(data: bytes) -> None:
 
 
 def test_a_newer_format_is_refused_by_number() -> None:
-    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":6', b'"format":7')
-    with pytest.raises(UnsupportedVersionError, match="format=7"):
+    data = Timeline.genesis(SCHEMA).encode().replace(b'"format":7', b'"format":8')
+    with pytest.raises(UnsupportedVersionError, match="format=8"):
         Timeline.decode(data, "x")
 
 
@@ -336,7 +352,7 @@ def test_a_value_of_format_2_is_read_whole_and_goes_on_in_the_newest_format() ->
     nobody += [replace(entry, author=None, token=None) for entry in commits]
     value = Timeline.decode(FORMAT_2, "x")
     assert [*value.pending, *value.completions] == nobody
-    later = {name: getattr(EVERYTHING, name) for name in ("pending", "completions", "savepoints", "restores")}
+    later = {name: getattr(EVERYTHING, name) for name in ("pending", "completions", "savepoints", "restores", "posts")}
     assert value.tokens_noted == value.clock, "it did not note which token a commit carried"
     assert replace(value, **later, tokens_noted=EVERYTHING.tokens_noted) == EVERYTHING
     assert Timeline.decode(value.encode(), "x") == value

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -17,17 +17,37 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from crdt_mor.events import one_event
+from crdt_mor.events import group, one_event
 from crdt_mor.events import write as events
-from crdt_mor.events.one_event import Expected, LoneWrite, Turns
+from crdt_mor.events.group import Draft
+from crdt_mor.events.one_event import Expected, LoneCommit, LoneWrite, Turns
+from crdt_mor.events.pace import BUSY_MS
 from crdt_mor.ground.clock import Process
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import Crowd, look_for_others
-from crdt_mor.log.paths import PROPERTIES, version_path
+from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.posts import Post
 from crdt_mor.log.projection import Projected
 from crdt_mor.log.publish import Shortcuts
-from crdt_mor.log.steps import MakeDurable, Nonce, Now, Pause, Put, Steps, StoreNow, Together, perform
+from crdt_mor.log.steps import (
+    Delete,
+    GetStat,
+    List,
+    MakeDurable,
+    Nonce,
+    Now,
+    Pause,
+    Put,
+    Read,
+    Steps,
+    StoreNow,
+    Together,
+    Wait,
+    perform,
+)
+from crdt_mor.log.tail import find_tail
+from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime, claim_after, from_ms
 from crdt_mor.model.keys import KeySpec
@@ -36,6 +56,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.at_once import REQUESTS_AT_ONCE
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Stat
 
 Run = Generator[Any, Any, Any]
 
@@ -43,16 +64,19 @@ START_MS = 1_767_225_600_000
 EXPIRY_MS = 600_000
 SERVICE_PAUSES = 40  # about five seconds, between events of a service
 ROW = b"r" * 2_000
+BUCKETS = 4
+COMMITS_MAX = 1 << 20
 PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=64)))
 
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """A commit: when its writer knew of it, how long it had waited for it, both in milliseconds, and its file."""
+    """A commit: when its writer knew of it, how long it had waited for it, both in milliseconds, and the
+    number of rows that tells it from others."""
 
     at: float
     took: float
-    path: str
+    name: int
 
 
 @dataclass
@@ -126,6 +150,9 @@ class Simulation:
                     reply = self.nonce()
                 case MakeDurable():
                     reply = None
+                case Wait(milliseconds):
+                    self._at(self.now + milliseconds * (1 + self.jitter() / 4), lambda: self._go_on(steps, None))
+                    return
                 case Pause(attempt):
                     self._at(self.now + self.jitter() * min(250, 2**attempt), lambda: self._go_on(steps, None))
                     return
@@ -154,42 +181,94 @@ class Simulation:
         replies[i] = perform(part, self.store, self)
 
 
-def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None) -> Run:
-    """Commits one row again and again, as `Session` does."""
+def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, think_s: float = 0) -> Run:
+    """Commits one row again and again, as `Session` does. crowd: None: it posts nothing.
+
+    think_s: seconds between two commits, give or take a half; each is then one of a process that opens the table anew.
+    """
     turns, projected = Turns(), -1
     stat = sim.store.stat(PROPERTIES)
-    while True:
-        began, late = sim.now, list[Projected]()
+    for number in count():
+        if think_s:
+            yield Wait(think_s * 1000 * (sim.jitter() if number == 0 else 0.5 + sim.jitter()))
+        began, late, name = sim.now, list[Projected](), owner * COMMITS_MAX + number + 1
+        if think_s:
+            known, is_busy = yield from opened(sim)
+            turns, projected, crowd = Turns(), -1, Crowd(is_crowded=is_busy)
         shortcuts = Shortcuts(helped=projected, late=late, crowd=crowd)
         if crowd and crowd.is_asked:
             yield from giving_way.give_way()
             crowd.is_asked = False
+        expected = Expected(PROPERTIES, stat)
+        draft = draft_of(name)
+        committed: Any = None
         if not (crowd and crowd.is_crowded) and turns.is_alone(sim.now_ms(), known, EXPIRY_MS):
             requested = claim_after(known.clock, sim.now_ms())
-            file = log_of(owner, requested)
-            write = LoneWrite(requested, "UPSERT", ((file, ROW),))
-            outcome = yield from one_event.commit(PUBLISHER, known, write, Expected(PROPERTIES, stat), shortcuts)
-            committed = isinstance(outcome, one_event.LoneCommit)
-            turns.note(committed=committed)
-            if outcome is not None:
-                known = outcome if isinstance(outcome, Timeline) else outcome.value
-                projected = known.version
-        else:
-            committed = False
-        if not committed:
+            if crowd and (turns.is_look_due or think_s):
+                steps = group.commit_alone(PUBLISHER, known, requested, draft, crowd, expected, shortcuts)
+            else:
+                steps = one_event.commit(
+                    PUBLISHER, known, commit_of(known, requested, [draft.post]), expected, shortcuts
+                )
+            committed = yield from steps
+            turns.note(committed=isinstance(committed, LoneCommit))
+            if crowd and turns.is_look_due:
+                sim.beside(look_for_others(crowd))
+            if isinstance(committed, Timeline):
+                known, projected, committed = committed, committed.version, None
+        if committed is None and crowd:
+            left: list[str] = []
+            committed = yield from group.commit(PUBLISHER, known, draft, crowd, expected, shortcuts, left)
+            sim.beside(removed(left))
+        if committed is None:
             turns.upkeep(sim.now_ms())
             value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, shortcuts)
-            file = log_of(owner, begun.requested)
-            yield Put(file.path, ROW)
-            ended = yield from events.complete(
+            (file, data), *_ = commit_of(value, begun.requested, [draft.post]).logs
+            yield Put(file.path, data)
+            committed = yield from events.complete(
                 PUBLISHER, value, begun, "UPSERT", [file], None, replace(shortcuts, looked=True, helped=value.version)
             )
-            known, projected = ended.value, ended.value.version
-        if crowd is not None and turns.is_look_due:
-            sim.beside(look(turns, crowd))
-        sim.commits.append(Acknowledged(sim.now, sim.now - began, file.path))
+        known, projected = committed.value, committed.value.version
+        sim.commits.append(Acknowledged(sim.now, sim.now - began, name))
         if late:
             sim.beside(PUBLISHER.look_again(late))
+
+
+def opened(sim: Simulation) -> Steps[tuple[Timeline, bool]]:
+    """Another process opens the table, with the requests of `log.opening`; its newest version, and if it is busy."""
+    _, versions, posts = yield Together((Read(PROPERTIES), List(VERSIONS), List(POSTS)))
+    newest: Stat = versions[-1]
+    number = int(newest.path.rpartition("/")[2].partition(".")[0])
+    data, following = yield Together((Read(newest.path), GetStat(version_path(number + 1))))
+    value = Timeline.decode(data, newest.path)
+    if following is None:
+        yield Together((Read(newest.path), List(VERSIONS), Read(PROPERTIES), List(PUBLISHER.projector.folder)))
+    else:
+        value = yield from find_tail(value)
+    return value, bool(posts) or sim.now_ms() - newest.modified_ms <= BUSY_MS
+
+
+def draft_of(name: int) -> Draft:
+    """A write of so many rows, which tells it from all others."""
+    author = Author("crowd", "host", name // COMMITS_MAX)
+    post = Post(None, author, None, "UPSERT", False, name, 0, ROW)
+    return Draft(post, lambda tail: True, lambda tail, requested, posts, own: commit_of(tail, requested, posts))
+
+
+def commit_of(tail: Timeline, requested: InstantTime, posts: Sequence[Post]) -> LoneWrite:
+    """The commit of posts, with a file for each file group that they touch."""
+    logs = [
+        (DataFile(str(LogFileName(bucket_file_id(bucket), requested)), len(ROW), posts[0].rows), ROW)
+        for bucket in sorted({post.rows % BUCKETS for post in posts})
+    ]
+    members = tuple(post.member for post in posts) if posts[0].name or len(posts) > 1 else ()
+    return LoneWrite(requested, "UPSERT", tuple(logs), members=members)
+
+
+def removed(paths: Sequence[str]) -> Run:
+    """The posts whose outcome is known go."""
+    for path in paths:
+        yield Delete(path)
 
 
 def service(sim: Simulation, known: Timeline, took: list[float]) -> Run:
@@ -205,15 +284,6 @@ def service(sim: Simulation, known: Timeline, took: list[float]) -> Run:
         took.append(sim.now - began)
         for _ in range(SERVICE_PAUSES):
             yield Pause(8)
-
-
-def look(turns: Turns, crowd: Crowd) -> Run:
-    if (yield from look_for_others(crowd)):
-        turns.note(committed=False)
-
-
-def log_of(owner: int, requested: InstantTime) -> DataFile:
-    return DataFile(str(LogFileName(bucket_file_id(owner % 64), requested, owner // 64 + 1)), len(ROW), 1)
 
 
 @contextmanager
@@ -233,6 +303,7 @@ def crowd_of(
     seed: int = 7,
     deadly: float = 0.0,
     service_took: list[float] | None = None,
+    think_s: float = 0,
 ) -> Simulation:
     """What so many writers have done by then. service_took: how long each event of a service beside them has taken."""
     sim = Simulation(seed, latency_ms, deadly)
@@ -240,7 +311,7 @@ def crowd_of(
     sim.store.put(PROPERTIES, b"")
     sim.store.put(version_path(1), first.encode())
     for owner in range(writers):
-        sim.start(writer(sim, first, owner, Crowd() if combining else None))
+        sim.start(writer(sim, first, owner, Crowd() if combining else None, think_s))
     if service_took is not None:
         sim.start(service(sim, first, service_took))
     with decoded_once():

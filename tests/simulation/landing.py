@@ -19,6 +19,7 @@ from crdt_mor.log.steps import (
     Steps,
     StoreNow,
     Touch,
+    Wait,
     Walk,
 )  # fmt: skip
 from tests.driving import one_by_one
@@ -102,7 +103,7 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1
                     reply = 0
                 case StoreNow():
                     reply = store_now
-                case MakeDurable() | Pause() | Touch():
+                case MakeDurable() | Pause() | Wait() | Touch():
                     pass
                 case _:
                     raise TypeError(f"no such step: {step!r}")

@@ -9,18 +9,29 @@ import types
 from collections import deque
 from collections.abc import Callable, Generator, Hashable
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
 from typing import Any
 
+from crdt_mor.events.group import _Posted
+from crdt_mor.events.one_event import ClaimedWrite
 from crdt_mor.hudi.actions import Action
+from crdt_mor.log import posts
 from crdt_mor.log.combining import Crowd, Posting
+from crdt_mor.log.posts import Turn
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Shortcuts
 from tests.simulation.small_store import FakeProjector
 
 _INTERNED: dict[Hashable, int] = {}
 _BY_IDENTITY: dict[int, tuple[object, Hashable]] = {}
+_CHANGING = (ClaimedWrite, Crowd, Posting, Shortcuts, Turn, _Posted)
+"""Classes whose objects change, or hold one that does."""
+
+
+POSTS_MAX = 4
+"""How many posts are in a small world, at most. So after some looks at one version it is the turn of each owner,
+however often it looks from there on."""
 
 
 def freeze(value: object) -> Hashable:
@@ -51,7 +62,9 @@ def freeze(value: object) -> Hashable:
         return "suppress"
     if isinstance(value, BaseException):
         return (type(value), str(value))
-    if isinstance(value, Posting | Crowd | Shortcuts):  # what changes is not known by its identity
+    if isinstance(value, Turn):
+        value = replace(value, looks=min(value.looks, max(posts.GATHERING_LOOKS, posts.LOOKS_A_RANK * POSTS_MAX)))
+    if isinstance(value, _CHANGING):  # what changes is not known by its identity
         return (type(value).__name__, _parts(value))
     if is_dataclass(value):
         known = _BY_IDENTITY.get(id(value))
@@ -76,11 +89,17 @@ def frames(generator: Generator[Any, Any, Any]) -> Hashable:
     return tuple(chain)
 
 
-def asker(generator: Any) -> str:
+def attempt_of(generator: Any) -> str | None:
+    """What an attempt is at that a nonce is drawn for, each time anew: a version, or a time that is claimed."""
     while generator.gi_yieldfrom is not None:
         generator = generator.gi_yieldfrom
-    name: str = generator.gi_frame.f_code.co_name
-    return name
+    frame = generator.gi_frame
+    match frame.f_code.co_name:
+        case "next_version":
+            return str(frame.f_locals["tail"].version + 1)
+        case "_claim":
+            return str(frame.f_locals["requested"])
+    return None
 
 
 @dataclass

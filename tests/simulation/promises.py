@@ -87,7 +87,8 @@ def check_store(objects: dict[str, Any]) -> None:
                 raise Violation(f"a file of a committed instant was removed: {file.path}")
         action = action_ending_as(completion.action)
         paths = PROJECTOR.pending_paths(completion.requested, action.name)
-        at_once = completion.overwriting is not None or isinstance(action, MomentaryAction)
+        grown = completion.operation == "ALTER_SCHEMA"
+        at_once = grown or completion.overwriting is not None or isinstance(action, MomentaryAction)
         told_late = at_once or (isinstance(action, PlannedAction) and not action.told_open)
         begun = paths[: 0 if told_late else len(action.begun)]
         for path in paths if completed_path(completion) in objects else begun:

@@ -20,13 +20,13 @@ by itself, and a test compares), in a thirtieth of the states. A put or delete t
 **What an actor has seen.** Generators cannot be copied, so a local state keeps one representative history of replies
 and is replayed from it, memoised: the search itself only compares numbers. Two histories are the same local state if
 they lead to the same chain of suspended frames: code, instruction, locals and captured variables of the generator and
-of each that it delegates to, plus the number of nonces drawn (`publish` draws one for each attempt; attempts at
-different versions may share one without harm, so those are counted by the replies that were lost). That determines the
-future: the protocols keep no state outside their frames, and the one thing in a frame that Python does not show, its
-value stack, is a function of what it shows. An operand stack at a given instruction has a given shape, and all that
-these generators leave on it across a `yield` are iterators of `for` loops. Those run over values without repetition
-that are themselves locals or functions of locals, so the loop's variable, a local too, tells how far they are.
-`freeze` refuses what it does not know.
+of each that it delegates to, plus the number of nonces drawn. (`next_version` and `_claim` draw one for each attempt,
+and those at one version, or time, may share one without harm, as nothing of the others can be there or land any more:
+they are counted by the replies that were lost.) That determines the future: the protocols keep no state outside their
+frames, and the one thing in a frame that Python does not show, its value stack, is a function of what it shows. An
+operand stack at a given instruction has a given shape, and all that these generators leave on it across a `yield` are
+iterators of `for` loops. Those run over values without repetition that are themselves locals or functions of locals, so
+the loop's variable, a local too, tells how far they are. `freeze` refuses what it does not know.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ from crdt_mor.log.steps import (
     Step,
     StoreNow,
     Touch,
+    Wait,
     Walk,
 )  # fmt: skip
 from tests.driving import one_by_one
 from tests.simulation.landing import land
-from tests.simulation.local_states import Actor, Block, Local, asker, frames, freeze, steps_between
+from tests.simulation.local_states import Actor, Block, Local, attempt_of, frames, freeze, steps_between
 from tests.simulation.promises import check_end, check_result, check_saw, check_store
 from tests.simulation.small_store import (
     FAULTS,
@@ -308,8 +309,8 @@ class World:
             while True:
                 step = generator.send(reply)
                 match step:
-                    case Nonce() if asker(protocol) == "_publish":
-                        reply = f"{actor.name}{nonces}.{lost}"
+                    case Nonce() if (attempt := attempt_of(protocol)) is not None:
+                        reply = f"{actor.name}{nonces}.{lost}.{attempt}"
                     case Nonce():
                         nonces += 1
                         reply = f"{actor.name}{nonces}"
@@ -317,7 +318,7 @@ class World:
                         reply = 0
                     case StoreNow():  # after the last sweep, as in life, by which a sweep knows itself done
                         reply = self.store_now if actor.store_now is None else actor.store_now
-                    case Pause() | MakeDurable() | Touch():
+                    case Pause() | Wait() | MakeDurable() | Touch():
                         reply = None
                     case _ if waiting:
                         reply = waiting.pop()

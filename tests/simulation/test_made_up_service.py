@@ -282,4 +282,4 @@ def test_a_plan_with_two_files_before_it_is_completed_has_no_row() -> None:
 def test_a_new_action_needs_a_new_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases that read format 5 know these actions: they would fail at another one, not ask to be upgraded."""
     monkeypatch.delitem(ACTIONS, TALLY.name)
-    assert (FORMAT, set(ACTIONS)) == (6, {"deltacommit", "compaction", "clean", "rollback", "restore"})
+    assert (FORMAT, set(ACTIONS)) == (7, {"deltacommit", "compaction", "clean", "rollback", "restore"})

@@ -193,19 +193,19 @@ def test_what_is_done_side_by_side_may_be_done_in_any_order() -> None:
 
 
 def nobody_claims(patch: pytest.MonkeyPatch) -> None:
-    def trusting(publisher: Any, requested: InstantTime, expected: object) -> Steps[Any]:
+    def trusting(publisher: Any, requested: InstantTime, *_: object) -> Steps[Any]:
         nonce = yield Nonce()
-        return alone._Claim(publisher.projector.claim_path(requested), nonce)
+        return alone._Claim(publisher.projector.claim_path(requested), nonce), []
 
     patch.setattr(alone, "_claim", trusting)
 
 
 def another_claim_is_taken_for_ones_own(patch: pytest.MonkeyPatch) -> None:
-    def careless(publisher: Any, requested: InstantTime, expected: object) -> Steps[Any]:
+    def careless(publisher: Any, requested: InstantTime, *_: object) -> Steps[Any]:
         nonce = yield Nonce()
         path = publisher.projector.claim_path(requested)
         yield Put(path, claim_record(nonce))
-        return alone._Claim(path, nonce)
+        return alone._Claim(path, nonce), []
 
     patch.setattr(alone, "_claim", careless)
 

@@ -108,7 +108,7 @@ class Drivers(World):
 @pytest.mark.parametrize(
     ("rows", "options", "states"),
     [
-        pytest.param([3, 5], {}, 200, id="two-drivers"),
+        pytest.param([3, 5], {}, 150, id="two-drivers"),
         pytest.param([3, 5], {"cleans": True}, 10_000, id="two-drivers-and-a-cleaner", marks=pytest.mark.slow),
         pytest.param([3, 5, 7], {}, 10_000, id="three-drivers", marks=pytest.mark.slow),
         pytest.param([3, 5], {"dead": True}, 100, id="two-drivers-after-one-that-died"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import socket
@@ -16,10 +17,13 @@ import pytest
 import crdt_mor as mor
 from crdt_mor.api.inspect import silent_for
 from crdt_mor.ground.clock import Process, SystemEnvironment
+from crdt_mor.hudi.records import commit_extra
 from crdt_mor.model.authors import INFO_BYTES_MAX
 from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.model.names import COMMIT_INFO_KEY
 from crdt_mor.write.open_write import OpenWrite
-from tests.inside import tail_of
+from tests.inside import hudi_folder_of, tail_of
+from tests.posting import in_a_crowd, post
 from tests.simulated import Simulated
 from tests.simulation import foreign_commits
 
@@ -144,6 +148,58 @@ def test_a_commit_says_which_process_made_it(table: mor.Table) -> None:
     (row,) = table.history().to_pylist()
     assert (row["application"], row["host"], row["pid"]) == ("simulated", "simulated", 1)
     assert (row["message"], row["commit_info"]) == (None, [])
+
+
+def test_a_group_is_one_commit_with_its_writers(table: mor.Table) -> None:
+    table.upsert(rows(1))
+    post(table, rows(1, 2), host="node-1", info={"message": "theirs", "ticket": "OPS-1"}, token=("loader", 4))
+    post(table, rows(3), "DELETE", host="node-2")
+    in_a_crowd(table).upsert(rows(2, 4), commit_info={"message": "ours"})
+    group, single = table.history().to_pylist(maps_as_pydicts="strict")
+    assert (group["ordinal"], group["kind"], group["rows"], group["deletes"]) == (2, "write", 3, 1)
+    publisher = {"application": "simulated", "host": "simulated", "pid": 1, "message": "ours"}
+    assert {name: group[name] for name in publisher} == publisher
+    assert group["commit_info"] == {"message": "ours"}
+    members = {writer["host"]: writer for writer in group["writers"]}
+    assert members["simulated"] == {**publisher, "commit_info": {"message": "ours"}, "rows": 2, "deletes": 0}
+    assert members["node-1"] == {
+        "application": "loader", "host": "node-1", "pid": members["node-1"]["pid"], "message": "theirs",
+        "commit_info": {"message": "theirs", "ticket": "OPS-1"}, "rows": 2, "deletes": 0,
+    }  # fmt: skip
+    assert (members["node-2"]["application"], members["node-2"]["deletes"]) == ("other", 1)
+    assert len(group["writers"]) == 3
+    assert single["writers"] == [
+        {"application": "simulated", "host": "simulated", "pid": 1, "message": None, "commit_info": {}} | ONE_ROW
+    ]
+    assert table.inspect.timeline()["writes"].to_pylist() == [1, 3]
+
+
+ONE_ROW = {"rows": 1, "deletes": 0}
+
+
+def test_the_writers_of_a_group_stay_when_commits_move_to_segments(table: mor.Table) -> None:
+    table.upsert(rows(1))
+    post(table, rows(2), host="node-1", info={"message": "theirs"})
+    in_a_crowd(table).upsert(rows(3))
+    before = by_number(table)
+    for n in range(60):
+        table.upsert(rows(n), commit_info={"message": f"load {n}"})
+    assert tail_of(table).segments
+    after = by_number(table)
+    assert {number: after[number] for number in before} == before
+
+
+def test_hudi_is_told_what_each_writer_of_a_group_said(world: Simulated, table: mor.Table) -> None:
+    table.upsert(rows(1), commit_info={"message": "alone"})
+    for _ in range(2):
+        post(table, rows(2), info={"message": "theirs"})
+    post(table, rows(3))
+    in_a_crowd(table).upsert(rows(4), commit_info={"message": "ours", "ticket": "7"})
+    paths = [stat.path for stat in world.store.list(hudi_folder_of(table)) if stat.path.endswith(".deltacommit")]
+    found = [commit_extra(world.store.read(path) or b"", path)[COMMIT_INFO_KEY] for path in sorted(paths)]
+    alone, together = map(json.loads, found)
+    assert alone == {"message": "alone"}
+    assert sorted(together, key=str) == [{"message": "ours", "ticket": "7"}, {"message": "theirs"}]
 
 
 def test_the_real_process_is_named_by_its_program_host_and_id() -> None:

@@ -11,8 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 import crdt_mor as mor
+from crdt_mor import Table
 from crdt_mor.telemetry import instrument
 from crdt_mor.testing.faults import DelegatingStore
+from tests.inside import completions_of
+from tests.posting import Meanwhile, in_a_crowd
 from tests.simulated import Simulated
 from tests.table.helpers import SCHEMA, frame, rows
 
@@ -57,9 +60,23 @@ def test_a_commit_tells_of_itself_once_and_says_how_much_it_wrote(
     assert facts == {
         "event": "commit", "table": "events", "uri": table.uri, "requested": commit.requested_at,
         "completed": commit.completed_at, "version": commit.version, "operation": "UPSERT", "rows": 2, "deletes": 1,
-        "files": event.files, "duration_ms": event.duration_ms,
+        "files": event.files, "duration_ms": event.duration_ms, "writers": 1,
     }  # fmt: skip
     assert 5000 <= event.duration_ms < 6000
+
+
+def test_each_process_tells_of_its_own_part_of_a_group_and_its_publisher_of_the_files(simulated: Simulated) -> None:
+    table = simulated.create(schema=SCHEMA, key="id", name="events")
+    table.upsert(frame(("a", "eu")))
+    other = in_a_crowd(Table.open("simulated", store=simulated.store, environment=simulated.environment))
+    store = Meanwhile(simulated.store, lambda: other.upsert(frame(("b", "eu"), ("c", "eu"))))
+    mine = in_a_crowd(Table.open("simulated", store=store, environment=simulated.environment))
+    told = list[mor.CommitEvent]()
+    with mor.observe(lambda event: told.append(event) if isinstance(event, mor.CommitEvent) else None):
+        mine.delete(keys=["a"])
+    files = completions_of(table)[-1].files
+    assert [(e.operation, e.rows, e.deletes, e.writers) for e in told] == [("UPSERT", 2, 0, 2), ("DELETE", 0, 1, 2)]
+    assert [(e.files, e.bytes) for e in told] == [(len(files), sum(file.size for file in files)), (0, 0)]
 
 
 def test_a_repeat_by_token_tells_nothing(table: mor.Table, events: list[mor.Event]) -> None:

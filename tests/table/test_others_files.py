@@ -25,11 +25,11 @@ def test_a_commit_that_is_tried_alone(make: Make, place: Place, monkeypatch: pyt
     table.upsert(frame(("a", "x", 0)))
     stage, found = one_event._Attempt.stage, list[str]()
 
-    def late(self: Any) -> Steps[Any]:
+    def late(self: Any, told: Any) -> Steps[Any]:
         if not found:
             found.append(self.write.logs[0][0].path)
             yield Put(found[0], ANOTHERS)
-        return (yield from stage(self))
+        return (yield from stage(self, told))
 
     monkeypatch.setattr(one_event._Attempt, "stage", late)
     table.upsert(frame(*((f"k{i}", "x", i) for i in range(9))))

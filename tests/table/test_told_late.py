@@ -7,6 +7,7 @@ instants that are newer than it for uncommitted, so the next sweep removes it, w
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -150,6 +151,21 @@ def test_the_next_sweep_removes_what_was_put_too_late(action: str, state: str) -
     scene.sweep()
     assert scene.archived() == []
     assert scene.table.maintenance.archive().left == 0
+    assert scene.opened().scan().to_arrow() == shown
+
+
+def test_a_token_is_repeated_though_its_commit_is_dropped() -> None:
+    """Whichever way the write goes: in one event, in a block, or as a job of many processes."""
+    scene, token = Scene(), ("loader", 1)
+    first = scene.table.upsert(rows(0), token=token)
+    scene.others()
+    table = scene.opened()
+    shown = table.scan().to_arrow()
+    job = table.plan_write("upsert", shown.schema, token=token)
+    with table.transaction(token=token) as tx:
+        tx.delete(keys=["k0"])
+    for again in (table.upsert(rows(5), token=token), tx.commit, table.complete_write(job, [])):
+        assert again == replace(first, rows=0, deletes=0, repeated=True)
     assert scene.opened().scan().to_arrow() == shown
 
 

@@ -1,0 +1,175 @@
+"""Posts as objects: what a writer puts down of a whole small write, and how a publisher finds and reads it.
+
+    post      one object, put under a name that nobody else has, with the write's statement, author and token
+    choose    a publisher lists the posts; those that are open, not taken yet and fresh go into its commit
+    turn      those that have posted rank themselves by a hash; the first publishes, and the others look for the outcome
+
+What a statement means is the affair of `write.posts`; here it is bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from zlib import crc32
+
+from crdt_mor.log.paths import post_in
+from crdt_mor.log.steps import Steps, Wait
+from crdt_mor.model.authors import Author, author_json, author_of
+from crdt_mor.model.posts import Member, PostName, token_of
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE
+from crdt_mor.store.protocol import Stat
+
+BYTES_MAX: Final = 1 << 18
+"""Bytes of a statement that is posted, at most."""
+
+POSTS_MAX: Final = 256
+"""Posts that one commit takes, at most."""
+
+GROUP_BYTES_MAX: Final = 8 << 20
+"""Bytes of the posts that one commit takes, at most."""
+
+FRESH_MS: Final = 60_000
+"""The age of a post, by the store's clock, up to which it is taken: rows of a dead process should not surface hours
+later. No writer relies on it."""
+
+NAME_CHARS: Final = 12
+"""How long the name of a post is: every version carries many."""
+
+LOOKS_A_RANK: Final = 3
+"""After how many looks at one version the next one of those that have posted publishes: the ones before may be dead."""
+
+GIVEN_MAX: Final = 16
+"""How often a process looks, at most, while a service asks for a turn, before it publishes all the same."""
+
+LOOKS_MAX: Final = 64
+"""How often a process looks at one version, at most, that neither it nor another can follow, before it gives its post
+up and goes the long way, which says why."""
+
+GATHERING_LOOKS: Final = 2
+"""How often a process looks, at most, before it publishes a group that is smaller than the last one, by an eighth."""
+
+_FIRST_WAIT: Final = 3
+_NEXT_WAIT: Final = 1.2
+"""How long a process waits before it looks again, first and later, in times that a look takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A whole small write. name: None as long as it is not posted. statement: of what kind it is.
+
+    plain: whether its deletes have no ordering value. rows, deletes: how many keys it writes and deletes.
+    content: its rows, as `write.posts` encodes them.
+    """
+
+    name: PostName | None
+    author: Author
+    token: tuple[str, int] | None
+    statement: str
+    plain: bool
+    rows: int
+    deletes: int
+    content: bytes
+
+    @property
+    def member(self) -> Member:
+        """The part of it in the commit that takes it."""
+        return Member(self.author, self.rows, self.deletes, self.token, self.name)
+
+
+def encode_post(post: Post, table_id: str | None) -> bytes:
+    """The object of a post: a line of JSON, then its content."""
+    head = {
+        "format": FORMAT, "table_id": table_id, "author": author_json(post.author), "token": post.token,
+        "statement": post.statement, "plain": post.plain, "rows": post.rows, "deletes": post.deletes,
+        "crc32": crc32(post.content),
+    }  # fmt: skip
+    return json.dumps(head, separators=(",", ":")).encode() + b"\n" + post.content
+
+
+def decode_post(data: bytes, path: str, table_id: str | None) -> Post | None:
+    """The post in an object; None for what is not one of this table, as this release knows them: its owner will see."""
+    line, _, content = data.partition(b"\n")
+    try:
+        head: dict[str, Any] = json.loads(line)
+        name, author = post_in(path), author_of(head["author"])
+        if head["format"] != FORMAT or head["table_id"] != table_id or head["crc32"] != crc32(content):
+            return None
+        if name is None or author is None:
+            return None
+        counts = (head["rows"], head["deletes"])
+        if not all(isinstance(count, int) for count in counts) or not isinstance(head["statement"], str):
+            return None
+        token = token_of(head["token"]) if head["token"] is not None else None
+        return Post(name, author, token, head["statement"], bool(head["plain"]), *counts, content)
+    except WRONG_SHAPE:
+        return None
+
+
+def chosen(listed: Sequence[Stat], tail: Timeline, now_ms: int) -> list[Stat]:
+    """Of the objects of posts those that the version after `tail` may take, in the order in which they are committed.
+
+    now_ms: the store's clock. Those that were put at one time are in the order of their names.
+    """
+    fresh = [stat for stat in listed if abs(now_ms - stat.modified_ms) <= FRESH_MS]
+    named = [(stat, post_in(stat.path)) for stat in fresh]
+    open_ = [stat for stat, name in named if name is not None and tail.may_take(name)]
+    return sorted(open_, key=lambda stat: (stat.modified_ms, stat.path))
+
+
+@dataclass(slots=True)
+class Turn:
+    """Whose turn it is to publish, among those that have posted. own: the path of this process's post.
+
+    members: how many wrote the last group that this process knows of: as long as fewer have posted again, the others
+    are about to, and a commit of a few would make them wait for the next.
+    looks: how often it has looked at the same version. given: how often it has left the turn to a service.
+    """
+
+    own: str
+    members: int = 0
+    looks: int = 0
+    given: int = 0
+    _version: int = -1
+    _is_gathering: bool = False
+
+    def is_due(self, tail: Timeline, posted: Sequence[str], *, is_asked: bool = False) -> bool:
+        """Whether this process publishes what follows `tail`: its rank is low, or others have had the time to.
+
+        is_asked: whether a service asks for a turn, which it gets for a while.
+        """
+        self.looks = self.looks + 1 if tail.version == self._version else 0
+        self._version = tail.version
+        mine = _place(tail, self.own)
+        others = [path for path in posted if path != self.own]
+        rank = sum(_place(tail, path) < mine for path in others)
+        self._is_gathering = self.looks < GATHERING_LOOKS and 8 * (len(others) + 1) < 7 * self.members
+        if is_asked and self.given < GIVEN_MAX:
+            self.given += 1
+            return False
+        return rank <= self.looks // LOOKS_A_RANK and not self._is_gathering
+
+    def pause(self, look_ms: int) -> Steps[None]:
+        """Wait before the next look; look_ms: how long one takes."""
+        times = _NEXT_WAIT if self.looks or self._is_gathering else _FIRST_WAIT
+        yield Wait(max(1, look_ms) * times)
+
+
+def _place(tail: Timeline, path: str) -> tuple[int, str]:
+    """A place among those that have posted, which differs from version to version."""
+    return crc32(f"{tail.nonce} {path}".encode()), path
+
+
+def within_bounds(stats: Sequence[Stat], own: str) -> list[str]:
+    """The objects of others' posts that a publisher reads: as many and as large as one commit takes with its own."""
+    paths, size = list[str](), 0
+    for stat in stats:
+        size += stat.size
+        if len(paths) == POSTS_MAX - 1 or size > GROUP_BYTES_MAX:
+            break
+        if stat.path != own:
+            paths.append(stat.path)
+    return paths

@@ -1,0 +1,158 @@
+"""A small write as a post, and posts as the statements of one commit.
+
+    post      the rows that the user gave, as an Arrow IPC stream, beside what kind of statement it is
+    group     the statements of all posts, in their order, folded by the table's one merge into a log file a file group
+
+A post holds no time and nothing of the table, so that whoever commits it checks its rows again, by the schema of its
+own version. One that does not fit is left out, and its owner is told when it looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.errors import CrdtMorError
+from crdt_mor.log.posts import BYTES_MAX, Post
+from crdt_mor.log.stopping import blocking_token
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.precombine import RowsWrite
+from crdt_mor.model.authors import Author
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.write.statements import Operation, SchemaMode, Statement, Statements
+
+_DELETE: Final = "DELETE"
+
+_OPERATIONS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", _DELETE: "DELETE"}
+"""The statements that can be posted, by their words in a post."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One statement as the user made it. plain: of a delete, whether it has no ordering value."""
+
+    statement: Operation
+    rows: pa.Table
+    plain: bool = False
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What two statements have in common that may be made as one: the rows of the one, then those of the other."""
+        return self.statement, self.plain, self.rows.schema
+
+    def repeat(self, statements: Statements) -> None:
+        """Make the same statement again, in another commit."""
+        if self.statement == _DELETE:
+            statements.delete(self.rows, self.plain)
+        else:
+            statements.upsert(self.rows, self.statement, "strict")
+
+
+class NotedStatements(Statements):
+    """Statements that note what was said, so that it can be posted."""
+
+    def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime) -> None:
+        super().__init__(config, value, requested)
+        self.said: list[Said] = []
+
+    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode) -> None:
+        super().upsert(data, operation, mode)
+        self.said.append(Said(operation, data))
+
+    def delete(self, data: pa.Table, plain: bool) -> None:
+        super().delete(data, plain)
+        self.said.append(Said(_DELETE, data, plain))
+
+
+def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] | None) -> Post | None:
+    """The post of a write of one statement; None where it is none that can be posted: it is several, large or empty."""
+    if len(statements.said) != 1 or statements.said[0].rows.nbytes > BYTES_MAX:
+        return None
+    said, keys = statements.said[0], keys_in(statements.collected[0])
+    content = _encoded(said.rows)
+    if len(content) > BYTES_MAX:
+        return None
+    if keys == 0:
+        return None
+    rows, deletes = (0, keys) if said.statement == _DELETE else (keys, 0)
+    return Post(None, author, token, said.statement, said.plain, rows, deletes, content)
+
+
+def keys_in(statement: Statement) -> int:
+    """How many keys a statement writes or deletes."""
+    rows = statement.data if isinstance(statement, RowsWrite) else statement.keys
+    if len(rows) < 2:
+        return len(rows)
+    if isinstance(rows, pa.Table):  # a few rows, which are not worth a query of polars'
+        return len(set(zip(rows[PARTITION_PATH].to_pylist(), rows[RECORD_KEY].to_pylist(), strict=True)))
+    distinct: int = rows.select(pl.struct(PARTITION_PATH, RECORD_KEY).n_unique()).item()
+    return distinct
+
+
+def _encoded(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def said_in(post: Post) -> Said:
+    """The statement in a post. Raises for one that this release does not know, and for what is no stream of rows."""
+    rows = pa.RecordBatchStreamReader(post.content).read_all()
+    return Said(_OPERATIONS[post.statement], rows, post.plain)
+
+
+def group_of(
+    config: TableConfig, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post, said: Said
+) -> tuple[Statements, list[Post]]:
+    """The statements of the posts that fit what follows `tail`, in their order, and those posts.
+
+    own: the post of this process, which fits; said: its statement.
+    """
+    statements = Statements(config, tail, requested)
+    new = list[tuple[Post, Said]]()
+    for post in posts:
+        found = said if post is own else _said_if_new(tail, post, [*(other for other, _ in new), own])
+        if found is not None:
+            new.append((post, found))
+    taken = list[Post]()
+    for _, alike in groupby(new, lambda pair: pair[1].shape):
+        run = list(alike)
+        for some in [run] if _repeat(run, statements) else [[pair] for pair in run if _repeat([pair], statements)]:
+            taken += [post for post, _ in some]
+    return statements, taken
+
+
+def _said_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> Said | None:
+    """The statement of a post; None where its token stops it, in the table or in the group, and where it is no rows."""
+    applications = [other.token[0] for other in others if other.token is not None]
+    if blocking_token(tail, post.token) is not None or (post.token is not None and post.token[0] in applications):
+        return None
+    try:
+        return said_in(post)
+    except _MISFITS:
+        return None
+
+
+_MISFITS: Final = (
+    CrdtMorError, pa.ArrowException, pl.exceptions.PolarsError, LookupError, OSError, ValueError, TypeError,
+)  # fmt: skip
+"""What rows of others may raise that do not fit the table: their owner will be told."""
+
+
+def _repeat(run: Sequence[tuple[Post, Said]], statements: Statements) -> bool:
+    """Make statements that are alike, one after another, as one; whether they fit."""
+    (_, first), rows = run[0], [said.rows for _, said in run]
+    try:
+        replace(first, rows=pa.concat_tables(rows)).repeat(statements)
+    except _MISFITS:
+        return False
+    return True

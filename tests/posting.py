@@ -1,0 +1,114 @@
+"""Whole writes that other processes have posted: put into a table's store, for whatever write takes them along.
+
+    post(table, rows)         another process has posted an upsert and is not heard of again
+    in_a_crowd(table)         the next small write of this handle is posted, and commits what it finds
+    Meanwhile(store, run)     what another process does once a handle over this store has put its post
+
+Neither threads nor real time: a post is an object, and the process that commits it needs nobody's help. The table's
+clock is to be a simulated one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import TypeVar
+
+import pyarrow as pa
+
+from crdt_mor import Store, Table
+from crdt_mor.log.paths import POSTS, post_path
+from crdt_mor.log.posts import Post, encode_post
+from crdt_mor.model.authors import Author, application_of
+from crdt_mor.model.instant import claim_after
+from crdt_mor.model.posts import PostName
+from crdt_mor.testing.faults import DelegatingStore
+from crdt_mor.write.posts import NotedStatements, post_of
+from crdt_mor.write.statements import Operation
+from tests.inside import session_of, store_of, tail_of
+
+T = TypeVar("T")
+
+_NUMBERS = count(1)
+
+
+def in_a_crowd(table: Table) -> Table:
+    """The table, whose handle has met other writers lately: its next small write is posted."""
+    session_of(table).pace.crowd.is_crowded = True
+    return table
+
+
+def made(
+    table: Table,
+    rows: pa.Table,
+    statement: Operation = "UPSERT",
+    *,
+    host: str = "elsewhere",
+    info: Mapping[str, str] | None = None,
+    token: tuple[str, int] | None = None,
+    plain: bool = False,
+) -> Post:
+    """A whole write that another process would post, as it is made of one statement on a table."""
+    session, tail = session_of(table), tail_of(table)
+    statements = NotedStatements(session.config, tail, claim_after(tail.clock, session.environment.now_ms()))
+    if statement == "DELETE":
+        statements.delete(rows, plain)
+    else:
+        statements.upsert(rows, statement, "strict")
+    said = tuple((info or {}).items())
+    author = Author(application_of(said, token) or "other", host, next(_NUMBERS), said)
+    found = post_of(statements, author, token)
+    assert found is not None, "the write is small"
+    return found
+
+
+def put(
+    table: Table, post: Post, *, version: int | None = None, table_id: str | None = None, number: int | None = None
+) -> PostName:
+    """Post a write in a table. version, table_id: what it names, in place of the table's newest version and its id.
+
+    number: in its name, in place of one that no other post has.
+    """
+    tail = tail_of(table)
+    place = next(_NUMBERS) if number is None else number
+    name = PostName(tail.version if version is None else version, f"post{place:04}")
+    data = encode_post(replace(post, name=name), tail.table_id if table_id is None else table_id)
+    assert store_of(table).put(post_path(name), data)
+    session_of(table).environment.sleep(0.001)
+    return name
+
+
+def post(
+    table: Table,
+    rows: pa.Table,
+    statement: Operation = "UPSERT",
+    *,
+    host: str = "elsewhere",
+    info: Mapping[str, str] | None = None,
+    token: tuple[str, int] | None = None,
+    plain: bool = False,
+    number: int | None = None,
+) -> PostName:
+    """Post a write of another process, which fits the table as it is; each is posted at a time of its own."""
+    return put(table, made(table, rows, statement, host=host, info=info, token=token, plain=plain), number=number)
+
+
+class Meanwhile(DelegatingStore):
+    """A store over which a process writes, while another one does something as soon as the first post is there.
+
+    posted: how many posts were put over it.
+    """
+
+    def __init__(self, store: Store, run: Callable[[], object] = lambda: None) -> None:
+        super().__init__(store)
+        self._run = run
+        self.posted = 0
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        result = call()
+        if operation == "put" and path.startswith(f"{POSTS}/"):
+            self.posted += 1
+            if self.posted == 1:
+                self._run()
+        return result

@@ -1,0 +1,351 @@
+"""Group commits in every interleaving: owners of posts, publishers, late copies, and all that may happen between.
+
+In each store that can be reached, so whichever process dies and wherever, the promises are those of every world, and:
+
+    - no write is committed twice, under one name or under two, in whatever version, nor are two with one token
+    - what its owner was told is committed stays so, and Hudi knows of it; what was refused never is, now or later
+    - under the time of a commit no file stands but its own
+    - what an eraser has found is never committed from then on
+
+`docs/design/groups.md` says which rule is for what. Windows are two versions wide here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from crdt_mor.events import group
+from crdt_mor.log.paths import POSTS, post_path, version_path
+from crdt_mor.log.posts import encode_post
+from crdt_mor.log.steps import Put, Read, Steps, Together
+from crdt_mor.log.tail import find_tail
+from crdt_mor.model.posts import Noted, PostName
+from crdt_mor.model.timeline import Timeline
+from tests.simulation.actors import PUBLISHER, Run, finish, planner
+from tests.simulation.grouping import (
+    FIRST,
+    START,
+    GroupWorld,
+    RestoredWorld,
+    as_it_was,
+    copier,
+    eraser,
+    grower,
+    loner,
+    overwriter,
+    owner,
+    post_of,
+    restorer,
+    until,
+)
+from tests.simulation.small_store import Violation, is_version
+from tests.simulation.worlds import ROLES, Place, Plant, Role, nothing, small_numbers
+from tests.tiers import long, slow
+
+nothing_is_kept = small_numbers()
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.model.posts.WINDOW", 2)
+    monkeypatch.setattr("crdt_mor.log.posts.LOOKS_A_RANK", 1)
+    monkeypatch.setattr("crdt_mor.events.group.LOOKS_A_RANK", 1)
+    monkeypatch.setattr("crdt_mor.log.posts.GATHERING_LOOKS", 0)
+    monkeypatch.setattr("crdt_mor.log.posts._place", dead_first)
+
+
+def dead_first(tail: Timeline, path: str) -> tuple[bool, int]:
+    """The places of those that have posted, in which the turn is first that of owners that have died."""
+    return "dead" not in path, crc32(f"{tail.nonce} {path}".encode())
+
+
+def told(value: object) -> str:
+    """A parameter of a test in its name, the same in each process: a function by its own name."""
+    return re.sub(r"<function (\w+) at 0x\w+>", r"\1", str(value))
+
+
+def is_post(put: Put) -> bool:
+    """For `faulty` of a world in which puts of posts alone may be hit by a fault."""
+    return put.path.startswith(POSTS)
+
+
+def decided(value: Timeline, count: int) -> list[Timeline]:
+    """The versions that follow a value by as many events that move nothing but the clock."""
+    found = []
+    for n in range(count):
+        value = value.decide(f"decided{n}", 0)
+        found.append(value)
+    return found
+
+
+def putter(*values: Timeline) -> Run:
+    """A process that has derived these versions, and puts one after another."""
+    for value in values:
+        if not (yield Put(version_path(value.version), value.encode())):
+            return
+
+
+OWNERS: dict[str, Callable[..., Run]] = {
+    "owner": owner,
+    "bucket": partial(owner, bucket=True),
+    "token": partial(owner, token=("application", 1)),
+    "rigid": partial(owner, fits=as_it_was),
+    "gives up": partial(owner, fits=partial(until, 0)),
+    "gives up later": partial(owner, fits=partial(until, 1)),
+    "lone": loner,
+    "along": partial(loner, along=True),
+    "along in a bucket": partial(loner, along=True, bucket=True),
+}
+"""Actors with a write of their own."""
+
+OTHERS: dict[str, Role] = {
+    **ROLES,
+    "grower": grower,
+    "eraser": eraser,
+    "restorer": restorer,
+    "decider": lambda value: PUBLISHER.publish(lambda tail, _: tail.decide("decider", 0), value),
+    "two more": lambda value: putter(*decided(value, 2)),
+    "three more": lambda value: putter(*decided(value, 3)),
+}
+
+
+def world(
+    *who: str,
+    begun: int = 0,
+    overwrites: int = 0,
+    copies: int = 0,
+    dead: int = 0,
+    slept: int = 0,
+    plan: bool = False,
+    taken: bool = False,
+    **options: Any,
+) -> GroupWorld:
+    """Actors; those with a write of their own have one number after another, and are named by it.
+
+    begun, overwrites: writes that have begun, and are completed. copies: of how many of the owners' posts a second copy
+    lands late. dead: posts of owners that have died. slept: how many versions have followed the one that the actors
+    remember; another process, which has derived the first of them as well, is about to put it. plan: one is open.
+    taken: a post was taken so long ago that its name is forgotten, and a second copy of it has landed.
+    """
+    place = Place({version_path(0): START.encode()})
+    place.begin(begun + overwrites)
+    if plan:
+        place.run(planner(place.tail), "planned")
+    if taken:
+        put_post(place, FIRST + 80, PostName(place.tail.version, "taken"))
+        place.run(loner(FIRST + 81, place.tail, along=True), "taker")
+        for later in decided(place.tail, 2):
+            place.run(putter(later), "forgetting")
+    place.settle()
+    value = place.tail
+    for n in range(dead):
+        put_post(place, FIRST + 90 + n, PostName(value.version, f"dead{n}"))
+    for later in decided(value, slept):
+        place.run(putter(later), "slept")
+    if slept:
+        place.add("l", [partial(putter, value.decide("late", 0))])
+    for n, role in enumerate(who):
+        if role in OWNERS:
+            place.add(f"w{n}.", [partial(OWNERS[role], FIRST + n, value)])
+        else:
+            place.add(f"o{n}.", [partial(OTHERS[role], value)])
+    for n in range(copies):
+        name = PostName(value.version, f"w{n}.01")
+        data = encode_post(post_of(FIRST + n, name=name), value.table_id)
+        place.add(f"c{n}.", [partial(copier, post_path(name), data)])
+    place.go_on([finish] * begun + [overwriter] * overwrites, "b")
+    kind = RestoredWorld if "restorer" in who else GroupWorld
+    return kind(place.objects, place.actors, **options)
+
+
+def put_post(place: Place, number: int, name: PostName) -> None:
+    """An owner has put a post, and died."""
+    place.objects[post_path(name)] = encode_post(post_of(number, name=name), place.tail.table_id)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody but we write here."""
+    monkeypatch.setattr("crdt_mor.events.overwrite.adopt", lambda publisher, known: find_tail(known))
+
+
+# --- every interleaving -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["owner", "owner"], {"deletions": False}),
+        (["owner"], {"slept": 3, "dead": 1}),
+        (["bucket"], {"slept": 3}),
+        (["gives up"], {"slept": 3}),
+        (["owner", "along"], {"taken": True, "deletions": False}),
+        (["owner", "along"], {"copies": 1, "deletions": False}),
+        (["gives up", "along"], {}),
+        (["owner", "eraser"], {}),
+        (["owner", "restorer"], {"deletions": False}),
+        (["rigid", "grower"], {}),
+        slow(["owner", "owner"], {}),
+        slow(["bucket", "owner"], {}),
+        slow(["owner", "gives up later"], {}),
+        slow(["gives up", "along in a bucket"], {"copies": 1}),
+        slow(["token", "token"], {"deletions": False}),
+        slow(["owner", "lone"], {"copies": 1}),
+        slow(["owner", "along", "along"], {"deletions": False}),
+        slow(["owner", "along", "two more"], {}),
+        slow(["owner", "along", "sweeper"], {"deletions": False}),
+        slow(["bucket", "along", "eraser"], {"deletions": False}),
+        slow(["rigid", "along", "grower"], {"deletions": False}),
+        slow(["bucket", "restorer"], {"deletions": False}),
+        slow(["owner", "worker"], {"plan": True}),
+        slow(["owner", "planner"], {"copies": 1}),
+        slow(["owner"], {"overwrites": 1}),
+        slow(["owner"], {"begun": 1, "copies": 1}),
+        slow(["owner", "eraser"], {"dead": 1}),
+        slow(["owner", "sweeper"], {"dead": 1, "copies": 1}),
+        long(["owner", "owner", "owner"], {"deletions": False}),
+        long(["token", "token"], {}),
+        long(["owner", "gives up", "along"], {}),
+        long(["owner", "along"], {"begun": 1, "copies": 1}),
+    ],
+    ids=told,
+)
+def test_every_interleaving(who: Sequence[str], options: dict[str, Any]) -> None:
+    assert world(*who, **options).search() > 100
+
+
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["owner"], {"faults": 1}),
+        slow(["owner", "along"], {"faulty": is_post, "deletions": False}),
+        slow(["owner", "owner"], {"faulty": is_version, "deletions": False}),
+        slow(["gives up", "along"], {"faulty": is_version, "deletions": False}),
+        long(["owner", "owner"], {"deletions": False}),
+        long(["bucket", "along"], {}),
+    ],
+    ids=told,
+)
+def test_any_put_may_lose_its_reply_land_late_or_be_repeated(who: Sequence[str], options: dict[str, Any]) -> None:
+    assert world(*who, **{"faults": 1, **options}).search() > 100
+
+
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [(["owner", "along"], {"deletions": False}), slow(["owner", "along", "decider"], {"deletions": False})],
+    ids=told,
+)
+def test_an_outcome_is_found_in_segments(
+    who: Sequence[str], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 0)
+    assert world(*who, **options).search() > 100
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+
+def nothing_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("crdt_mor.log.publish.require_invariants", lambda previous, following: None)
+
+
+def a_name_is_forgotten_within_the_window(patch: pytest.MonkeyPatch) -> None:
+    def hasty(noted: Noted, version: int) -> Noted:
+        return tuple((made_at, names) for made_at, names in noted if version < made_at + 1)
+
+    patch.setattr("crdt_mor.model.timeline.still_kept", hasty)
+    nothing_is_asked(patch)
+
+
+def a_post_is_open_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("crdt_mor.model.posts.is_open", lambda post, version: post.version <= version)
+    patch.setattr("crdt_mor.model.timeline_value.is_open", lambda post, version: post.version <= version)
+    nothing_is_asked(patch)
+
+
+def no_value_judges_what_was_listed(patch: pytest.MonkeyPatch) -> None:
+    """What was open when it was put goes into each version that is derived later."""
+    patch.setattr(group, "chosen", lambda listed, tail, now_ms: list(listed))
+    nothing_is_asked(patch)
+
+
+def an_owner_that_gives_up_voids_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group, "void", lambda publisher, known, posts: find_tail(known))
+
+
+def an_eraser_voids_nothing(patch: pytest.MonkeyPatch) -> None:
+    an_owner_that_gives_up_voids_nothing(patch)
+
+
+def what_a_void_found_taken_is_refused(patch: pytest.MonkeyPatch) -> None:
+    def hasty(self: Any, made_at: Timeline, known: Timeline) -> Steps[Timeline]:
+        return (yield from group.void(self.publisher, known, [self.name]))
+
+    patch.setattr(group._Posted, "_void", hasty)
+
+
+def an_outcome_is_believed_of_a_ghost(patch: pytest.MonkeyPatch) -> None:
+    outcome = group._Posted._outcome
+
+    def trusting(self: Any, made_at: Timeline, known: Timeline, newest: Timeline) -> Steps[Any]:
+        steps = outcome(self, made_at, known, newest)
+        reply: Any = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as end:
+                return end.value
+            reply = yield step
+            if isinstance(step, Together) and step.steps[0] == Read(version_path(known.version)):
+                reply = [known.encode(), *reply[1:]]
+
+    patch.setattr(group._Posted, "_outcome", trusting)
+
+
+def a_commit_follows_what_may_be_a_ghost(patch: pytest.MonkeyPatch) -> None:
+    commit = group._Posted._commit
+    patch.setattr(group._Posted, "_commit", lambda self, known, tail, stats: commit(self, tail, tail, stats))
+
+
+def history_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group, "find_taken", nothing)
+    patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 0)
+
+
+def acknowledged_before_hudi_knows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group._Posted, "_see_projected", nothing)
+
+
+def a_restore_is_not_looked_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group, "restored_since", lambda restores, version: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "who", "options", "found"),
+    [
+        (a_name_is_forgotten_within_the_window, ["owner", "along"], {}, "twice"),
+        (a_post_is_open_for_ever, ["along"], {"taken": True}, "twice"),
+        slow(no_value_judges_what_was_listed, ["owner", "owner"], {}, "twice"),
+        (an_owner_that_gives_up_voids_nothing, ["gives up", "along"], {}, "refused, and is committed"),
+        (what_a_void_found_taken_is_refused, ["gives up", "along"], {}, "refused, and is committed"),
+        (an_eraser_voids_nothing, ["along", "eraser"], {"dead": 1}, "after it was erased"),
+        slow(an_outcome_is_believed_of_a_ghost, ["owner", "along", "three more"], {"dead": 1}, "."),
+        (a_commit_follows_what_may_be_a_ghost, ["owner"], {"slept": 3}, "."),
+        slow(history_is_not_looked_at, ["owner", "along", "decider"], {"deletions": False}, "."),
+        (acknowledged_before_hudi_knows, ["owner", "along"], {}, "Hudi was not told"),
+        (a_restore_is_not_looked_for, ["owner", "restorer"], {"deletions": False}, "."),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(
+    plant: Plant, who: Sequence[str], options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world(*who, **options).search()
