@@ -35,6 +35,7 @@ import pyarrow as pa
 from crdt_mor import CommitUnknownError, StorageUnavailableError, Table, WriterExpiredError, payloads
 from crdt_mor.events import sweep
 from tests import servers, waiting
+from tests.crash.scene import check_moments
 from tests.crash.worker import Log, read_log
 from tests.inside import run_sweep, session_of
 from tests.proxy import Hurried, Proxy
@@ -181,8 +182,7 @@ def check_counts(table: Table, crew: Crew, names: Sequence[str]) -> None:
     assert sorted((name, int(number)) for name, number, _, _ in acknowledged) == [
         (name, number) for name in sorted(names) for number in range(1, crew.commits + 1)
     ]
-    times = [time for _, _, *both in acknowledged for time in both]
-    assert len(set(times)) == len(times), "requested and completed times are unique"
+    check_moments([("ack", *rest) for _, *rest in acknowledged])
     found = dict(table.to_polars().rows())
     shared = {key: found.pop(key) for key in list(found) if key.startswith("all.")}
     own = {f"{name}.{number}.{i}": 1 for name, number, _, _ in acknowledged for i in range(BUCKETS)}

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -146,6 +146,10 @@ class Scene:
         assert versions == sorted(set(versions))
         assert all(c.requested < c.completed for c in done)
 
+    def groups(self) -> list[int]:
+        """How many writers each commit of several has."""
+        return [len(c.members) for c in completions_of(self.table) if len(c.members) > 1]
+
     def give_up_the_dead(self) -> None:
         """No worker lives any more: a write that has not ended never will, and need not be waited for."""
         assert not self.workers
@@ -177,6 +181,16 @@ class Scene:
         theirs = pa.Table.from_batches([pa.record_batch(batch) for batch in batches]).select(SCHEMA.names)
         ours = self.table.scan().to_arrow()
         assert sorted(theirs.to_pylist(), key=lambda r: r["key"]) == sorted(ours.to_pylist(), key=lambda r: r["key"])
+
+
+def check_moments(acks: Iterable[Sequence[str]]) -> None:
+    """Writes of one commit were told one requested and one completed time, and those of another commit other ones.
+
+    acks: lines of logs, each with the two times as its third and fourth word.
+    """
+    moments = sorted({(completed, requested) for _, _, requested, completed, *_ in acks})
+    times = {time for moment in moments for time in moment}
+    assert len(times) == 2 * len(moments), "each commit has times of its own"
 
 
 def visible(scan: Scan) -> set[str]:

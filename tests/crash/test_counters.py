@@ -17,12 +17,14 @@ from crdt_mor import Commit, Table
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log import stopping
+from crdt_mor.log.paths import POSTS
+from crdt_mor.log.posts import decode_post
 from crdt_mor.store.local import LocalStore
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests import waiting
-from tests.crash.counting import BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
+from tests.crash.counting import ASKING, BUCKETS, MERGE, SCHEMA, WRITTEN, Row, expected, rows
 from tests.crash.scene import Scene
-from tests.inside import run_sweep, session_of, tail_of
+from tests.inside import run_sweep, session_of, store_of, tail_of
 from tests.interop.readers import hudi_rs, ours
 from tests.tiers import slow
 
@@ -37,16 +39,25 @@ Done = set[tuple[str, int]]
 
 @dataclass
 class Counting(Scene):
-    """A table of counters and sets, and the processes that count in it."""
+    """A table of counters and sets, and the processes that count in it.
+
+    is_posted: whether what they commit may be posted. kills: how many were killed; after_posting: of these those whose
+    post was there.
+    """
 
     module: ClassVar[str] = "tests.crash.counting"
+    is_posted: bool = False
     kills: int = 0
+    after_posting: int = 0
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.path = self.folder / "table"
         expiry = timedelta(milliseconds=self.expiry_ms)
-        self.table = Table.create(self.path, SCHEMA, key="key", merge=MERGE, buckets=BUCKETS, writer_expiry=expiry)
+        left_out = [ASKING] if self.is_posted else []
+        schema = pa.schema([column for column in SCHEMA if column.name not in left_out])
+        merge = {column: payload for column, payload in MERGE.items() if column not in left_out}
+        self.table = Table.create(self.path, schema, key="key", merge=merge, buckets=BUCKETS, writer_expiry=expiry)
 
     def kill_all_the_time(self, commits: int, random: Random) -> None:
         """Every process is killed soon after it has begun to work, again and again, until all have counted."""
@@ -68,10 +79,11 @@ class Counting(Scene):
 
     def begin(self, role: str, name: str, *arguments: str, random: Random) -> Callable[[], bool]:
         """Start a process, and say when it is to die: at a random moment, or when its commit has landed, but before it
-        has heard of that."""
+        has heard of that, or when it has posted it."""
         lines = len(self.log(name)) + random.randint(1, 12)
         delay, moment = random.random() * 0.1, float("inf")
         as_it_lands = role == "count" and random.random() < 0.5
+        as_it_is_posted = self.is_posted and not as_it_lands and role == "count"
         self.start(role, name, *arguments)
 
         def has_come() -> bool:
@@ -79,6 +91,10 @@ class Counting(Scene):
             log = self.log(name)
             if len(log) < lines:
                 return False
+            if as_it_is_posted and len(log) < lines + PATIENCE_LINES:
+                is_there = log[-1][0] == "try" and (name, int(log[-1][1])) in self.posted()
+                self.after_posting += is_there
+                return is_there
             if as_it_lands and len(log) < lines + PATIENCE_LINES:
                 token = (name, int(log[-1][1]))
                 return log[-1][0] == "try" and stopping.blocking_token(tail_of(self.table), token) is not None
@@ -86,6 +102,13 @@ class Counting(Scene):
             return time.monotonic() >= moment
 
         return has_come
+
+    def posted(self) -> set[tuple[str, int] | None]:
+        """The tokens of the writes that are posted and whose objects are there."""
+        store, table_id = store_of(self.table), tail_of(self.table).table_id
+        objects = [(stat.path, store.read(stat.path)) for stat in store.list(POSTS)]
+        posts = [decode_post(data, path, table_id) for path, data in objects if data is not None]
+        return {post.token for post in posts if post is not None}
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
@@ -116,7 +139,8 @@ class Counting(Scene):
                 mine = [int(label.split(".")[1]) for label in row["commits"] if label.startswith(name)]
                 assert mine == sorted(mine), "events are in requested order"
             row["commits"].sort()
-        assert found == expected(done)
+        columns = self.table.schema.names
+        assert found == {key: {c: row[c] for c in columns} for key, row in expected(done).items()}
         return done
 
     def rest(self) -> None:
@@ -135,15 +159,18 @@ def shown(table: Table, as_of: str | None = None) -> dict[str, Row]:
 
 
 @pytest.mark.slow
-def test_150_commits_of_three_processes_count_exactly_once_under_kill_9(tmp_path: Path) -> None:
-    scene, commits = Counting(tmp_path, EXPIRY_MS), 50
+@pytest.mark.parametrize(("is_posted", "commits"), [(False, 50), (True, 20)], ids=["begun", "posted"])
+def test_commits_of_three_processes_count_exactly_once_under_kill_9(
+    tmp_path: Path, is_posted: bool, commits: int
+) -> None:
+    scene = Counting(tmp_path, EXPIRY_MS, is_posted=is_posted)
     try:
         scene.kill_all_the_time(commits, Random(1))
     finally:
         scene.end()
     everything = {(name, number) for name in NAMES for number in range(1, commits + 1)}
     assert scene.check_exact() == everything
-    moments = scene.moments()[::10]
+    moments = scene.moments()[:: commits // 5]
     before = [scene.check_exact(moment) for moment in moments]
     assert len(before[0]) < len(before[-1])
     scene.rest()
@@ -152,10 +179,12 @@ def test_150_commits_of_three_processes_count_exactly_once_under_kill_9(tmp_path
     assert scene.check_exact() == everything
     assert [scene.check_exact(moment) for moment in moments] == before
     assert hudi_rs(scene.path) == ours(scene.table)
-    assert scene.kills >= 30
+    assert scene.kills >= commits // 2
     assert any(line[0] == "compacted" for line in scene.log("compactor")), "compactions ran among them"
     repeated, never_told = scene.repeated()
     assert repeated >= never_told >= 1, "commits had landed, nobody had heard of it, and they were tried again"
+    assert bool(scene.groups()) == is_posted
+    assert bool(scene.after_posting) == is_posted, "processes had posted, and died"
 
 
 # --- the same without chance: one process dies at each single moment --------------------------------------------------

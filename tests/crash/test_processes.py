@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
@@ -12,7 +13,7 @@ from random import Random
 import pytest
 
 from tests import waiting
-from tests.crash.scene import Scene, visible
+from tests.crash.scene import Scene, check_moments, visible
 from tests.inside import tail_of
 from tests.tiers import long, slow
 
@@ -34,10 +35,14 @@ def many_writers(scene: Scene, processes: int, commits: int) -> None:
     scene.end()
     assert len(scene.check(names)) == processes * commits
     acks = [line for name in names for line in scene.log(name) if line[0] == "ack"]
-    by_version = sorted(acks, key=lambda line: int(line[4]))
-    times = [line[3] for line in by_version]
+    check_moments(acks)
+    commits_in_order = sorted({(int(line[4]), line[3]) for line in acks})
+    assert len({version for version, _ in commits_in_order}) == len(commits_in_order), "a version has one commit"
+    times = [completed for _, completed in commits_in_order]
     assert times == sorted(set(times)), "completion times grow with every version"
-    assert len({line[2] for line in acks}) == len(acks), "requested times are unique"
+    shared = [writers for writers in Counter(line[4] for line in acks).values() if writers > 1]
+    assert sorted(scene.groups()) == sorted(shared), "each member of a group was told of it"
+    assert shared or processes < 4, "small writes are committed in groups"
     scene.check_at_rest(names)
 
 

@@ -1,10 +1,11 @@
 """Random histories with every service, seen by somebody after each step.
 
 Writes overlap, are given up by hand while their writers go on, and end in any order; overwrites replace all rows, or
-those of partitions, meanwhile. Between them are compactions, done and planned, log compactions, cleans, erasures,
-archiving, upkeep by policy and sweeps; savepoints are made and dropped, and the table is restored to them, or to a
-commit. After each step every view that is kept must be what it was, and every other one refused; then `look` is called,
-for other readers. A `MovingHistory` also has its rows in another order now and then, and moves to another address.
+those of partitions, meanwhile. Others post small writes, which are committed together with one of ours. Between them
+are compactions, done and planned, log compactions, cleans, erasures, archiving, upkeep by policy and sweeps; savepoints
+are made and dropped, and the table is restored to them, or to a commit. After each step every view that is kept must be
+what it was, and every other one refused; then `look` is called, for other readers. A `MovingHistory` also has its rows
+in another order now and then, and moves to another address.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from crdt_mor import (
 from crdt_mor.api.transaction import Transaction
 from crdt_mor.log.paths import ERASURES
 from crdt_mor.payloads import Counter, PartialUpdate
-from tests.inside import store_of, tail_of
+from tests.inside import completions_of, store_of, tail_of
 from tests.interop.readers import Rows, ours
 from tests.interop.shapes import NO_TIME, SCHEMA, Maker, keys, swept
+from tests.posting import in_a_crowd, post
 
 KINDS: dict[str, dict[str, object]] = {
     "default": {},
@@ -48,7 +50,7 @@ KINDS: dict[str, dict[str, object]] = {
 CUSTOM = ("PartialUpdate", "payloads")
 """Those whose logs Hudi's readers refuse to merge."""
 
-WRITES = ("commit", "end", "overwrite", "overwrite partitions", "truncate")
+WRITES = ("commit", "group", "end", "overwrite", "overwrite partitions", "truncate")
 STEPS = {
     "commit": 7, "begin": 4, "end": 5, "overwrite": 1, "overwrite partitions": 1, "truncate": 1,
     "give up": 1, "end what was given up": 1, "compact": 4, "compact logs": 2,
@@ -57,6 +59,9 @@ STEPS = {
 }  # fmt: skip
 KEYS = 6
 SAVED_MAX = 2
+GROUPS_SHARE = 0.3
+"""How often a commit follows a group."""
+
 POLICIES = {
     "crdt_mor.readers": "0s",
     "crdt_mor.archive.commits": "2",
@@ -81,6 +86,9 @@ class UpkeepHistory:
     def __init__(self, make: Maker, seed: int, kind: str) -> None:
         self.make, self.seed, self.kind = make, seed, kind
         self.chance = random.Random(f"{seed} {kind}")
+        self.groups = random.Random(f"{seed} {kind} groups")
+        self.grouped = 0
+        """How many writes were committed in groups."""
         self.choices = STEPS
         self.table = make.create(**{"buckets": 2, **KINDS[kind]})
         self.table.set_properties(POLICIES)
@@ -106,8 +114,12 @@ class UpkeepHistory:
             self._step("restore", look)
         while self.saved:
             self._step("drop savepoint", look)
-        for name in ("sweep", *(3 * ("commit", "compact")), "archive", "clean to the last commit"):
+        ending = ("sweep", *(3 * ("commit", "compact")), "archive", "clean to the last commit")
+        for name in ending:
             self._step(name, look)
+        if not self.dropped:  # commits that the last compaction alone has superseded
+            for name in ending:
+                self._step(name, look)
 
     @property
     def story(self) -> str:
@@ -119,6 +131,8 @@ class UpkeepHistory:
         return tail_of(self.table).retention.dropped_count
 
     def _step(self, name: str, look: Callable[[UpkeepHistory], None]) -> None:
+        if name == "commit" and self.views and self.groups.random() < GROUPS_SHARE:
+            self._step("group", look)
         before = ours(self.table)
         if not self._do(name):
             return
@@ -153,6 +167,8 @@ class UpkeepHistory:
             case "commit":
                 self._write(tx := self.make.begin(table))
                 self.make.end(tx)
+            case "group":
+                self._group()
             case "begin":
                 self.pending.append(self.make.begin(table))
                 self._write(self.pending[-1])
@@ -232,14 +248,34 @@ class UpkeepHistory:
 
     def _write(self, tx: Transaction) -> None:
         for _ in range(self.chance.randint(1, 2)):
-            data = self._batch()
-            if self.chance.random() < 0.4:
-                places = {"ordering column": ["id", "n"], "partitions": ["id", "v"]}.get(self.kind, ["id"])
-                tx.delete(data.select(places))
-            elif self.kind == "PartialUpdate":
-                tx.upsert(data.select(["id", *self.chance.choice([["n"], ["v"], ["n", "v"]])]))
-            else:
-                tx.upsert(data)
+            data, is_delete = self._statement()
+            (tx.delete if is_delete else tx.upsert)(data)
+
+    def _group(self) -> None:
+        """Others post writes, and are not heard of again; one of ours commits them. By chance of its own."""
+        before, self.chance = self.chance, self.groups
+        try:
+            for _ in range(self.chance.randint(1, 3)):
+                data, is_delete = self._statement()
+                post(self.table, data, "DELETE" if is_delete else "UPSERT")
+            data, is_delete = self._statement()
+            table = in_a_crowd(self.table)
+            commit = (table.delete if is_delete else table.upsert)(data)
+        finally:
+            self.chance = before
+        members = next(c.members for c in completions_of(table) if c.version == commit.version)
+        assert len(members) > 1, self.story
+        self.grouped += len(members)
+
+    def _statement(self) -> tuple[pa.Table, bool]:
+        """Rows to upsert, or keys to delete, and whether they are that."""
+        data = self._batch()
+        if self.chance.random() < 0.4:
+            places = {"ordering column": ["id", "n"], "partitions": ["id", "v"]}.get(self.kind, ["id"])
+            return data.select(places), True
+        if self.kind == "PartialUpdate":
+            return data.select(["id", *self.chance.choice([["n"], ["v"], ["n", "v"]])]), False
+        return data, False
 
     def _batch(self) -> pa.Table:
         chance = self.chance

@@ -1,6 +1,7 @@
 """A random history of writes that end by their deadline: their outcome is known, or it is not, and they are resumed.
 
-Writers count up a key of their own and one of all, each write with a token. The bucket dies at a request of some of
+Writers count up a key of their own and one of all, each write with a token. Some are in a crowd, so that their writes
+are posted whole, beside what a process has posted that is dead. The bucket dies at a request of some of
 them, or makes no objects from there on, until they have ended. A put that it does not answer makes its object at once,
 or long after its writer was told how the write ended, or never. What a writer was told has to stay true:
 
@@ -22,8 +23,11 @@ import polars as pl
 from crdt_mor import Commit, CommitUnknownError, StorageUnavailableError, Table
 from crdt_mor.payloads import Counter
 from tests.failing import URI, FailingBucket, LostError, Request, answered
+from tests.inside import tail_of
+from tests.posting import in_a_crowd, post
 
 COLUMNS = {"id": pl.String, "n": pl.Int64}
+CROWDED_SHARE = 0.4
 REQUESTS_MAX = 30
 """Up to which request of a write the bucket dies, about as many as the longest one makes."""
 
@@ -38,11 +42,17 @@ class DeadlineHistory:
     bucket: FailingBucket
     told: dict[int, Told] = field(default_factory=dict)
     handles: list[Table] = field(default_factory=list)
+    crowds: Random = field(default_factory=Random)
+    """Chance of its own: who is in a crowd."""
     resumed: int = 0
     repeated: int = 0
+    posted: int = 0
+    """How many writes are there that were posted by a process that is dead."""
+    dead: int = 0
     log: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.crowds = Random(repr(self.random.getstate()))
         Table.create(
             URI, COLUMNS, key="id", merge={"n": Counter()}, buckets=2, store=self.bucket.store(),
             environment=self.bucket.environment,
@@ -71,7 +81,9 @@ class DeadlineHistory:
     def write(self, number: int, *, outage: bool) -> Commit | None:
         """A write, of one event or in a block; the commit, if it was told that it is one."""
         table, in_block = self.random.choice(self.handles), self.random.random() < 0.4
-        rows = pl.DataFrame({"id": [f"w{number}", "all"], "n": [1, 1]}, COLUMNS)
+        rows = rows_of(f"w{number}")
+        if self.crowds.random() < CROWDED_SHARE:
+            self.crowd(in_a_crowd(table))
         if outage:
             self.begin_outage()
         try:
@@ -92,6 +104,13 @@ class DeadlineHistory:
         assert commit is not None
         self.note(number, "done", commit.version)
         return commit
+
+    def crowd(self, table: Table) -> None:
+        """Another process may have posted a write, and died: the commit of whoever comes next has it, or none."""
+        if self.crowds.random() < 0.5 and tail_of(table).version:
+            self.dead += 1
+            post(table, rows_of(f"dead{self.dead}").to_arrow(), token=(f"dead{self.dead}", 1))
+            self.log.append(f"dead{self.dead} has posted")
 
     def begin_outage(self) -> None:
         """From some request of the next operation on the bucket answers nothing, or makes nothing."""
@@ -152,6 +171,7 @@ class DeadlineHistory:
         for table in (self.opened(), self.random.choice(self.handles)):
             found = dict(table.to_polars().rows())
             total = found.pop("all", 0)
+            self.posted = len([key for key in found if key.startswith("dead")])
             done, failed = ({f"w{n}" for n, told in self.told.items() if told == word} for word in ("done", "failed"))
             assert set(found.values()) <= {1}, f"a write counts more than once: {found}\n{self.story()}"
             assert done <= found.keys(), f"a commit is lost: {done - found.keys()}\n{self.story()}"
@@ -164,6 +184,10 @@ class DeadlineHistory:
 
     def story(self) -> str:
         return "\n".join(self.log)
+
+
+def rows_of(key: str) -> pl.DataFrame:
+    return pl.DataFrame({"id": [key, "all"], "n": [1, 1]}, COLUMNS)
 
 
 def run_deadlines(seed: int, steps: int) -> DeadlineHistory:

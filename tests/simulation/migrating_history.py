@@ -117,7 +117,7 @@ class MovingHistory(Moves, RestoringHistory):
 
     def write_on(self) -> None:
         for _ in range(self.roads.randrange(3)):
-            self.step()
+            self.go_on()
         if self.roads.random() < 0.7:
             self.write()
 
@@ -179,6 +179,7 @@ class MovingHistory(Moves, RestoringHistory):
         }
         self.open, self.plans, self.stalled, self.held, self.saved, self.gone = [], [], [], [], [], []
         self.followers = [Follower(f.consistency, f.images) for f in old.followers]
+        self.groups = self.groups.anew()
         self.tokens = [*{name: (name, number, commit) for name, number, _ in self.tokens}.values()]
         self.left_behind(old)
 

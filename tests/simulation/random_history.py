@@ -1,10 +1,11 @@
 """A random history of one real table, and beside it a plain list of what was committed.
 
 Several transactions are open at once on several handles, each with a wall clock of its own; they write, delete, grow
-the schema, overwrite all rows or those of partitions, commit, roll back and repeat their tokens. Compactions, also of
-logs alone, are planned, executed late and twice, and cancelled. The oracle (`crdt_mor.testing`) knows none of that: it
-folds the commits that had completed, without what an overwrite has replaced. What a scan shows must be that fold, for
-the latest snapshot and for every earlier one, before and after any compaction.
+the schema, overwrite all rows or those of partitions, commit, roll back and repeat their tokens. Small writes are
+posted and committed in groups (`tests.simulation.groups`). Compactions, also of logs alone, are planned, executed late
+and twice, and cancelled. The oracle (`crdt_mor.testing`) knows none of that: it folds the commits that had completed,
+without what an overwrite has replaced. What a scan shows must be that fold, for the latest snapshot and for every
+earlier one, before and after any compaction.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import cycle
 from operator import and_
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -32,6 +33,7 @@ from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep
 from tests.simulation.followers import Follower, apply, same, shown
+from tests.simulation.groups import Groups
 from tests.simulation.payload_columns import COLUMNS, meaning, names, types
 
 RULES = {
@@ -59,6 +61,13 @@ HEIGHTS: dict[str, Callable[[Scan], int]] = {
 
 Kind = Literal["delete", "tombstone", "row"]
 Statement = tuple[str, Kind, tuple[tuple[str, object], ...]]
+
+
+class Saying(Protocol):
+    """A write that is being made: the columns that it knows, and what it has said so far."""
+
+    columns: dict[str, pa.DataType]
+    said: list[Statement]
 
 
 class SkewedEnvironment(SystemEnvironment):
@@ -131,9 +140,11 @@ class History:
     """Chance of its own, for the orders of rows, so that a seed's history is the same whatever they are."""
     outputs: Iterator[str] = field(default_factory=lambda: cycle(HEIGHTS))
     """Which output of a scan is next counted without columns."""
+    groups: Groups = field(init=False)
 
     def __post_init__(self) -> None:
         self.layouts = Random(repr(self.random.getstate()))
+        self.groups = Groups(Random(repr(self.random.getstate()) + " groups"))
         order = pa.int32() if self.narrow_order else pa.int64()
         self.columns = {"k": pa.string(), "v": order, "a": pa.float64(), "b": pa.string(), "w": pa.int32()}
         if self.partitioned or self.key_names_partition:
@@ -175,6 +186,12 @@ class History:
         return self.random.choice(self.handles)
 
     # --- what can happen ------------------------------------------------------------------------------------------
+
+    def go_on(self) -> None:
+        """A group now and then, and a step."""
+        if self.groups.are_due():
+            self.groups.happen(self)
+        self.step()
 
     def step(self) -> None:
         r, x = self.random, self.random.random()
@@ -257,7 +274,15 @@ class History:
         r = self.random
         grows = r.random() < 0.15
         grown = self.grow(found) if grows else []
-        given = list(found.columns)
+        frame, said = self.batch(found, grown)
+        found.tx.upsert(frame, schema_mode="merge" if grows else "strict")
+        found.brings.update(grown)
+        found.said += said
+        self.note("upsert", found, frame.to_pylist())
+
+    def batch(self, found: Saying, grown: Sequence[str] = ()) -> tuple[pa.Table, list[Statement]]:
+        """Rows to upsert, of any columns that the rule allows, and what they say."""
+        r, given = self.random, list(found.columns)
         if self.rule.startswith("partial"):
             together = {c: r.random() < 0.5 for trial in self.trials for c in names(trial)}
             together |= {c: all(together[n] for n in names(t)) for t in self.trials for c in names(t)}
@@ -267,10 +292,7 @@ class History:
         rows = [self.row(found, given) for _ in range(r.randint(1, 4))]
         written = found.columns | types(self.trials, written=True)
         frame = pa.Table.from_pylist(rows, pa.schema([(c, written[c]) for c in given]))
-        found.tx.upsert(frame, schema_mode="merge" if grows else "strict")
-        found.brings.update(grown)
-        found.said += [(self.key(row), "row", tuple(row.items())) for row in rows]
-        self.note("upsert", found, frame.to_pylist())
+        return frame, [(self.key(row), "row", tuple(row.items())) for row in rows]
 
     def grow(self, found: Open) -> list[str]:
         """The batch that follows has a new column, or a wider one. Few names, so that two may add the same at once."""
@@ -283,7 +305,7 @@ class History:
             if kind == pa.int64() or name not in self.columns:
                 self.columns[name] = kind
 
-    def row(self, found: Open, given: Sequence[str]) -> dict[str, object]:
+    def row(self, found: Saying, given: Sequence[str]) -> dict[str, object]:
         r = self.random
         row: dict[str, object] = {"p": r.choice(PARTS), "k": r.choice(KEYS), "a": float(r.randint(0, 9))}
         row["v"] = r.randint(-1, 3) if self.rule == "ordering" else r.choice([None, 0, 1, 2, 3])
@@ -295,6 +317,16 @@ class History:
         return {c: row[c] if c in row else r.choice([None, len(self.done)]) for c in given}
 
     def delete(self, found: Open) -> None:
+        frame, plain, said = self.deletes(found)
+        if self.key_columns == ["k"] and self.rule != "ordering" and self.random.random() < 0.3:
+            found.tx.delete(keys=frame["k"].to_pylist())
+        else:
+            found.tx.delete(frame, plain=plain)
+        found.said += said
+        self.note("delete", found, frame.to_pylist(), plain)
+
+    def deletes(self, found: Saying) -> tuple[pa.Table, bool, list[Statement]]:
+        """Keys to delete, whether plainly, and what that says."""
         r = self.random
         rows = [self.row(found, list(found.columns)) for _ in range(r.randint(1, 3))]
         if self.rule == "ordering":
@@ -306,14 +338,8 @@ class History:
         frame = pa.Table.from_pylist(
             [{c: row[c] for c in names} for row in rows], pa.schema([(c, found.columns[c]) for c in names])
         )
-        if self.key_columns == ["k"] and self.rule != "ordering" and r.random() < 0.3:
-            found.tx.delete(keys=[row["k"] for row in rows])
-        else:
-            found.tx.delete(frame, plain=plain)
-        for row in rows:
-            kind: Kind = "delete" if plain else "tombstone"
-            found.said.append((self.key(row), kind, () if plain else (("v", row["v"]),)))
-        self.note("delete", found, frame.to_pylist(), plain)
+        kind: Kind = "delete" if plain else "tombstone"
+        return frame, plain, [(self.key(row), kind, () if plain else (("v", row["v"]),)) for row in rows]
 
     def delete_where(self, found: Open) -> None:
         """Decided on the snapshot that the transaction began with, whatever has been committed since."""
@@ -334,21 +360,29 @@ class History:
         assert not commit.repeated
         assert (commit.covered is not None) == found.overwrites == (commit.requested_at != begun)
         self.learn({c: found.columns[c] for c in found.brings})
-        writes = [
-            Contribution(f"{begun}.{i:03d}", key, kind, row, commit.completed_at)
-            for i, (key, kind, row) in enumerate(found.said)
-        ]
-        done = Done(commit, writes)
-        done.writes = [w for w in writes if not any(other.voids(done, w.key) for other in self.done)]
-        self.done.append(done)
+        self.add(commit, begun, found.said)
         self.note("commit", found, commit)
         if found.overwrites:
             still = {plan.barrier for plan in self.table.maintenance.open_plans()}
             self.plans = [plan for plan in self.plans if plan.barrier in still]
         if found.token is not None:
-            again = self.table.upsert(pa.table({"nonsense": [1]}), token=found.token)
-            assert again.repeated
-            assert (again.version, again.requested_at) == (commit.version, commit.requested_at)
+            self.took(found.token, commit)
+
+    def add(self, commit: Commit, begun: str, said: Sequence[Statement]) -> None:
+        """Note a commit for the oracle. begun: the requested time of its rows."""
+        writes = [
+            Contribution(f"{begun}.{i:03d}", key, kind, row, commit.completed_at)
+            for i, (key, kind, row) in enumerate(said)
+        ]
+        done = Done(commit, writes)
+        done.writes = [w for w in writes if not any(other.voids(done, w.key) for other in self.done)]
+        self.done.append(done)
+
+    def took(self, token: tuple[str, int], commit: Commit) -> None:
+        """A commit has a token, which is now known for a repeat of it."""
+        again = self.table.upsert(pa.table({"nonsense": [1]}), token=token)
+        assert again.repeated
+        assert (again.version, again.requested_at) == (commit.version, commit.requested_at)
 
     def roll_back(self, found: Open) -> None:
         found.tx.__exit__(RuntimeError, RuntimeError(), None)
@@ -518,6 +552,6 @@ def run(seed: int, rule: str, path: Path, steps: int, kind: type[History] | None
             patch.setattr("crdt_mor.write.log_files.BLOCK_ROWS_MAX", 2)
             patch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
         for _ in range(steps):
-            history.step()
+            history.go_on()
         history.finish()
     return history

@@ -214,12 +214,11 @@ class RestoringHistory(UpkeepHistory):
         self.open.append(found)
         return found
 
-    def commit(self, found: Open) -> None:
-        super().commit(found)
-        if found.token is not None:
-            name, number = found.token
-            self.again += number <= self.unsure.pop(name, 0)
-            self.tokens.append((name, number, self.done[-1].commit))
+    def took(self, token: tuple[str, int], commit: Commit) -> None:
+        super().took(token, commit)
+        name, number = token
+        self.again += number <= self.unsure.pop(name, 0)
+        self.tokens.append((name, number, commit))
 
     def take_tokens_back(self, to: str) -> None:
         for name, number, commit in self.tokens:

@@ -14,12 +14,17 @@ import polars as pl
 import pytest
 
 from crdt_mor import SnapshotExpiredError
+from crdt_mor.events import group
 from crdt_mor.events import restore as events
 from crdt_mor.events.session import Session
 from crdt_mor.format import bloom
+from crdt_mor.log.posts import Post, chosen
+from crdt_mor.log.steps import Steps
 from crdt_mor.merge import compaction
+from crdt_mor.model import timeline
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
-from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.invariants import BrokenInvariantError
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, Token
@@ -28,6 +33,10 @@ from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.read import cut, snapshot
 from crdt_mor.read.window import Mode, Window
 from crdt_mor.services import compaction as compact
+from crdt_mor.services import erasure
+from crdt_mor.write import one_event
+from crdt_mor.write.posts import group_of
+from crdt_mor.write.statements import Statements
 from tests.inside import tail_of
 from tests.simulation.random_history import RULES, run
 from tests.simulation.restore_history import run_restoring
@@ -93,7 +102,9 @@ def test_services_savepoints_and_restores_change_no_answer_that_is_kept(rules: l
 
 @pytest.mark.parametrize("seed", seeds((), [10], range(11, 20)))
 def test_nor_do_they_in_long_histories(seed: int, tmp_path: Path) -> None:
-    everything_happens([run_upkeep(seed, rule, tmp_path, steps=40) for rule in RULES])
+    histories = [run_upkeep(seed, rule, tmp_path, steps=40) for rule in RULES]
+    everything_happens(histories)
+    assert any(size > 1 for history in histories for size in history.groups.sizes)
 
 
 @pytest.mark.parametrize("seed", seeds((), [20], range(21, 30)))
@@ -183,6 +194,54 @@ def test_histories_find_a_compaction_that_does_not_go_by_its_plan(
 
     with pytest.raises(AssertionError, match="wanted"):
         some_histories()
+
+
+def the_last_posted_comes_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group, "chosen", lambda *arguments: chosen(*arguments)[::-1])
+
+
+def deletes_of_a_group_come_last(patch: pytest.MonkeyPatch) -> None:
+    fold = group_of
+
+    def careless(
+        config: TableConfig, tail: Timeline, requested: InstantTime, posts: Sequence[Post], *own: Any
+    ) -> tuple[Statements, list[Post]]:
+        statements, taken = fold(config, tail, requested, sorted(posts, key=lambda post: post.deletes), *own)
+        return statements, [post for post in posts if post in taken]
+
+    patch.setattr(one_event, "group_of", careless)
+
+
+def names_of_posts_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(timeline, "noting", lambda noted, _: noted)
+
+
+def an_erasure_leaves_posts(patch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> Steps[list[str]]:
+        return []
+        yield
+
+    patch.setattr(erasure, "sweep_posts", nothing)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plant", "seed"),
+    [
+        (the_last_posted_comes_first, 2),
+        (deletes_of_a_group_come_last, 2),
+        (names_of_posts_are_forgotten, 2),
+        (an_erasure_leaves_posts, 6),
+    ],
+)
+def test_histories_find_a_mistake_of_groups(
+    plant: Callable[[pytest.MonkeyPatch], None], seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.simulation.groups.SHARE", 0.5)
+    monkeypatch.setattr("tests.simulation.groups.DEAD_SHARE", 0.6)
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, BrokenInvariantError)):
+        run_upkeep(seed, "latest", tmp_path, steps=10)
 
 
 @pytest.mark.slow

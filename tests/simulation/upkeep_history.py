@@ -10,6 +10,7 @@ readers that hold what they once opened. What must hold, on top of what holds in
     - a follower is refused only where its checkpoint lies before the mark, and goes on from a scan
     - a reader that opened its view before a clean reads all of it, or is refused; one of the latest view that is within
       its grace reads all of it
+    - no post that was put before an erasure is left once it is finished
     - a write that was given up never shows, however late its writer ends, and what became of its instant since then
 
 `run_upkeep` makes versions, completions and large commits few and small, so that archiving moves its watermark, commits
@@ -220,6 +221,8 @@ class UpkeepHistory(History):
             self.done.append(self.erased(completion, rows))
         self.look_at_plans()
         self.note("erase", how, done, *(done.commit for done in self.done[-len(deletes) :] if deletes))
+        if finished:
+            self.groups.require_none_of_before(self)
         if finished and "keys" in how:
             assert not {key.rpartition("/")[2] for key in self.expected(self.done)} & {*keys}, self.story()
 

@@ -25,6 +25,7 @@ from crdt_mor.store.objects import ObjectStore, open_at
 from crdt_mor.testing.store_suite import StoreSuite
 from tests import servers
 from tests.proxy import FATES, Hurried, Proxy
+from tests.store import faulty_groups
 from tests.store.helpers import COLUMNS
 from tests.tiers import seeds
 
@@ -277,6 +278,12 @@ def history(server: servers.Server, seed: int, writers: int = 3, rounds: int = 2
 @pytest.mark.parametrize("seed", seeds([], range(1, 4), range(100, 1100)))
 def test_histories_through_faulty_connections_to_s3(seed: int) -> None:
     history(servers.s3(), seed)
+
+
+@pytest.mark.parametrize("seed", seeds([], range(1, 3), range(100, 1100)))
+def test_groups_through_faulty_connections_to_s3(seed: int) -> None:
+    """All of them: `python -m tests.store.faulty_groups --histories 1000`."""
+    assert faulty_groups.run(servers.s3(), seed)["posted commits"]
 
 
 @pytest.mark.parametrize("seed", seeds([], range(1, 2), range(100, 200)))
