@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, __version_info__, settings
 
 from crdt_mor.store.protocol import Store
 from tests import bytecode
@@ -34,9 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests and the modules behind them stay to the end: the garbage collector looks at them no more, and
     looks less often at what a test makes, which took a tenth of the time.
+
+    Old releases of hypothesis take one example for another where objects are frozen.
     """
     gc.collect()
-    gc.freeze()
+    if __version_info__ >= (6, 150):
+        gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 

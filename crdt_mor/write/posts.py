@@ -17,6 +17,7 @@ from typing import Final
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.log.posts import BYTES_MAX, Post
 from crdt_mor.log.stopping import blocking_token
@@ -73,7 +74,7 @@ class NotedStatements(Statements):
 
 def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] | None) -> Post | None:
     """The post of a write of one statement; None where it is none that can be posted: it is several, large or empty."""
-    if len(statements.said) != 1 or statements.said[0].rows.nbytes > BYTES_MAX:
+    if len(statements.said) != 1 or bytes_of(statements.said[0].rows) > BYTES_MAX:
         return None
     said, keys = statements.said[0], keys_in(statements.collected[0])
     content = _encoded(said.rows)
