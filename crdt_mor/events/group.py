@@ -28,6 +28,7 @@ from crdt_mor.errors import (
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
+    WriterExpiredError,
 )
 from crdt_mor.events import one_event
 from crdt_mor.events.one_event import ClaimedWrite, Expected, LoneCommit, LoneWrite
@@ -99,7 +100,8 @@ def commit(
     """Post a write, and see it committed, by whichever process; where it cannot be, the value that has it voided.
 
     left: the objects of posts are added, which are to be deleted, and which nobody waits for.
-    Raises `CommitUnknownError` where it may have been committed.
+    Raises `CommitUnknownError` where it may have been committed, and `WriterExpiredError` where the table was restored
+    meanwhile: if the write was committed, it is not any more.
     """
     try:
         tail = known
@@ -113,7 +115,7 @@ def commit(
             tail = outcome
     except StorageUnavailableError as error:
         raise unknown_outcome(error) from error
-    except (CommitUnknownError, TableReplacedError, TableNotFoundError):
+    except (CommitUnknownError, WriterExpiredError, TableReplacedError, TableNotFoundError):
         raise
     except CrdtMorError as error:
         raise stopped_outcome(error) from error
@@ -277,11 +279,16 @@ class _Posted:
             if completion.version == newest.version and (not told or None in told):
                 yield from self._see_projected(newest)  # else that of the next version has seen to it (rule 2)
             return self._found(completion, newest)
-        if restored_since(newest.restores, made_at.version) or may_be_dropped(made_at.clock, newest):
+        if may_be_dropped(made_at.clock, newest):
             raise CommitUnknownError(
-                "whether this write was committed is not known: the table was restored to an earlier moment meanwhile, "
-                "or has dropped its history. Look at the table before writing again, or write with a token, which may "
-                f"be repeated. version={newest.version}"
+                "whether this write was committed is not known any more: it was posted before the history that the "
+                "table has dropped. Look at the table before writing again, or write with a token, which may be "
+                f"repeated. version={newest.version}"
+            )
+        if restored_since(newest.restores, made_at.version) is not None:
+            raise WriterExpiredError(
+                "the table was restored to an earlier moment while this write was under way. Nothing of it is visible. "
+                f"Write again. version={newest.version}"
             )
         self.is_over = not is_open(self.name, newest.version)
         return newest

@@ -271,8 +271,9 @@ class UpkeepHistory:
         """Rows to upsert, or keys to delete, and whether they are that."""
         data = self._batch()
         if self.chance.random() < 0.4:
-            places = {"ordering column": ["id", "n"], "partitions": ["id", "v"]}.get(self.kind, ["id"])
-            return data.select(places), True
+            key, merge = self.table.config.key, self.table.config.merge
+            ordering = [merge.ordering] if merge.kind == "ordering" and merge.ordering else []
+            return data.select(dict.fromkeys([*key.fields, *key.partition_fields, *ordering])), True
         if self.kind == "PartialUpdate":
             return data.select(["id", *self.chance.choice([["n"], ["v"], ["n", "v"]])]), False
         return data, False

@@ -1,7 +1,7 @@
 """Makes the tables of one release, and notes what that release read in them.
 
-    python tests/tables/make.py release-5            writes release-5.tar.xz and release-5.json beside this script
-    python tests/tables/make.py release-5 FOLDER     writes them there
+    PYTHONPATH=. python tests/tables/make.py release-6            writes release-6.tar.xz and .json beside this script
+    PYTHONPATH=. python tests/tables/make.py release-6 FOLDER     writes them there
 
 Run it once with the code of a release, never again for one that is kept: `test_old_tables.py` holds every later release
 to the answers. To make the tables of an earlier release, put a checkout of it before everything else on PYTHONPATH.
@@ -267,11 +267,34 @@ def rewritten(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     yield table.upsert(rows(80, "fri").tail(1))
 
 
+def grouped(uri: str, clock: Clock) -> Iterator[mor.Commit]:
+    """Writes of several processes in one commit, with tokens and what they say; and a post that nobody has taken."""
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
+    table = mor.Table.create(uri, schema, key="id", buckets=2, name="grouped", environment=clock)
+
+    def rows(*ids: int, text: str) -> pa.Table:
+        return pa.table({"id": ids, "text": [text] * len(ids)}, schema)
+
+    yield table.upsert(rows(1, 2, 3, text="first"))
+    with _modules(FRESH_MS=1 << 62):  # files bear the time of the machine
+        post(table, rows(2, 4, text="one"), token=("other", 1), info={"message": "one"})
+        post(table, rows(3, text="").select(["id"]), "DELETE")
+        for second, file in enumerate(sorted((Path(uri) / ".hoodie/.crdt_mor/posts").iterdir())):
+            os.utime(file, (second, second))
+        yield in_a_crowd(table).upsert(rows(2, text="three"), token=("nightly", 1), **said(message="three"))
+        yield in_a_crowd(table).upsert(rows(5, text="alone"))
+    post(table, rows(6, text="left"))
+
+
 TABLES: tuple[Callable[[str, Clock], Iterator[mor.Commit]], ...] = (pages, latest, ordering, partial)
 if hasattr(mor, "ErasureUnfinishedError"):  # earlier releases have no upkeep but compaction
     TABLES = (*TABLES, upkeep)
 if hasattr(mor.Table, "savepoint"):  # nor do they change their minds
     TABLES = (*TABLES, rewritten)
+with suppress(ImportError):  # nor do they commit for one another
+    from tests.posting import in_a_crowd, post
+
+    TABLES = (*TABLES, grouped)
 
 
 @contextmanager
