@@ -159,6 +159,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
         _execute_plans(session, lambda barrier, _: barrier < last)
         _clean(session, marks)
     _sweep(session)
+    remove_posts(session, patience)
     _prove(session, marks, started_ms, patience)
     _keep_away(session, groups)
     for erasure in erasures:
@@ -327,12 +328,7 @@ def _sweep(session: Session) -> None:
 
 def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:
     """Raise `ErasureUnfinishedError` where a listing shows a file that may hold the rows."""
-    while left := [
-        *_older_files(session, marks),
-        *_staged_before(session, marks),
-        *_unlinked(session, started_ms),
-        *session.run(sweep_posts(session.publisher, session.tail(), started_ms)),
-    ]:
+    while left := [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]:
         if not patience.another_look():
             raise ErasureUnfinishedError(
                 "the erasure is not finished: files are left that may hold the rows. If a process just died and "
@@ -343,7 +339,7 @@ def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms:
 
 def _keep_away(session: Session, groups: Collection[FileGroup]) -> None:
     """Make sure that nothing which any process has deleted is back after a power cut."""
-    for folder in sorted({POSTS, STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
+    for folder in sorted({STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
         session.store.make_durable(join_path(folder, _NO_OBJECT))
 
 
