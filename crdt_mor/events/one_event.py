@@ -6,7 +6,8 @@
     project   put T_C.deltacommit
 
 Each line is a round trip or two, as what is on one line is put side by side. Where another process has published n+1
-before, the files are removed, then the claim, and the write is made again the long way: begin, stage, complete.
+before, the files are removed, then the claim, and the write is posted for itself or another process to commit
+(`events.group`), or made again the long way: begin, stage, complete.
 
 *Why a claim.* Nobody knows of T before its event, so two writers that hold version n might choose one T, and Hudi's
 readers show every file of a completed instant, no matter which writer put it. So a writer stages only under a T whose
@@ -24,7 +25,7 @@ commits is still true, and no barrier, overwrite or token in between has to be l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from crdt_mor.errors import (
@@ -72,19 +73,6 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.protocol import Stat
-
-LONG_WAYS_MAX = 64
-"""How many commits go the long way after a lost race, at most, before the next one tries to be alone again."""
-
-LOOK_EVERY = 4
-"""After how many commits alone, one after another, a process looks whether others have posted meanwhile. One that has
-lost a race looks with each commit, until there were so many."""
-
-RECENT_MS = 1_000
-"""A write that has begun so shortly before will soon complete: a commit that is tried alone beside it would lose."""
-
-UPKEEP_EVERY_MS = 60_000
-"""While others' writes are pending, a commit goes the long way as often as this, and looks which of them are silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,53 +136,6 @@ class Followed:
     is_crowded: bool = False
 
 
-@dataclass(slots=True)
-class Turns:
-    """Whether it is worth while to try: a writer that has lost a race goes the long way for its next commits.
-
-    A table with many writers has none that is alone, and a writer that tries all the same makes its files twice. So
-    each lost race makes it stay away longer. A writer that wins again and again lets no other publish, and publishes
-    for none: so it looks whether others have posted events.
-    """
-
-    lost: int = 0
-    left: int = 0
-    upkept_ms: int = 0
-    in_a_row: int = 0
-
-    def is_alone(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
-        """Whether the next commit tries. Silent writers are looked for once in a while, which the long way does."""
-        if self.is_upkeep_due(now_ms, value, expiry_ms):
-            return False
-        return self.left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
-
-    def is_upkeep_due(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
-        """Whether it is time to look for silent writers."""
-        return bool(value.pending) and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms)
-
-    def note(self, *, committed: bool) -> None:
-        """How a try has ended."""
-        self.in_a_row = self.in_a_row + 1 if committed else 0
-        if committed and self.in_a_row < LOOK_EVERY:
-            return
-        self.lost = 0 if committed else self.lost + 1
-        self.left = 0 if committed else min(LONG_WAYS_MAX, 1 << self.lost)
-
-    @property
-    def is_look_due(self) -> bool:
-        """Whether it is time to look if others have posted events."""
-        return self.lost > 0 or (self.in_a_row > 0 and self.in_a_row % LOOK_EVERY == 0)
-
-    def upkeep(self, now_ms: int) -> None:
-        """The long way is taken, and with it upkeep is done."""
-        self.upkept_ms = now_ms
-        self.left = max(0, self.left - 1)
-
-    def grouped(self) -> None:
-        """A write was posted, and committed: the next ones need not stay away from a race."""
-        self.lost = self.left = self.in_a_row = 0
-
-
 def may_be_alone(tail: Timeline, token: tuple[str, int] | None, author: Author) -> bool:
     """Whether a write may follow this version in one event: not the first one, nor after an older release.
 
@@ -222,12 +163,11 @@ def commit(
 
     shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
     """
-    late = shortcuts.late
+    late, is_untold = shortcuts.late, tail.version != shortcuts.helped
     if late is None and not (yield from _is_newest(tail, expected)):
         return None
-    if late is None and tail.version != shortcuts.helped:
+    if late is None and is_untold:
         yield from publisher.help_project(tail)
-        shortcuts = replace(shortcuts, helped=tail.version)
     wall_ms = yield from wall_clock(tail, to_ms(tail.swept))
     reads = write.reads if isinstance(write, ClaimedWrite) else ()
     claimed, replies = yield from _claim(publisher, write.requested, expected if late is not None else None, reads)
@@ -242,7 +182,7 @@ def commit(
     attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
-        told = (yield from publisher.projector.files(tail)) if tail.version != shortcuts.helped else ()
+        told = (yield from publisher.projector.files(tail)) if late is not None and is_untold else ()
         answered, others, is_told = yield from attempt.stage([file.path for file in told])
         if not is_told:
             yield from publisher.help_project(tail)

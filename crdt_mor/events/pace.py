@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events import group, one_event, sweep
 from crdt_mor.events.group import Draft, GroupCommit
-from crdt_mor.events.one_event import Expected, Followed, LoneCommit, LoneWrite, Turns
+from crdt_mor.events.one_event import Expected, Followed, LoneCommit, LoneWrite
+from crdt_mor.events.races import Races
 from crdt_mor.events.sweep import is_sweep_due
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import Crowd, look_for_others
@@ -49,7 +50,7 @@ class Pace:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._lock = threading.Lock()
-        self._turns = Turns()
+        self._races = Races()
         self._projected = -1
         self._looked_ms = 0
         self._partitions: dict[str, None] = {}
@@ -68,7 +69,7 @@ class Pace:
     def before_long_way(self) -> Shortcuts:
         """Before a write begins in an event of its own: services get their turn, and upkeep is done."""
         self.give_way()
-        self._turns.upkeep(self._session.environment.now_ms())
+        self._races.upkeep(self._session.environment.now_ms())
         return self.shortcuts(self._projected)
 
     def give_way(self) -> None:
@@ -114,7 +115,7 @@ class Pace:
         if self._session.views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
-        is_due = is_sweep_due(value, now_ms) or not self._turns.is_alone(now_ms, value, self._session.expiry_ms)
+        is_due = is_sweep_due(value, now_ms) or not self._races.is_alone(now_ms, value, self._session.expiry_ms)
         if is_due and not is_crowded:
             return None
         expected = Expected(PROPERTIES, self._session.settings_stat)
@@ -148,7 +149,7 @@ class Pace:
         if isinstance(outcome, Timeline):
             self.published(outcome)
         committed = outcome if isinstance(outcome, LoneCommit) else None
-        self._turns.note(committed=committed is not None)
+        self._races.note(committed=committed is not None)
         if committed is not None:
             self.published(committed.value, shortcuts)
             self.look_for_others()
@@ -160,7 +161,7 @@ class Pace:
     def is_look_due(self) -> bool:
         """Whether a write that commits alone looks beside its claim whether others have published or posted."""
         is_stale = abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
-        return self._turns.is_look_due or (is_stale and self._session.is_far)
+        return self._races.is_look_due or (is_stale and self._session.is_far)
 
     def is_changed(self, expected: Expected) -> bool:
         """Whether the object is another one by now that a write was made by, which must not be posted then."""
@@ -179,7 +180,7 @@ class Pace:
             self.published(outcome)
             return None
         self.published(outcome.value, shortcuts)
-        self._turns.grouped()
+        self._races.grouped()
         if outcome.is_own:
             self._upkeep(outcome.value)
         return outcome
@@ -187,9 +188,9 @@ class Pace:
     def _upkeep(self, value: Timeline) -> None:
         """What the long way does of upkeep, after a group that this process has published, since none goes that way."""
         session, now_ms = self._session, self._session.environment.now_ms()
-        if not is_sweep_due(value, now_ms) and not self._turns.is_upkeep_due(now_ms, value, session.expiry_ms):
+        if not is_sweep_due(value, now_ms) and not self._races.is_upkeep_due(now_ms, value, session.expiry_ms):
             return
-        self._turns.upkeep(now_ms)
+        self._races.upkeep(now_ms)
 
         def upkeep() -> None:
             with suppress(CrdtMorError):
@@ -206,12 +207,12 @@ class Pace:
     def look_for_others(self) -> None:
         """Now and then, while nobody waits for it: whether others cannot publish for the commits of this process."""
         crowd = self.crowd
-        if not self._session.is_far or not self._turns.is_look_due:
+        if not self._session.is_far or not self._races.is_look_due:
             return
 
         def look() -> None:
             with suppress(CrdtMorError):
                 if self._session.run(look_for_others(crowd)):
-                    self._turns.note(committed=False)
+                    self._races.note(committed=False)
 
         afterwards(self._session.store, look)

@@ -112,15 +112,15 @@ class TriedWrite:
     def _alone_or_posted(self) -> LoneCommit | GroupCommit | None:
         """Alone, unless others were in the way lately; posted, if it can be, where they are."""
         pace, followed = self.session.pace, self.followed
+        draft = self._draft() if followed.is_crowded or pace.is_look_due else None
         if not followed.is_crowded:
-            write: Draft | LoneWrite | None = self._draft() if pace.is_look_due else None
-            write = write or self._write(self.statements, followed.requested, ())
+            write = draft or self._write(self.statements, followed.requested, ())
             if write is None:
                 return None
             committed = pace.commit_alone(followed, write)
             if committed is not None or pace.is_changed(followed.expected):
                 return committed
-        draft = self._draft()
+            draft = draft or self._draft()
         return pace.commit_posted(followed.expected, draft) if draft is not None else None
 
     def _draft(self) -> Draft | None:

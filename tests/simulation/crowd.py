@@ -20,8 +20,9 @@ from unittest.mock import patch
 from crdt_mor.events import group, one_event
 from crdt_mor.events import write as events
 from crdt_mor.events.group import Draft
-from crdt_mor.events.one_event import Expected, LoneCommit, LoneWrite, Turns
+from crdt_mor.events.one_event import Expected, LoneCommit, LoneWrite
 from crdt_mor.events.pace import BUSY_MS
+from crdt_mor.events.races import Races
 from crdt_mor.ground.clock import Process
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
@@ -186,7 +187,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
 
     think_s: seconds between two commits, give or take a half; each is then one of a process that opens the table anew.
     """
-    turns, projected = Turns(), -1
+    races, projected = Races(), -1
     stat = sim.store.stat(PROPERTIES)
     for number in count():
         if think_s:
@@ -194,7 +195,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         began, late, name = sim.now, list[Projected](), owner * COMMITS_MAX + number + 1
         if think_s:
             known, is_busy = yield from opened(sim)
-            turns, projected, crowd = Turns(), -1, Crowd(is_crowded=is_busy)
+            races, projected, crowd = Races(), -1, Crowd(is_crowded=is_busy)
         shortcuts = Shortcuts(helped=projected, late=late, crowd=crowd)
         if crowd and crowd.is_asked:
             yield from giving_way.give_way()
@@ -202,17 +203,17 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         expected = Expected(PROPERTIES, stat)
         draft = draft_of(name)
         committed: Any = None
-        if not (crowd and crowd.is_crowded) and turns.is_alone(sim.now_ms(), known, EXPIRY_MS):
+        if not (crowd and crowd.is_crowded) and races.is_alone(sim.now_ms(), known, EXPIRY_MS):
             requested = claim_after(known.clock, sim.now_ms())
-            if crowd and (turns.is_look_due or think_s):
+            if crowd and (races.is_look_due or think_s):
                 steps = group.commit_alone(PUBLISHER, known, requested, draft, crowd, expected, shortcuts)
             else:
                 steps = one_event.commit(
                     PUBLISHER, known, commit_of(known, requested, [draft.post]), expected, shortcuts
                 )
             committed = yield from steps
-            turns.note(committed=isinstance(committed, LoneCommit))
-            if crowd and turns.is_look_due:
+            races.note(committed=isinstance(committed, LoneCommit))
+            if crowd and races.is_look_due:
                 sim.beside(look_for_others(crowd))
             if isinstance(committed, Timeline):
                 known, projected, committed = committed, committed.version, None
@@ -221,7 +222,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
             committed = yield from group.commit(PUBLISHER, known, draft, crowd, expected, shortcuts, left)
             sim.beside(removed(left))
         if committed is None:
-            turns.upkeep(sim.now_ms())
+            races.upkeep(sim.now_ms())
             value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, shortcuts)
             (file, data), *_ = commit_of(value, begun.requested, [draft.post]).logs
             yield Put(file.path, data)

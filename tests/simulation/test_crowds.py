@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.events.one_event import LOOK_EVERY
+from crdt_mor.events.races import LOOK_EVERY
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import POSTS
 from crdt_mor.log.steps import run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.events import one_event
+from crdt_mor.events import races
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS, segment_path, version_path
 from crdt_mor.log.tail import KEPT_VERSIONS
@@ -125,7 +125,7 @@ def test_a_write_is_one_event_unless_another_has_begun_just_before(simulated: Si
     assert [events(table) for table in (one, other, other, one, other)] == [1] * 5
     standing = open_write(one, ("b", "x", 2))
     assert [events(other), events(one)] == [2, 2]
-    simulated.environment.sleep(2 * one_event.RECENT_MS / 1000)
+    simulated.environment.sleep(2 * races.RECENT_MS / 1000)
     assert [events(other), events(one), events(other)] == [1] * 3
     close(standing)
     assert rows(other, "id", "n") == [("a", 1), ("b", 2)]
