@@ -291,6 +291,13 @@ def test_what_publishes_the_timeline_knows_nothing_of_hudi(file: Path) -> None:
     assert not known, f"{name_of(file)} imports {known}"
 
 
+@each(FILES)
+def test_a_module_ends_below_400_lines(file: Path) -> None:
+    """A module that grows beyond that does two things: one of them is a file of its own."""
+    lines = file.read_text().count("\n")
+    assert lines < 400, f"it has {lines} lines"
+
+
 def test_the_table_has_no_cycle() -> None:
     """Units can be put in a row in which each imports only what stands before it."""
     row: list[str] = []

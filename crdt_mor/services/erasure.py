@@ -6,7 +6,7 @@
     3. wait      for writes that began before that: their transactions may still read what was there
     4. clean     the history of these file groups begins now, and their older files are deleted
     5. prove     a listing shows that nothing of them is left, not even what dead processes have left, and no power cut
-                 brings any of it back
+                 brings any of it back (services/erasure_proof.py)
 
 A note of the erasure is put before its delete, and removed at the end. It names file groups and no keys. So the next
 erasure of any process finishes one that died or gave up waiting. Every step finds out from the table whether it is
@@ -26,12 +26,12 @@ from crdt_mor.events.group import sweep_posts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.log.outcome import find_completion, may_be_dropped
-from crdt_mor.log.paths import ERASURES, POSTS, STAGED, TICKET, erasure_path, stable_path
+from crdt_mor.log.paths import ERASURES, POSTS, STAGED, erasure_path, stable_path
 from crdt_mor.log.steps import Put, put_surely
 from crdt_mor.model.authors import Info
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime, parse, to_datetime, to_ms
-from crdt_mor.model.names import SAVEPOINT, data_file_name, join_path
+from crdt_mor.model.names import SAVEPOINT
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, Pending
@@ -42,8 +42,8 @@ from crdt_mor.services.clean import Cleaner, saved_files
 from crdt_mor.services.compaction import compaction_of
 from crdt_mor.services.compaction_finish import finish as finish_plan
 from crdt_mor.services.compaction_finish import raise_failed
-from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
-from crdt_mor.store.protocol import Stat
+from crdt_mor.services.erasure_proof import files_of, group_of, keep_away, left_over
+from crdt_mor.store.local import TEMP_FOLDER
 
 ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ("erasure", "true"))
 """What the commit of an erasure says of itself; never which keys it was about."""
@@ -51,13 +51,7 @@ ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history
 GROUPS_MAX: Final = 1000
 """The most file groups that get a mark of their own. Of an erasure in more of them the whole table's mark moves."""
 
-PUT_SILENT_MS: Final = 15_000
-"""A temporary file that was not written to for so long is of a process that died."""
-
 _CLOCK_AHEAD_MS: Final = 5_000
-_NO_OBJECT: Final = ".erased"
-"""A name that no object has. To make it durable is to make durable what was deleted in its folder."""
-
 _EVERYTHING_KEPT: Final = RetentionPolicy(keep_ms=1 << 60)
 _LOOK_EVERY_S: Final = (0.05, 5.0)
 """How long to wait between two looks at what an erasure waits for: at first, and at most."""
@@ -150,7 +144,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
     for erasure in erasures:
         since = _stable_at(session, erasure)
         stable_at |= {group: max(since, stable_at.get(group, EPOCH)) for group in erasure.groups}
-    before = _files_of(session, groups)
+    before = files_of(session, groups)
     started_ms = session.store.now_ms()
     marks = _fold(session, stable_at, patience)
     if marks:
@@ -161,10 +155,10 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
     _sweep(session)
     remove_posts(session, patience)
     _prove(session, marks, started_ms, patience)
-    _keep_away(session, groups)
+    keep_away(session, {STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)})
     for erasure in erasures:
         _forget(session, erasure)
-    left = {stat.path for stat in _files_of(session, groups)}
+    left = {stat.path for stat in files_of(session, groups)}
     gone = [stat for stat in before if stat.path not in left]
     return Removed(groups, len(gone), sum(stat.size for stat in gone), max(marks.values(), default=EPOCH))
 
@@ -181,13 +175,13 @@ def remove_posts(session: Session, patience: Patience) -> None:
                 "the erasure is not finished: writes that were posted are left, and may hold the rows. If another user "
                 f"owns them, let that user erase. table={session.config.name} files={len(left)} file={min(left)}"
             )
-    session.store.make_durable(join_path(POSTS, _NO_OBJECT))
+    keep_away(session, [POSTS])
 
 
 def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
     """Raise `InvalidInputError` where a savepoint of Hudi's names files of these file groups."""
     refuse_saved_in(session, session.tail(), groups)
-    held = [path for path in saved_files(session) if _group_of(path) in set(groups)]
+    held = [path for path in saved_files(session) if group_of(path) in set(groups)]
     if held:
         listed = session.store.list(session.publisher.projector.folder)
         names = sorted(stat.path.rpartition("/")[2] for stat in listed if stat.path.endswith(f".{SAVEPOINT}"))
@@ -323,84 +317,12 @@ def _sweep(session: Session) -> None:
     session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
 
 
-# --- the proof --------------------------------------------------------------------------------------------------------
-
-
 def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:
     """Raise `ErasureUnfinishedError` where a listing shows a file that may hold the rows."""
-    while left := [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]:
+    while left := left_over(session, marks, started_ms):
         if not patience.another_look():
             raise ErasureUnfinishedError(
                 "the erasure is not finished: files are left that may hold the rows. If a process just died and "
                 "left them, erase again in a minute. If another user owns them, let that user erase. "
                 f"table={session.config.name} files={len(left)} file={min(left)}"
             )
-
-
-def _keep_away(session: Session, groups: Collection[FileGroup]) -> None:
-    """Make sure that nothing which any process has deleted is back after a power cut."""
-    for folder in sorted({STAGED, TEMP_FOLDER, *(partition for partition, _ in groups)}):
-        session.store.make_durable(join_path(folder, _NO_OBJECT))
-
-
-def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
-    """The data files of these file groups that are no part of what views show from their marks on."""
-    if not marks:
-        return []
-    there = _files_of(session, marks)  # before the tail: what is put later belongs to what begins later
-    value = session.tail()
-    needed: set[str] = set()
-    barriers: dict[FileGroup, InstantTime] = {}
-    completions = session.views.completions(value)
-    for c in completions:
-        for file in c.files:
-            if file.is_base and file.group in marks and c.completed <= marks[file.group]:
-                barriers[file.group] = max(file.name.instant, barriers.get(file.group, EPOCH))
-    for c in completions:
-        for file in c.files:
-            since = file.name.instant if file.is_base else c.completed
-            if since >= barriers.get(file.group, EPOCH):
-                needed.add(file.path)
-    under_way = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
-    left = []
-    for stat in there:
-        name = data_file_name(stat.path)
-        if name is None or stat.path in needed or name.instant in under_way or name.instant >= value.clock:
-            continue
-        if session.store.stat(stat.path) is not None:  # a sweep may have been at it meanwhile
-            left.append(stat.path)
-    return left
-
-
-def _staged_before(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
-    """What tasks have staged for writes that are over."""
-    until = max(marks.values(), default=EPOCH)
-    staged = (stat.path for stat in session.store.list(STAGED))
-    return [path for path in staged if not path.endswith(TICKET) and path.rpartition("/")[2].partition("-")[0] <= until]
-
-
-def _unlinked(session: Session, started_ms: int) -> list[str]:
-    """The temporary files of puts that began before the erasure was settled, without those that are dead: they go."""
-    now_ms, left = session.store.now_ms(), []
-    for stat in session.store.list(TEMP_FOLDER):
-        if not stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}") or stat.modified_ms > started_ms:
-            continue
-        try:
-            if now_ms - stat.modified_ms < PUT_SILENT_MS:
-                raise StorageUnavailableError(stat.path)
-            session.store.delete(stat.path)
-        except StorageUnavailableError:
-            left.append(stat.path)
-    return left
-
-
-def _files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
-    """The data files that a listing finds of some file groups."""
-    wanted = set(groups)
-    listed = (stat for partition in {partition for partition, _ in wanted} for stat in session.store.list(partition))
-    return [stat for stat in listed if _group_of(stat.path) in wanted]
-
-
-def _group_of(path: str) -> FileGroup | None:
-    name = data_file_name(path)
-    return None if name is None else (join_path(path.rpartition("/")[0]), name.file_id)
