@@ -48,7 +48,7 @@ from crdt_mor.write.log_files import (
     rows_of_group,
     sorted_keys,
 )
-from crdt_mor.write.statements import Statement, few_rows
+from crdt_mor.write.statements import FEW_ROWS_MAX, Statement, few_rows
 
 Placed = TypeVar("Placed")
 Groups = Sequence[tuple[Group, pl.Series]]
@@ -117,12 +117,18 @@ class Staging:
             rows = self.merging.rule.show(states)
             is_partial = columns is not None and self._lack_columns(rows.columns)
             groups = list(by_group(rows))
-            repeating = self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, len(groups))))
+            repeating = self._repeating(rows, len(groups))
             cut = self._cut_at_once if rows.height <= AT_ONCE_ROWS_MAX else self._cut_by_group
             for group, stored in cut(rows, groups, first, repeating):
                 parts.setdefault(group, []).append(partial(self._rows, stored, is_partial))
             first += rows.height
         return parts
+
+    def _repeating(self, rows: pl.DataFrame, groups: int) -> tuple[str, ...]:
+        """The columns that are worth a dictionary: none of a few rows, whose files are the same as in `_few`."""
+        if rows.height <= FEW_ROWS_MAX:
+            return ()
+        return self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, groups)))
 
     def _lack_columns(self, names: Sequence[str]) -> bool:
         """Whether some columns of the table are not among these."""

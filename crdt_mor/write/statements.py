@@ -15,7 +15,6 @@ import pyarrow as pa
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import integers
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from crdt_mor.format.base_file import REPEATS_MIN
 from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
@@ -30,9 +29,9 @@ Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
 Statement = RowsWrite | DeleteWrite
 
-FEW_ROWS_MAX: Final = REPEATS_MIN - 1
-"""The most rows that stay Arrow from the caller to their log files: so few that none of their columns is worth a
-dictionary."""
+FEW_ROWS_MAX: Final = 64
+"""The most rows that stay Arrow from the caller to their log files. Of more, polars may cost less, and columns
+may be worth a dictionary: it makes the file of so few smaller by a few percent at most."""
 
 PLACES_PER_TASK: Final = 1 << 20
 _PLACES: Final = 1 << 30

@@ -24,7 +24,7 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.stage import Staging
-from crdt_mor.write.statements import FEW_ROWS_MAX, Statements, few_rows
+from crdt_mor.write.statements import Statements, few_rows
 from tests.inside import session_of, tail_of
 from tests.table.helpers import Make, Place, data_files, frame, rows
 from tests.tiers import slow
@@ -97,7 +97,7 @@ def test_a_few_rows_of_any_types_give_the_files_that_a_frame_gives(staged: Stage
     @settings(max_examples=examples)
     @given(st.data())
     def compared(data: st.DataObject) -> None:
-        keys = data.draw(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=FEW_ROWS_MAX, unique=True))
+        keys = data.draw(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=12, unique=True))
         columns: dict[str, pa.Array] = {"id": pa.array(keys)}
         for name, (kind, values) in VALUES.items():
             column = st.lists(st.none() | values, min_size=len(keys), max_size=len(keys))
@@ -117,6 +117,17 @@ def test_a_few_rows_of_any_types_give_the_files_that_a_frame_gives(staged: Stage
         assert numbers == {f"{T}_0_{number}" for number in range(len(keys))}
 
     compared()
+
+
+def test_as_many_as_a_group_has_stay_arrow_and_give_the_file_that_a_frame_gives(staged: Staged) -> None:
+    """Though their columns repeat one value, for which a frame of more rows has a dictionary."""
+    columns = {name: pa.array([None] * 64, kind) for name, (kind, _) in VALUES.items()}
+    columns |= {"id": pa.array([f"k{i:03}" for i in range(64)]), "text": pa.array(["same"] * 64)}
+    written = pa.table([columns[name] for name in ALL.names], schema=ALL)
+    few, framed = (staged.log_files(written, in_frame=in_frame) for in_frame in (False, True))
+    assert len(few) == len(framed)
+    if len(few) == 1:
+        assert few == framed
 
 
 def test_rows_of_a_frame_of_a_slice_and_of_several_chunks_are_the_same_rows(make: Make) -> None:
