@@ -160,7 +160,7 @@ def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
 
 
 def _is_asked(listed: Sequence[Stat], now_ms: int) -> bool:
-    """Whether a service asks for a turn, as what lies with the posts shows."""
+    """Whether a process asks for a turn, as what lies with the posts shows."""
     turn = next((stat for stat in listed if stat.path == giving_way.TURN), None)
     return giving_way.is_asked(turn, now_ms)
 
@@ -333,12 +333,12 @@ def void(publisher: TablePublisher, known: Timeline, posts: Sequence[PostName]) 
 
 
 def _is_left(stat: Stat, now_ms: int) -> bool:
-    """Whether an object asks for a turn, and has done so for so long that its service is dead."""
+    """Whether an object asks for a turn, and has done so for so long that its process is dead."""
     return stat.path == giving_way.TURN and abs(now_ms - stat.modified_ms) > ABANDONED_MS
 
 
 def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | None = None) -> Steps[list[str]]:
-    """Delete the posts that nobody may take any more, and what a service has left there that asked for a turn and died.
+    """Delete the posts that nobody may take any more, and what a process has left there that asked for a turn and died.
 
     Returns the paths of posts that could not be deleted.
 

@@ -73,7 +73,7 @@ class Pace:
         return self.shortcuts(self._projected)
 
     def give_way(self) -> None:
-        """Before a write: wait while a service asks for a turn. In a bucket only where that was seen in passing."""
+        """Before a write: wait while a process asks for a turn. In a bucket only where that was seen in passing."""
         if not self._session.is_far or self.crowd.is_asked:
             with suppress(CrdtMorError):  # it is only a hint
                 self._session.run(giving_way.give_way())

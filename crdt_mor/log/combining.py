@@ -85,7 +85,7 @@ class Posting:
     intent: what its writer may post; None, or no `crowd`: it is published by its writer alone.
     attempt: how often its writer has put a version with it.
     others: how many events of others that version would have published.
-    has_asked: whether its writer has asked for a turn, as it has nothing to post.
+    has_asked: whether its writer has asked for a turn, as it has lost several races.
     """
 
     intent: Intent | None = None
@@ -160,8 +160,11 @@ class Posting:
         return taken
 
     def pause(self) -> Steps[None]:
-        """After a race that was lost. With an intent that others see there is no hurry."""
-        if self.intent is None and self.attempt >= giving_way.LOST_MAX:
+        """After a race that was lost. With an intent that others see there is no hurry.
+
+        Those that commit alone or in groups publish no intents: from them a turn is asked for with an intent as well.
+        """
+        if self.attempt >= giving_way.LOST_MAX:
             yield from giving_way.ask()
             self.has_asked = True
         yield Pause(PAUSED if self.is_posted else self.attempt - 1)

@@ -1,14 +1,15 @@
-"""Giving way: a service that loses one race after another, with an event that cannot be posted, asks for a turn.
+"""Giving way: a process that loses one race after another with an event asks for a turn.
 
-    ask     a service that has lost several races (a plan, its end, what is archived) touches one object, each time anew
+    ask     one that has lost several races (a plan, the begin of a transaction block) touches an object, each time anew
     wait    a writer that sees the object waits before it begins its next write, until the object is gone or is old
-    end     the service removes the object once its event is published
+    end     the process removes the object once its event is published
 
-Two writers that commit small writes without a pause would otherwise keep a service from publishing for as long as they
-go on: they publish the next version before the service has derived its plan.
+One writer that commits small writes without a pause, or a crowd of them in groups, would otherwise keep it from
+publishing for as long as they go on: they publish the next version before it has derived its event, and take along
+neither plans nor intents.
 
 The object is a hint and no lock. No rule of the protocol rests on it. A writer waits for about a second at most, and
-for a service that died after it had asked only until the object is old.
+for a process that died after it had asked only until the object is old.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from crdt_mor.log.steps import Delete, GetStat, Pause, Steps, StoreNow, Touch
 from crdt_mor.store.protocol import Stat
 
 TURN: Final = f"{POSTS}/turn"
-"""What is touched: one object for all services that ask. It lies with the posts, so that one list finds both, and a
-sweep takes it where no service is left to remove it."""
+"""What is touched: one object for all processes that ask. It lies with the posts, so that one list finds both, and a
+sweep takes it where no process is left to remove it."""
 
 LOST_MAX: Final = 3
 """How many races an event has lost before its process asks."""

@@ -9,7 +9,7 @@
 .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
 .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
 .hoodie/.crdt_mor/intents/<nonce>.json    an event that its writer has posted for others to publish
-.hoodie/.crdt_mor/posts/turn              empty: a service asks writers for a turn
+.hoodie/.crdt_mor/posts/turn              empty: a process asks writers for a turn
 .hoodie/.crdt_mor/posts/<version>-<name>  a whole small write that its writer has posted for others to commit
 .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more

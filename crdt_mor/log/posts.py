@@ -43,7 +43,7 @@ LOOKS_A_RANK: Final = 3
 """After how many looks at one version the next one of those that have posted publishes: the ones before may be dead."""
 
 GIVEN_MAX: Final = 16
-"""How often a process looks, at most, while a service asks for a turn, before it publishes all the same."""
+"""How often a process looks, at most, while a process asks for a turn, before it publishes all the same."""
 
 LOOKS_MAX: Final = 64
 """How often a process looks at one version, at most, that neither it nor another can follow, before it gives its post
@@ -139,7 +139,7 @@ class Turn:
     def is_due(self, tail: Timeline, posted: Sequence[str], *, is_asked: bool = False) -> bool:
         """Whether this process publishes what follows `tail`: its rank is low, or others have had the time to.
 
-        is_asked: whether a service asks for a turn, which it gets for a while.
+        is_asked: whether another process asks for a turn, which it gets for a while.
         """
         self.looks = self.looks + 1 if tail.version == self._version else 0
         self._version = tail.version

@@ -67,6 +67,8 @@ SERVICE_PAUSES = 40  # about five seconds, between events of a service
 ROW = b"r" * 2_000
 BUCKETS = 4
 COMMITS_MAX = 1 << 20
+BLOCKS = COMMITS_MAX * COMMITS_MAX  # the first number of rows of those who commit blocks
+BLOCK_PAUSE_MS = 500
 PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=64)))
 
 
@@ -203,7 +205,8 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         expected = Expected(PROPERTIES, stat)
         draft = draft_of(name)
         committed: Any = None
-        if not (crowd and crowd.is_crowded) and races.is_alone(sim.now_ms(), known, EXPIRY_MS):
+        is_posted = crowd is not None and crowd.is_crowded
+        if not is_posted and races.is_alone(sim.now_ms(), known, EXPIRY_MS):
             requested = claim_after(known.clock, sim.now_ms())
             if crowd and (races.is_look_due or think_s):
                 steps = group.commit_alone(PUBLISHER, known, requested, draft, crowd, expected, shortcuts)
@@ -213,26 +216,50 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
                 )
             committed = yield from steps
             races.note(committed=isinstance(committed, LoneCommit))
+            is_posted = crowd is not None
             if crowd and races.is_look_due:
-                sim.beside(look_for_others(crowd))
+                sim.beside(look(crowd, races))
             if isinstance(committed, Timeline):
                 known, projected, committed = committed, committed.version, None
-        if committed is None and crowd:
+        if committed is None and crowd and is_posted:
             left: list[str] = []
             committed = yield from group.commit(PUBLISHER, known, draft, crowd, expected, shortcuts, left)
+            races.grouped()
             sim.beside(removed(left))
         if committed is None:
             races.upkeep(sim.now_ms())
-            value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, shortcuts)
-            (file, data), *_ = commit_of(value, begun.requested, [draft.post]).logs
-            yield Put(file.path, data)
-            committed = yield from events.complete(
-                PUBLISHER, value, begun, "UPSERT", [file], None, replace(shortcuts, looked=True, helped=value.version)
-            )
+            committed = yield from long_way(known, draft, shortcuts)
         known, projected = committed.value, committed.value.version
         sim.commits.append(Acknowledged(sim.now, sim.now - began, name))
         if late:
             sim.beside(PUBLISHER.look_again(late))
+
+
+def look(crowd: Crowd, races: Races) -> Run:
+    """Look for others, as a session does after it has committed alone."""
+    if (yield from look_for_others(crowd)):
+        races.note(committed=False)
+
+
+def long_way(known: Timeline, draft: Draft, shortcuts: Shortcuts) -> Run:
+    """A write that begins and ends in events of its own."""
+    value, begun = yield from events.begin(PUBLISHER, known, EXPIRY_MS, None, shortcuts)
+    (file, data), *_ = commit_of(value, begun.requested, [draft.post]).logs
+    yield Put(file.path, data)
+    return (yield from events.complete(
+        PUBLISHER, value, begun, "UPSERT", [file], None, replace(shortcuts, looked=True, helped=value.version)
+    ))  # fmt: skip
+
+
+def blocks(sim: Simulation, known: Timeline, took: list[float]) -> Run:
+    """Commits transaction blocks, one after another, which cannot be posted whole. took: how long each has taken."""
+    crowd = Crowd()
+    for number in count():
+        began = sim.now
+        completed = yield from long_way(known, draft_of(BLOCKS + number), Shortcuts(late=[], crowd=crowd))
+        known = completed.value
+        took.append(sim.now - began)
+        yield Wait(BLOCK_PAUSE_MS)
 
 
 def opened(sim: Simulation) -> Steps[tuple[Timeline, bool]]:
@@ -304,9 +331,14 @@ def crowd_of(
     seed: int = 7,
     deadly: float = 0.0,
     service_took: list[float] | None = None,
+    blocks_took: Sequence[list[float]] = (),
     think_s: float = 0,
 ) -> Simulation:
-    """What so many writers have done by then. service_took: how long each event of a service beside them has taken."""
+    """What so many writers have done by then.
+
+    service_took: how long each event of a service beside them has taken. blocks_took: the same of transaction blocks,
+        of a process for each list.
+    """
     sim = Simulation(seed, latency_ms, deadly)
     first = Timeline(1, "first", from_ms(START_MS - 1000), "[]", swept=from_ms(START_MS), table_id="simulated")
     sim.store.put(PROPERTIES, b"")
@@ -315,6 +347,8 @@ def crowd_of(
         sim.start(writer(sim, first, owner, Crowd() if combining else None, think_s))
     if service_took is not None:
         sim.start(service(sim, first, service_took))
+    for took in blocks_took:
+        sim.start(blocks(sim, first, took))
     with decoded_once():
         sim.run(seconds)
     return sim
