@@ -209,17 +209,21 @@ class _Posted:
                 return (yield from self._void(made_at, genuine))
             now_ms: int = yield StoreNow()
             posts = chosen(listed, tail, now_ms)
-            if not turn.is_due(tail, [stat.path for stat in posts], is_asked=_is_asked(listed, now_ms)):
-                yield from turn.pause(look_ms)
+            if not turn.is_due(tail, posts, is_asked=_is_asked(listed, now_ms)):
+                yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
                 continue
+            began = yield Now()
             committed = yield from self._commit(genuine, tail, posts)
+            if committed is not None and self.shortcuts.late is None:
+                self.crowd.note_commit((yield Now()) - began)
             if isinstance(committed, LoneCommit):
                 return self._found(committed.completion, committed.value, len(posts), is_own=True)
             genuine = committed or (yield from find_tail(genuine))
             if genuine.version == tail.version:
                 if turn.looks >= LOOKS_MAX or (yield from self._is_changed()):
                     return (yield from self._void(made_at, genuine))
-                yield from turn.pause(look_ms)  # another process has claimed this time: it publishes now, or is dead
+                # Another process has claimed this time: it publishes now, or is dead.
+                yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
             tail = genuine
 
     def _is_changed(self) -> Steps[bool]:
@@ -242,24 +246,34 @@ class _Posted:
         proof = () if genuine is tail else (Read(version_path(genuine.version)),)
         if proof and self.shortcuts.late is None and not (yield from still_stands(genuine)):
             return None
-        paths = within_bounds(stats, self.path)
-        unread = [path for path in paths if path not in self._known]
+        unread = self._unread(stats)
         requested = claim_after(tail.clock, (yield Now()))
-        order = [stat.path for stat in stats]
 
         def make(replies: Sequence[Any]) -> Steps[LoneWrite | None]:
             if proof and (replies[0] is None or not genuine.is_in(replies[0])):
                 return None
-            for path, data in zip(unread, replies[len(proof) :], strict=True):
-                self._known[path] = decode_post(data, path, tail.table_id) if data is not None else None
-            posts = {path: post for path in paths if (post := self._known[path]) is not None}
+            self._note(tail, unread, replies[len(proof) :])
+            there = stats
+            if self.shortcuts.late is None:  # others have posted while the disk was waited for
+                there = chosen((yield List(POSTS)), tail, (yield StoreNow()))
+                new = self._unread(there)
+                self._note(tail, new, (yield Together(tuple(map(Read, new)))) if new else ())
+            order = [stat.path for stat in there]
+            posts = {path: post for path in within_bounds(there, self.path) if (post := self._known[path]) is not None}
             posts[self.path] = self.post
             in_order = sorted(posts, key=lambda path: order.index(path) if path in order else len(order))
             return self.draft.make(tail, requested, [posts[path] for path in in_order], self.post)
-            yield
 
         write = ClaimedWrite(requested, (*proof, *map(Read, unread)), make)
         return (yield from one_event.commit(self.publisher, tail, write, self.expected, self.shortcuts))
+
+    def _unread(self, stats: Sequence[Stat]) -> list[str]:
+        """Of the posts that a commit may take those that this process has not read yet."""
+        return [path for path in within_bounds(stats, self.path) if path not in self._known]
+
+    def _note(self, tail: Timeline, paths: Sequence[str], found: Sequence[bytes | None]) -> None:
+        for path, data in zip(paths, found, strict=True):
+            self._known[path] = decode_post(data, path, tail.table_id) if data is not None else None
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 

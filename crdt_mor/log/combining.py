@@ -70,12 +70,18 @@ class Crowd:
     """Whether other writers were in the way of a process's last event: then it posts the next one at once.
 
     others: how many intents of others it has seen when it last looked. is_asked: whether it has seen that somebody asks
-    for a turn, see `log.giving_way`.
+    for a turn, see `log.giving_way`. commit_ms: how long a commit of posts on a disk took lately; 0: it has
+    made none.
     """
 
     is_crowded: bool = False
     others: int = 0
     is_asked: bool = False
+    commit_ms: int = 0
+
+    def note_commit(self, took_ms: int) -> None:
+        """Note how long a commit has taken; one that was slow by chance is soon forgotten."""
+        self.commit_ms = (self.commit_ms + took_ms) // 2 if self.commit_ms else took_ms
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
     post      one object, put under a name that nobody else has, with the write's statement, author and token
     choose    a publisher lists the posts; those that are open, not taken yet and fresh go into its commit
-    turn      those that have posted rank themselves by a hash; the first publishes, and the others look for the outcome
+    turn      those that have posted rank themselves, by how long they have waited; the first one publishes, and the
+              others look for the outcome
 
 What a statement means is the affair of `write.posts`; here it is bytes.
 """
@@ -10,13 +11,14 @@ What a statement means is the affair of `write.posts`; here it is bytes.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
 
-from crdt_mor.log.paths import post_in
-from crdt_mor.log.steps import Steps, Wait
+from crdt_mor.log.paths import POSTS, post_in, version_path
+from crdt_mor.log.steps import GetStat, List, Steps, Wait
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.posts import Member, PostName, token_of
 from crdt_mor.model.timeline import Timeline
@@ -51,6 +53,12 @@ up and goes the long way, which says why."""
 
 GATHERING_LOOKS: Final = 2
 """How often a process looks, at most, before it publishes a group that is smaller than the last one, by an eighth."""
+
+_LOOKS_A_COMMIT: Final = 4
+"""The part of the time of a commit on a disk that is waited for there as in a bucket the time of a look."""
+
+_GLANCES: Final = 8
+"""How often a process on a disk sees, at most, whether its next look is worth while, before the time has come."""
 
 _FIRST_WAIT: Final = 3
 _NEXT_WAIT: Final = 1.2
@@ -126,41 +134,75 @@ class Turn:
 
     members: how many wrote the last group that this process knows of: as long as fewer have posted again, the others
     are about to, and a commit of a few would make them wait for the next.
-    looks: how often it has looked at the same version. given: how often it has left the turn to a service.
+    looks: how often it has looked at the same version since they have. gathered: how often it has looked before that.
+    given: how often it has left the turn to a service.
     """
 
     own: str
     members: int = 0
     looks: int = 0
     given: int = 0
+    gathered: int = 0
     _version: int = -1
     _is_gathering: bool = False
 
-    def is_due(self, tail: Timeline, posted: Sequence[str], *, is_asked: bool = False) -> bool:
+    def is_due(self, tail: Timeline, posted: Sequence[Stat], *, is_asked: bool = False) -> bool:
         """Whether this process publishes what follows `tail`: its rank is low, or others have had the time to.
 
         is_asked: whether another process asks for a turn, which it gets for a while.
         """
-        self.looks = self.looks + 1 if tail.version == self._version else 0
-        self._version = tail.version
-        mine = _place(tail, self.own)
-        others = [path for path in posted if path != self.own]
-        rank = sum(_place(tail, path) < mine for path in others)
-        self._is_gathering = self.looks < GATHERING_LOOKS and 8 * (len(others) + 1) < 7 * self.members
+        if tail.version != self._version:
+            self._version, self.looks, self.gathered = tail.version, 0, 0
+        elif self._is_gathering:
+            self.gathered += 1
+        else:
+            self.looks += 1
+        places = {stat.path: _place(tail, stat) for stat in posted}
+        mine = places.pop(self.own, _LAST)
+        rank = sum(place < mine for place in places.values())
+        self._is_gathering = not self.looks and self.gathered < GATHERING_LOOKS and self._is_few(len(places) + 1)
         if is_asked and self.given < GIVEN_MAX:
             self.given += 1
             return False
         return rank <= self.looks // LOOKS_A_RANK and not self._is_gathering
 
-    def pause(self, look_ms: int) -> Steps[None]:
-        """Wait before the next look; look_ms: how long one takes."""
+    def pause(self, tail: Timeline, look_ms: int, commit_ms: int) -> Steps[None]:
+        """Wait before the next look, in which the owners that are due may publish.
+
+        look_ms: how long a look takes, of which a commit in a bucket is a few. commit_ms: how long a commit on a disk
+        took lately, which is many looks. There it is seen at a glance what is worth one. 0: in a bucket, or not known.
+        """
         times = _NEXT_WAIT if self.looks or self._is_gathering else _FIRST_WAIT
-        yield Wait(max(1, look_ms) * times)
+        wait_ms = max(1, look_ms, commit_ms / _LOOKS_A_COMMIT) * times
+        parts = min(_GLANCES, int(wait_ms)) if commit_ms else 1
+        for part in range(parts):
+            if part and (yield from self._is_news(tail)):
+                return
+            yield Wait(wait_ms / parts)
+
+    def _is_news(self, tail: Timeline) -> Steps[bool]:
+        """Whether there is a reason to look before the time is over, as can be seen at a glance on a disk."""
+        if self._is_gathering:
+            listed: list[Stat] = yield List(POSTS)
+            return not self._is_few(len(listed))
+        following: Stat | None = yield GetStat(version_path(tail.version + 1))
+        return following is not None
+
+    def _is_few(self, posted: int) -> bool:
+        """Whether others of the last group are about to post again."""
+        return 8 * posted < 7 * self.members
 
 
-def _place(tail: Timeline, path: str) -> tuple[int, str]:
-    """A place among those that have posted, which differs from version to version."""
-    return crc32(f"{tail.nonce} {path}".encode()), path
+_LAST: Final = (sys.maxsize, 0, "")
+"""The place of a post that is not listed yet."""
+
+
+def _place(tail: Timeline, stat: Stat) -> tuple[int, int, str]:
+    """A place among those that have posted: the first one has waited longest, and may have begun to publish.
+
+    Of those that were put at one time, it differs from version to version.
+    """
+    return stat.modified_ms, crc32(f"{tail.nonce} {stat.path}".encode()), stat.path
 
 
 def within_bounds(stats: Sequence[Stat], own: str) -> list[str]:

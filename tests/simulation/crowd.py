@@ -87,12 +87,14 @@ class Simulation:
     """Writers over one store, each request at its time.
 
     latency_ms: of a request, give or take a third of it. deadly: the chance of a process to die at a request, which may
-    still take effect. now: milliseconds since the beginning.
+    still take effect. fsync_ms: of a disk, where nothing is done side by side, how long what lasts is waited for; None:
+    a bucket. now: milliseconds since the beginning.
     """
 
     seed: int
     latency_ms: float
     deadly: float = 0.0
+    fsync_ms: float | None = None
     now: float = 0.0
     commits: list[Acknowledged] = field(default_factory=list)
     requests: int = 0
@@ -151,7 +153,7 @@ class Simulation:
                     reply = self.now_ms()
                 case Nonce():
                     reply = self.nonce()
-                case MakeDurable():
+                case MakeDurable() if self.fsync_ms is None:
                     reply = None
                 case Wait(milliseconds):
                     self._at(self.now + milliseconds * (1 + self.jitter() / 4), lambda: self._go_on(steps, None))
@@ -169,16 +171,22 @@ class Simulation:
     def _ask(self, steps: Run, parts: tuple[Any, ...], *, whole: bool) -> None:
         """Perform operations side by side, and go on when all are answered."""
         replies: list[object] = [None] * len(parts)
-        free = [self.now] * min(len(parts), REQUESTS_AT_ONCE)
+        free = [self.now] * (min(len(parts), REQUESTS_AT_ONCE) if self.fsync_ms is None else 1)
         for i, part in enumerate(parts):
             begun = heapq.heappop(free)
-            took = self.latency_ms * (2 / 3 + self._chance.random() * 2 / 3)
+            took = (self.latency_ms + self._waits_for(part)) * (2 / 3 + self._chance.random() * 2 / 3)
             heapq.heappush(free, begun + took)
             self._at(begun + took / 2, lambda i=i, part=part: self._perform(replies, i, part))  # type: ignore[misc]
         self.requests += len(parts)
         if self.deadly and self._chance.random() < self.deadly:
             return
         self._at(max(free), lambda: self._go_on(steps, replies if whole else replies[0]))
+
+    def _waits_for(self, part: Any) -> float:
+        """How long a disk is waited for in an operation, twice where the name of an object lasts with its content."""
+        if isinstance(part, Put) and part.durable:
+            return (self.fsync_ms or 0) * (2 if part.durable is True else 1)
+        return (self.fsync_ms or 0) if isinstance(part, MakeDurable) else 0
 
     def _perform(self, replies: list[object], i: int, part: Any) -> None:
         replies[i] = perform(part, self.store, self)
@@ -194,7 +202,8 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
     for number in count():
         if think_s:
             yield Wait(think_s * 1000 * (sim.jitter() if number == 0 else 0.5 + sim.jitter()))
-        began, late, name = sim.now, list[Projected](), owner * COMMITS_MAX + number + 1
+        began, name = sim.now, owner * COMMITS_MAX + number + 1
+        late: list[Projected] | None = [] if sim.fsync_ms is None else None
         if think_s:
             known, is_busy = yield from opened(sim)
             races, projected, crowd = Races(), -1, Crowd(is_crowded=is_busy)
@@ -333,13 +342,14 @@ def crowd_of(
     service_took: list[float] | None = None,
     blocks_took: Sequence[list[float]] = (),
     think_s: float = 0,
+    fsync_ms: float | None = None,
 ) -> Simulation:
     """What so many writers have done by then.
 
     service_took: how long each event of a service beside them has taken. blocks_took: the same of transaction blocks,
         of a process for each list.
     """
-    sim = Simulation(seed, latency_ms, deadly)
+    sim = Simulation(seed, latency_ms, deadly, fsync_ms)
     first = Timeline(1, "first", from_ms(START_MS - 1000), "[]", swept=from_ms(START_MS), table_id="simulated")
     sim.store.put(PROPERTIES, b"")
     sim.store.put(version_path(1), first.encode())

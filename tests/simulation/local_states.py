@@ -36,7 +36,7 @@ however often it looks from there on."""
 
 def freeze(value: object) -> Hashable:
     """A hashable stand-in that is equal for equal values."""
-    if value is None or isinstance(value, (str, int, bytes, bool)):
+    if value is None or isinstance(value, (str, int, float, bytes, bool)):
         return value
     if isinstance(value, (list, tuple)):
         return (type(value).__name__, *(freeze(item) for item in value))

@@ -94,6 +94,21 @@ def test_the_commits_of_a_crowd(
     assert sim.requests < requests * len(sim.commits)
 
 
+def test_on_a_disk_one_owner_commits_while_the_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes far less there than a commit, by which an owner has to wait before it takes another one for dead."""
+    claims, put = Counter[str](), MemoryStore.put
+
+    def count(self: MemoryStore, path: str, *args: Any, **more: Any) -> bool:
+        claims.update([path] if path.endswith(".inflight") else [])
+        return put(self, path, *args, **more)
+
+    monkeypatch.setattr(MemoryStore, "put", count)
+    sim = crowd_of(8, seconds=2, latency_ms=0.05, fsync_ms=3)
+    commits = len(require_each_once(sim))
+    assert claims.total() < 1.25 * commits
+    assert len(sim.commits) > 5 * commits
+
+
 def test_a_crowd_leaves_no_posts_but_those_that_are_under_way() -> None:
     """Each writer has one post under way, and one that is being deleted, at most."""
     sim = crowd_of(20, seconds=10, latency_ms=30)

@@ -27,6 +27,7 @@ from crdt_mor.log.steps import Put, Read, Steps, Together
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.posts import Noted, PostName
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.protocol import Stat
 from tests.simulation.actors import PUBLISHER, Run, finish, planner
 from tests.simulation.grouping import (
     FIRST,
@@ -60,9 +61,9 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.log.posts._place", dead_first)
 
 
-def dead_first(tail: Timeline, path: str) -> tuple[bool, int]:
+def dead_first(tail: Timeline, stat: Stat) -> tuple[bool, int]:
     """The places of those that have posted, in which the turn is first that of owners that have died."""
-    return "dead" not in path, crc32(f"{tail.nonce} {path}".encode())
+    return "dead" not in stat.path, crc32(f"{tail.nonce} {stat.path}".encode())
 
 
 def told(value: object) -> str:
