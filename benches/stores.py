@@ -1,9 +1,7 @@
 """Tables in a bucket that is some milliseconds away: small commits, opening and reading, beside delta-rs and Lance.
 
-The bucket is moto on loopback, one process that answers one request after another; all engines commit in it by
-conditional put. In front of it stands a proxy that hands on what clients send when it is some milliseconds old, for any
-number of connections, so that each request takes that much longer and none waits for another. What moto itself can do
-is measured in the same run: where the figures of many writers come near it, they are moto's.
+The bucket is a process on loopback (`benches/s3.py`), some milliseconds away; all engines commit in it by conditional
+put. What it can do itself is measured in the same run: where the figures of many writers come near it, they are its.
 
 A commit is one row: an upsert of ours, and an append of theirs, which is the least that they can do. A commit that
 fails because of another writer's is tried again, and counted. Reading is two columns of ten, of eight files.
@@ -27,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 import crdt_mor as mor
-from benches.bucket import BUCKET, SPAWN, bucket, ceiling, far_away, options
+from benches.bucket import BUCKET, SPAWN, bucket, ceiling, options
 
 ROW = pa.schema([("id", pa.string()), ("n", pa.int64())])
 WIDE = pa.schema([("id", pa.string()), *((f"n{i}", pa.int64()) for i in range(9))])
@@ -234,32 +232,30 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="seconds, to see that it runs")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
     args = parser.parse_args()
-    if find_spec("moto") is None or find_spec("flask") is None:
-        print("skipped: there is no moto here, which `make setup` installs")
-        return
     delays, writers = ([5], [1, 3]) if args.small else ([5, 30], [1, 3, 8])
     seconds, rows, rounds = (1.0, 10_000, 2) if args.small else (5.0, 400_000, 5)
     engines = [name for name in ENGINES if name not in PACKAGES or find_spec(PACKAGES[name])]
     print(f"engines: {', '.join(engines)}")
     figures: list[Mapping[str, Any]] = []
-    with bucket() as port:
+    with bucket(0, *delays) as (port, *aways):
         limit = ceiling(port, 1.0)
-        figures.append({"moto": limit})
-        print(f"moto itself: {limit['puts/s']:.0f} puts/s, {limit['gets/s']:.0f} gets/s of 1,000 bytes, by 8 threads")
+        figures.append({"bucket": limit})
+        print(
+            f"the bucket itself: {limit['puts/s']:.0f} puts/s, {limit['gets/s']:.0f} gets/s of 1,000 bytes, 8 threads"
+        )
         for name in engines:
             ENGINES[name].load(f"s3://{BUCKET}/{name}-wide", port, wide(rows))
-        for delay_ms in delays:
-            with far_away(port, delay_ms) as away:
-                for count in writers:
-                    for name in engines:
-                        uri = f"s3://{BUCKET}/{name}-{delay_ms}-{count}"
-                        found = commits(name, uri, away, count, seconds)
-                        figures.append({"engine": name, "delay ms": delay_ms, "writers": count, **found})
-                        print(f"{delay_ms:3} ms   {count} writers   {name:9}   " + shown(found), flush=True)
+        for delay_ms, away in zip(delays, aways, strict=True):
+            for count in writers:
                 for name in engines:
-                    found = reads(name, f"s3://{BUCKET}/{name}-wide", away, rounds)
-                    figures.append({"engine": name, "delay ms": delay_ms, **found})
-                    print(f"{delay_ms:3} ms   reading     {name:9}   " + shown(found), flush=True)
+                    uri = f"s3://{BUCKET}/{name}-{delay_ms}-{count}"
+                    found = commits(name, uri, away, count, seconds)
+                    figures.append({"engine": name, "delay ms": delay_ms, "writers": count, **found})
+                    print(f"{delay_ms:3} ms   {count} writers   {name:9}   " + shown(found), flush=True)
+            for name in engines:
+                found = reads(name, f"s3://{BUCKET}/{name}-wide", away, rounds)
+                figures.append({"engine": name, "delay ms": delay_ms, **found})
+                print(f"{delay_ms:3} ms   reading     {name:9}   " + shown(found), flush=True)
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1))
 
