@@ -11,8 +11,9 @@ before, the files are removed, then the claim, and the write is posted for itsel
 
 *Why a claim.* Nobody knows of T before its event, so two writers that hold version n might choose one T, and Hudi's
 readers show every file of a completed instant, no matter which writer put it. So a writer stages only under a T whose
-claim it has put, and a writer that finds T claimed keeps away. Claimed times are of a class of their own
-(`model.instant`), so a write that begins in an event of its own never meets one.
+claim it has put, and a writer that finds T claimed keeps away. The name of the claim lasts before a file under T does.
+What it holds need not: the nonce is for its writer alone. Claimed times are of a class of their own (`model.instant`),
+so a write that begins in an event of its own never meets one.
 
 *Why the claim goes last.* A writer that finds no claim may take T. So a claim is removed only once the files of its
 owner are known to be gone, and none of them can land late: where the answer to a put was lost, the claim stays. A sweep
@@ -214,11 +215,13 @@ def _claim(
     """
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)
-    put = Put(path, claim_record(nonce))
+    put = Put(path, claim_record(nonce), durable="name")
     looks = (GetStat(expected.path),) if expected else ()
     created, *replies = yield Together((put, *looks, *reads))
-    if not created and (yield Read(path)) != put.data:
-        return None, []  # where no answer came it may land yet, and then a sweep takes it
+    if not created:
+        if (yield Read(path)) != put.data:
+            return None, []  # where no answer came it may land yet, and then a sweep takes it
+        yield MakeDurable(path)  # what was read back may not last yet
     if expected is not None and replies[0] != expected.stat:
         yield Delete(path)
         return None, []

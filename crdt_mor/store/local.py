@@ -16,7 +16,7 @@ that had worked) shows in the link count of the temporary file.
 
 Of many files that are put for one purpose, as the log files of a commit, only the content is fsynced
 (`durable="content"`). Their names last once `make_durable` has fsynced the folder, for all of them at once, before
-anything is built on them.
+anything is built on them. Of a claim, which is a name, only the folder is fsynced (`durable="name"`).
 
 A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
 """
@@ -239,7 +239,7 @@ class LocalStore:
                 with disk.answering("put", path):
                     if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
                         return False
-                    if durable:
+                    if durable and durable != "name":
                         os.fsync(file)
             finally:
                 with disk.answering("put", path):
@@ -247,7 +247,7 @@ class LocalStore:
             with disk.answering("put", path):
                 if not self._in_folders([folder], lambda: disk.link(temp, target, str(self.root), path)):
                     return False
-                if durable is True:
+                if durable in (True, "name"):
                     self._publish(folder, path)
                     self._note_durable(path)
                 return True

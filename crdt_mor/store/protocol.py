@@ -25,9 +25,10 @@ Content: TypeAlias = bytes | memoryview | Chunks
 """What an object holds: its bytes, whole or in chunks."""
 
 
-Durable: TypeAlias = bool | Literal["content"]
+Durable: TypeAlias = bool | Literal["content", "name"]
 """Whether an object outlasts a power cut once it is put. False: it may be lost or empty, which is for hints. "content":
-it may be lost, but is never empty, until `make_durable` is called for an object in its folder."""
+it may be lost, but is never empty, until `make_durable` is called for an object in its folder. "name": it is there, but
+may be empty, which is for what is looked for by its name alone once its process is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,9 @@ class StoreSuite:
     def test_what_need_not_be_durable_is_whole_and_put_once_all_the_same(self, store: Store) -> None:
         assert store.put("a/hint", b"1", durable=False)
         assert not store.put("a/hint", b"2", durable=False)
-        assert store.read("a/hint") == b"1"
+        assert store.put("a/claim", b"3", durable="name")
+        assert not store.put("a/claim", b"4", durable="name")
+        assert [store.read(path) for path in ("a/hint", "a/claim")] == [b"1", b"3"]
 
     def test_what_is_to_last_later_is_whole_and_put_once_all_the_same(self, store: Store) -> None:
         assert store.put("a/first", b"1", durable="content")

@@ -388,6 +388,9 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
     done.clear()
     disk.put("t/deep/2", b"late")
     assert done == [], "who comes late pays nothing"
+    disk.put("t/deep/3", b"3", durable="content")
+    disk.put("t/deep/4", b"4", durable="name")
+    assert done == ["fsync temp", "link", "link", "fsync t/deep"], "what alone is to last is alone waited for"
 
 
 def test_a_parquet_source_has_the_address_of_a_plain_file(disk: LocalStore) -> None:

@@ -125,6 +125,7 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
 
 
 TIMELINE = ".hoodie/.crdt_mor/timeline"
+HUDI = ".hoodie/timeline"
 
 
 def nth(count: int, fsyncs: list[str]) -> bool:
@@ -175,6 +176,35 @@ def test_a_commit_in_one_event_that_cannot_be_made_durable_is_an_unknown_outcome
     disk.fails = lambda fsyncs: fsyncs[-1] == TIMELINE
     with pytest.raises(CommitUnknownError, match="EIO"):
         table.upsert(frame(("a", "x", 2)))
+
+
+def test_a_commit_in_one_event_waits_seven_times_for_the_disk(
+    make: Make, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For four names in their order, and for what the objects hold but for the claim, which is a name alone."""
+    table = make(buckets=1)
+    table.upsert(frame(("a", "x", 1)))
+    alone(table, ("a", "x", 2))
+    fsync, waits = os.fsync, list[int]()
+
+    def noted(file: int) -> None:
+        fsync(file)
+        waits.append(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    disk.fsyncs.clear()
+    alone(table, ("a", "x", 3))
+    assert disk.fsyncs == [HUDI, ".", TIMELINE, HUDI]
+    assert len(waits) == 7
+
+
+def test_a_claim_that_was_read_back_lasts_before_a_file_under_its_time_does(make: Make, disk: Disk) -> None:
+    table = make(buckets=1)
+    table.upsert(frame(("a", "x", 1)))
+    disk.fsyncs.clear()
+    disk.fails = lambda fsyncs: fsyncs == [HUDI]
+    alone(table, ("a", "x", 2))
+    assert disk.fsyncs == [HUDI, HUDI, ".", TIMELINE, HUDI]
 
 
 KEYS = [f"k{number}" for number in range(40)]
