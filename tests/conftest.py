@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,16 @@ settings.load_profile("crdt_mor")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store", choices=SERVED, help="run the tests of tables over this object store, on loopback")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The garbage collector finds nothing while thousands of tests are collected, and took a tenth of that time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

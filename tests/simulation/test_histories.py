@@ -46,9 +46,15 @@ from tests.tiers import seeds, slow
 EARLIER_VIEWS = clean._earlier_views
 
 
-@pytest.mark.parametrize("seed", seeds(range(1), range(1, 4), range(4, 6)))
+@pytest.mark.parametrize("steps", [12, slow(25)])
 @pytest.mark.parametrize("rule", RULES)
-def test_snapshot_and_every_as_of_equal_the_plain_fold(rule: str, seed: int, fast_path: Path) -> None:
+def test_snapshot_and_every_as_of_equal_the_plain_fold(rule: str, steps: int, fast_path: Path) -> None:
+    run(0, rule, fast_path / "t", steps=steps)
+
+
+@pytest.mark.parametrize("seed", seeds((), range(1, 4), range(4, 6)))
+@pytest.mark.parametrize("rule", RULES)
+def test_so_they_do_of_more_seeds(rule: str, seed: int, fast_path: Path) -> None:
     run(seed, rule, fast_path / "t", steps=25)
 
 
@@ -58,7 +64,7 @@ def test_a_filter_that_rules_out_a_key_that_is_there_is_found(fast_path: Path, m
     monkeypatch.setattr(bloom, "_any_in", lambda *_: False)
 
     def some_histories() -> None:
-        for seed in range(5, 25, 2):
+        for seed in (13, 7, 11, 21, 23):
             run(seed, "latest", fast_path / str(seed), steps=25)
 
     with pytest.raises(AssertionError, match="wanted"):
@@ -94,7 +100,7 @@ def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", [["latest", "payloads"], slow(["ordering", "partial", "partial, keep", "partial, payloads"])]
+    "rules", [["payloads"], slow(["latest", "ordering", "partial", "partial, keep", "partial, payloads"])]
 )
 def test_services_savepoints_and_restores_change_no_answer_that_is_kept(rules: list[str], tmp_path: Path) -> None:
     everything_happens([run_restoring(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])
@@ -176,7 +182,7 @@ def no_deletes_are_carried(patch: pytest.MonkeyPatch) -> None:
     ("plant", "rule", "seeds_that_find"),
     [
         (an_executor_looks_at_what_is_pending_now, "partial", (12, 18)),
-        (no_deletes_are_carried, "latest", (57, 114, 163)),
+        (no_deletes_are_carried, "latest", (114, 57, 163)),
     ],
 )
 def test_histories_find_a_compaction_that_does_not_go_by_its_plan(

@@ -17,8 +17,8 @@ from tests.stores import LOCAL_FIRST, SERVED, STORES
 from tests.table.helpers import SCHEMA, Make, Place, Places
 from tests.tiers import long, slow
 
-OVER_EVERY_STORE = ("test_changes", "test_session", "test_stores", "test_write")
-"""What is written and followed: with the suite of stores, these tell that a table does not mind its store."""
+OVER_EVERY_STORE = ("test_session", "test_stores", "test_write")
+"""What is written and opened: with the suite of stores, these tell that a table does not mind its store."""
 
 
 OVER_ONE_STORE = ("test_pruning", "test_together")

@@ -49,8 +49,8 @@ class Place:
         return cls(str(folder), STORES[store_kind](folder), by_uri=store_kind == "local")
 
     def create(self, **settings: Any) -> Table:
-        """As `Table.create` does."""
-        return Table.create(self.uri, **self._store | settings)
+        """As `Table.create` does, with two buckets unless told: as few file groups as there can be more than one of."""
+        return Table.create(self.uri, **{"buckets": 2} | self._store | settings)
 
     def open(self, **settings: Any) -> Table:
         """The table once more, as another process would open it."""

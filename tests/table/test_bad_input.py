@@ -206,7 +206,7 @@ def test_a_table_that_is_there_is_not_made_again(make: Make, path: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "what"),
     [
-        ({"buckets": 8}, TableExistsError, "another buckets.*asked=8 found=4"),
+        ({"buckets": 8}, TableExistsError, "another buckets.*asked=8 found=2"),
         ({"key": "region"}, TableExistsError, "another key"),
         ({"partition_by": "region"}, TableExistsError, "another key"),
         ({"ordering": "n"}, TableExistsError, "another merge.*ordering"),

@@ -37,7 +37,7 @@ MERGES: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=MERGES)
 def table(make: Make, request: pytest.FixtureRequest) -> Table:
     """A table of each merge: the first is compacted in the first form, the others in the second."""
-    return make(**MERGES[request.param])
+    return make(buckets=4, **MERGES[request.param])
 
 
 def kinds(table: Table) -> list[str]:

@@ -473,7 +473,7 @@ def test_wrong_uses_are_named(table: Table, place: Place, there: Place, move: Mo
         table.maintenance.migrate(place.uri, **store_of(place))
     with pytest.raises(InvalidInputError, match="pending"):
         move(table, pending="kill")
-    places("other").create(schema=SCHEMA, key="id").upsert(frame(*ROWS))
+    places("other").create(schema=SCHEMA, key="id", buckets=4).upsert(frame(*ROWS))
     other = places("other")
     with pytest.raises(TableExistsError, match="not made for this migration"):
         table.maintenance.migrate(other.uri, buckets=4, **store_of(other))

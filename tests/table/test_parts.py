@@ -17,7 +17,7 @@ import pytest
 from crdt_mor import Changes, FutureSnapshotError, InvalidInputError, Scan, Table
 from crdt_mor.api.rows import ArrowRows
 from crdt_mor.payloads import Counter
-from tests.stores import STORES
+from tests.stores import LOCAL_FIRST
 from tests.table.helpers import SCHEMA, Make, Place, frame, sent
 from tests.tiers import slow
 
@@ -36,7 +36,7 @@ def elsewhere(parts: Sequence[ArrowRows]) -> Rows:
     return listed(*sent(parts))
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=LOCAL_FIRST)
 def table(request: pytest.FixtureRequest, fast_module_path: Path) -> Table:
     """A table that no test changes."""
     return eventful(Place.of(request.param, fast_module_path / "t"))

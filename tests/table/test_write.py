@@ -33,8 +33,8 @@ def test_a_table_remembers_how_it_was_made(make: Make, place: Place) -> None:
     assert table.scan().to_polars().is_empty()
 
 
-def test_a_table_has_four_buckets_unless_told(make: Make) -> None:
-    assert make().config.buckets == 4
+def test_a_table_has_four_buckets_unless_told() -> None:
+    assert Table.create("t", SCHEMA, key="id", store=MemoryStore()).config.buckets == 4
 
 
 def test_creating_the_same_table_again_opens_it(make: Make) -> None:
