@@ -5,6 +5,9 @@ through the public API, as the files that it writes are part of what is measured
 round both do the same work once, in random order. A ratio is that of the least times of all rounds, which other work on
 the machine disturbs least; beside it is the median of the rounds' own ratios.
 
+Where others use the machine, a tree beside itself gave ratios from 0.93 to 1.08 of 40 rounds of a scan: a difference of
+that size is shown by 250 rounds, or by counting instructions (`valgrind --tool=callgrind`, POLARS_MAX_THREADS=1).
+
     python -m benches.before_after a55512f          # the first release that was measured; about 15 minutes
     python -m benches.before_after HEAD~1 --only scan --rounds 5
     python -m benches.before_after                  # the tree beside itself: what of a ratio is chance
