@@ -35,21 +35,23 @@ from crdt_mor.events.one_event import ClaimedWrite, Expected, LoneCommit, LoneWr
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import ABANDONED_MS, Crowd
+from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
-from crdt_mor.log.paths import POSTS, post_in, post_path, version_path
+from crdt_mor.log.paths import POSTS, is_event, post_in, post_path, version_path
 from crdt_mor.log.posts import (
-    LOOKS_A_RANK,
     LOOKS_MAX,
     NAME_CHARS,
     Post,
     Turn,
     chosen,
-    decode_post,
+    decode,
     encode_post,
-    within_bounds,
+    events_in,
+    writes_in,
 )
+from crdt_mor.log.projection import wait_for_projection
 from crdt_mor.log.publish import Shortcuts, stopped_outcome, unknown_outcome
-from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Single, Steps, StoreNow, Together, Wait
+from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Single, Steps, StoreNow, Together
 from crdt_mor.log.tail import find_tail, look_ahead, still_stands
 from crdt_mor.model.instant import InstantTime, claim_after
 from crdt_mor.model.posts import Member, PostName, is_open
@@ -125,14 +127,17 @@ def commit_alone(
     publisher: TablePublisher,
     tail: Timeline,
     requested: InstantTime,
-    draft: Draft,
+    draft: Draft | LoneWrite,
     crowd: Crowd,
     expected: Expected | None,
     shortcuts: Shortcuts,
 ) -> Steps[LoneCommit | Timeline | None]:
     """As `one_event.commit`, of a write that was not posted, which takes along what others have posted.
 
-    It looks beside its claim, so that nothing is staged where others have published meanwhile.
+    It looks beside its claim, so that nothing is staged where others have published meanwhile, or a service asks for a
+    turn.
+
+    draft: where it is a commit that is made already, which no other write may join, it takes along events alone.
     """
 
     def make(replies: Sequence[Any]) -> Steps[LoneWrite | None]:
@@ -140,13 +145,20 @@ def commit_alone(
         if following is not None:
             return None
         now_ms: int = (yield StoreNow()) if listed else 0
-        crowd.is_asked |= _is_asked(listed, now_ms)
-        paths = within_bounds(chosen(listed, tail, now_ms), "")
+        crowd.is_asked |= giving_way.is_asked_in(listed, now_ms)
+        if crowd.is_asked:
+            return None  # among those that have posted, and in the long way, it waits for the service
+        stats = chosen(listed, tail, now_ms)
+        paths = [*(writes_in(stats, "") if isinstance(draft, Draft) else ()), *events_in(stats, "")]
         found = (yield Together(tuple(map(Read, paths)))) if paths else ()
-        read = [decode_post(data, path, tail.table_id) for path, data in zip(paths, found, strict=True) if data]
-        posts = [post for post in read if post is not None]
+        read = [decode(data, path, tail.table_id) for path, data in zip(paths, found, strict=True)]
+        events = tuple(posted for posted in read if isinstance(posted, PostedEvent))
+        crowd.has_met = bool(events)
+        if isinstance(draft, LoneWrite):
+            return replace(draft, events=events)
+        posts = [post for post in read if isinstance(post, Post)]
         crowd.is_crowded |= bool(posts)
-        return draft.make(tail, requested, [*posts, draft.post], draft.post)
+        return replace(draft.make(tail, requested, [*posts, draft.post], draft.post), events=events)
 
     write = ClaimedWrite(requested, (List(POSTS), GetStat(version_path(tail.version + 1))), make)
     return (yield from one_event.commit(publisher, tail, write, expected, shortcuts))
@@ -157,12 +169,6 @@ def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
     members = committed.completion.members
     own = next((member for member in members if member.post is None), None)
     return committed if own is None else GroupCommit(committed.completion, own, committed.value, is_own=True)
-
-
-def _is_asked(listed: Sequence[Stat], now_ms: int) -> bool:
-    """Whether a process asks for a turn, as what lies with the posts shows."""
-    turn = next((stat for stat in listed if stat.path == giving_way.TURN), None)
-    return giving_way.is_asked(turn, now_ms)
 
 
 @dataclass(slots=True)
@@ -177,7 +183,7 @@ class _Posted:
     expected: Expected | None
     shortcuts: Shortcuts
     is_over: bool = False
-    _known: dict[str, Post | None] = field(default_factory=dict)
+    _known: dict[str, Post | PostedEvent | None] = field(default_factory=dict)
 
     @property
     def path(self) -> str:
@@ -209,7 +215,8 @@ class _Posted:
                 return (yield from self._void(made_at, genuine))
             now_ms: int = yield StoreNow()
             posts = chosen(listed, tail, now_ms)
-            if not turn.is_due(tail, posts, is_asked=_is_asked(listed, now_ms)):
+            writes = [stat for stat in posts if not is_event(stat.path)]  # whose owners publish events as well
+            if not turn.is_due(tail, writes, is_asked=giving_way.is_asked_in(listed, now_ms)):
                 yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
                 continue
             began = yield Now()
@@ -217,7 +224,7 @@ class _Posted:
             if committed is not None and self.shortcuts.late is None:
                 self.crowd.note_commit((yield Now()) - began)
             if isinstance(committed, LoneCommit):
-                return self._found(committed.completion, committed.value, len(posts), is_own=True)
+                return self._found(committed.completion, committed.value, stats=posts, is_own=True)
             genuine = committed or (yield from find_tail(genuine))
             if genuine.version == tail.version:
                 if turn.looks >= LOOKS_MAX or (yield from self._is_changed()):
@@ -238,7 +245,7 @@ class _Posted:
             raise CommitUnknownError(f"two writes drew one name, which should never be: write again. path={self.path}")
 
     def _commit(self, genuine: Timeline, tail: Timeline, stats: Sequence[Stat]) -> Steps[LoneCommit | Timeline | None]:
-        """Commit all open posts after `tail`; see `one_event.commit`.
+        """Commit all open posts after `tail`, and with them the events that are posted; see `one_event.commit`.
 
         genuine: a value that was found by `find_tail`, and from which `tail` was found. It is seen to stand before
         anything is done by `tail`, which may be a ghost: beside the claim, where every round trip counts.
@@ -259,21 +266,27 @@ class _Posted:
                 new = self._unread(there)
                 self._note(tail, new, (yield Together(tuple(map(Read, new)))) if new else ())
             order = [stat.path for stat in there]
-            posts = {path: post for path in within_bounds(there, self.path) if (post := self._known[path]) is not None}
+            found = {path: self._known[path] for path in self._paths(there)}
+            posts = {path: post for path, post in found.items() if isinstance(post, Post)}
             posts[self.path] = self.post
             in_order = sorted(posts, key=lambda path: order.index(path) if path in order else len(order))
-            return self.draft.make(tail, requested, [posts[path] for path in in_order], self.post)
+            made = self.draft.make(tail, requested, [posts[path] for path in in_order], self.post)
+            return replace(made, events=tuple(e for e in found.values() if isinstance(e, PostedEvent)))
 
         write = ClaimedWrite(requested, (*proof, *map(Read, unread)), make)
         return (yield from one_event.commit(self.publisher, tail, write, self.expected, self.shortcuts))
 
     def _unread(self, stats: Sequence[Stat]) -> list[str]:
         """Of the posts that a commit may take those that this process has not read yet."""
-        return [path for path in within_bounds(stats, self.path) if path not in self._known]
+        return [path for path in self._paths(stats) if path not in self._known]
+
+    def _paths(self, stats: Sequence[Stat]) -> list[str]:
+        """The objects of others' posts that a commit may take, and of the events that its version publishes."""
+        return [*writes_in(stats, self.path), *events_in(stats, self.path)]
 
     def _note(self, tail: Timeline, paths: Sequence[str], found: Sequence[bytes | None]) -> None:
         for path, data in zip(paths, found, strict=True):
-            self._known[path] = decode_post(data, path, tail.table_id) if data is not None else None
+            self._known[path] = decode(data, path, tail.table_id)
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
@@ -290,8 +303,9 @@ class _Posted:
             return None
         completion = taken or (yield from find_taken(self.name, made_at.clock, newest))
         if completion is not None:
-            if completion.version == newest.version and (not told or None in told):
-                yield from self._see_projected(newest)  # else that of the next version has seen to it (rule 2)
+            is_told = completion.version < newest.version or (told and None not in told)  # by the next one, see rule 2
+            if not is_told and not (yield from wait_for_projection(self.publisher.projector, newest)):
+                yield from self.publisher.help_project(newest)
             return self._found(completion, newest)
         if may_be_dropped(made_at.clock, newest):
             raise CommitUnknownError(
@@ -307,25 +321,16 @@ class _Posted:
         self.is_over = not is_open(self.name, newest.version)
         return newest
 
-    def _see_projected(self, value: Timeline) -> Steps[None]:
-        """Wait until the publisher of a version has projected it, which comes after its put lasts; or do it.
-
-        The owners of a group would do so all at once, each with a wait for the disk, or a request a file.
-        """
-        files = yield from self.publisher.projector.files(value)
-        for _ in range(2 * LOOKS_A_RANK if files else 0):
-            began: int = yield Now()
-            if (yield GetStat(files[-1].path)) is not None:
-                return
-            yield Wait(max(1, (yield Now()) - began))
-        yield from self.publisher.help_project(value)
-
-    def _found(self, completion: Completion, value: Timeline, posted: int = 0, is_own: bool = False) -> GroupCommit:
-        """posted: how many posts this process has seen beside its own."""
+    def _found(
+        self, completion: Completion, value: Timeline, stats: Sequence[Stat] = (), is_own: bool = False
+    ) -> GroupCommit:
+        """stats: the posts that this process has seen, its own among them."""
         member = completion.find_member(self.name)
         assert member is not None, "a commit that took a post says so"
-        self.crowd.others = max(posted, len(completion.members)) - 1
+        writes = sum(not is_event(stat.path) for stat in stats)
+        self.crowd.others = max(writes, len(completion.members)) - 1
         self.crowd.is_crowded = self.crowd.others > 0
+        self.crowd.has_met = len(stats) > writes
         return GroupCommit(completion, member, value, is_own)
 
     def _void(self, made_at: Timeline, known: Timeline) -> Steps[GroupCommit | Timeline]:

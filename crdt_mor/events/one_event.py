@@ -39,6 +39,7 @@ from crdt_mor.errors import (
 from crdt_mor.ground.observing_events import RaceLostEvent
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.records import claim_record, pending_record
+from crdt_mor.log.intents import PostedEvent, combine
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.projection import Projected
@@ -84,6 +85,7 @@ class LoneWrite:
     logs: the log files, and what each holds. partitions: the metadata by which Hudi finds the partitions of the files.
     seen: the paths of metadata that this process has found before, so that it is only looked at again.
     members: of a commit of several writers, the part of each; none: it is one writer's, with its token and author.
+    events: what others have posted of their writes, and the same version publishes.
     """
 
     requested: InstantTime
@@ -94,6 +96,7 @@ class LoneWrite:
     token: tuple[str, int] | None = None
     author: Author | None = None
     members: tuple[Member, ...] = ()
+    events: tuple[PostedEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +277,7 @@ class _Attempt:
         event = tail.commit(
             nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author, write.members
         )
+        event, _ = combine(tail, wall_ms, write.events, event)
         try:
             return (yield from next_version(tail, event, {}, []))
         except SegmentGoneError:

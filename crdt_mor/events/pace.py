@@ -15,7 +15,7 @@ from crdt_mor.events.one_event import Expected, Followed, LoneCommit, LoneWrite
 from crdt_mor.events.races import Races
 from crdt_mor.events.sweep import is_sweep_due
 from crdt_mor.log import giving_way
-from crdt_mor.log.combining import Crowd, look_for_others
+from crdt_mor.log.combining import Crowd
 from crdt_mor.log.opening import First
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import FRESH_MS
@@ -139,7 +139,7 @@ class Pace:
         """
         session, value = self._session, followed.value
         shortcuts = self.shortcuts(self._projected)
-        if isinstance(draft, LoneWrite):
+        if isinstance(draft, LoneWrite) and not (session.is_far and self.is_look_due):
             steps = one_event.commit(session.publisher, value, draft, followed.expected, shortcuts)
         else:
             steps = group.commit_alone(
@@ -149,10 +149,9 @@ class Pace:
         if isinstance(outcome, Timeline):
             self.published(outcome)
         committed = outcome if isinstance(outcome, LoneCommit) else None
-        self._races.note(committed=committed is not None)
+        self._races.note(committed=committed is not None, has_met=self.crowd.has_met)
         if committed is not None:
             self.published(committed.value, shortcuts)
-            self.look_for_others()
         else:
             self.crowd.is_crowded = True
         return group.of_alone(committed) if committed is not None else None
@@ -181,6 +180,8 @@ class Pace:
             return None
         self.published(outcome.value, shortcuts)
         self._races.grouped()
+        if self.crowd.has_met:
+            self._races.met()
         if outcome.is_own:
             self._upkeep(outcome.value)
         return outcome
@@ -203,16 +204,3 @@ class Pace:
         with suppress(CrdtMorError):
             for path in paths:
                 self._session.store.delete(path)
-
-    def look_for_others(self) -> None:
-        """Now and then, while nobody waits for it: whether others cannot publish for the commits of this process."""
-        crowd = self.crowd
-        if not self._session.is_far or not self._races.is_look_due:
-            return
-
-        def look() -> None:
-            with suppress(CrdtMorError):
-                if self._session.run(look_for_others(crowd)):
-                    self._races.note(committed=False)
-
-        afterwards(self._session.store, look)

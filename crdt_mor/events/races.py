@@ -45,8 +45,11 @@ class Races:
         """Whether it is time to look for silent writers."""
         return bool(value.pending) and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms)
 
-    def note(self, *, committed: bool) -> None:
-        """How a try has ended."""
+    def note(self, *, committed: bool, has_met: bool = False) -> None:
+        """How a try has ended. has_met: it took events of others along, which will go on."""
+        if committed and has_met:
+            self.met()
+            return
         self.in_a_row = self.in_a_row + 1 if committed else 0
         if committed and self.in_a_row < LOOK_EVERY:
             return
@@ -62,6 +65,10 @@ class Races:
         """The long way is taken, and with it upkeep is done."""
         self.upkept_ms = now_ms
         self.left = max(0, self.left - 1)
+
+    def met(self) -> None:
+        """Others need the help of this process: it commits alone all the same, and looks each time."""
+        self.lost, self.in_a_row = max(1, self.lost), 0
 
     def grouped(self) -> None:
         """A write was posted, and committed: the next ones need not stay away from a race."""

@@ -29,7 +29,6 @@ from crdt_mor.hudi.partitions import sweep_partitions
 from crdt_mor.hudi.projection import TablePublisher, wide_completions
 from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
 from crdt_mor.hudi.restore_records import own_savepoint_time
-from crdt_mor.log.combining import sweep_intents
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
 from crdt_mor.log.steps import (
@@ -123,9 +122,8 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
-        posted = yield from sweep_intents(known, now_ms)
         yield from sweep_posts(publisher, known)
-        clean = (yield from _remove_garbage(publisher, known)) - posted
+        clean = yield from _remove_garbage(publisher, known)
     nonce = yield Nonce()
     ours = False
 

@@ -5,8 +5,8 @@
     end     the process removes the object once its event is published
 
 One writer that commits small writes without a pause, or a crowd of them in groups, would otherwise keep it from
-publishing for as long as they go on: they publish the next version before it has derived its event, and take along
-neither plans nor intents.
+publishing for as long as they go on: they publish the next version before it has derived its event, and take along no
+plans, nor begins and ends that are not posted.
 
 The object is a hint and no lock. No rule of the protocol rests on it. A writer waits for about a second at most, and
 for a process that died after it had asked only until the object is old.
@@ -14,6 +14,7 @@ for a process that died after it had asked only until the object is old.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from crdt_mor.log.paths import POSTS
@@ -48,6 +49,11 @@ def end() -> Steps[None]:
 def is_asked(turn: Stat | None, now_ms: int) -> bool:
     """Whether somebody asks for a turn, as the object says at a time of the store's clock."""
     return turn is not None and abs(now_ms - turn.modified_ms) <= FRESH_MS
+
+
+def is_asked_in(listed: Sequence[Stat], now_ms: int) -> bool:
+    """Whether somebody asks for a turn, as what lies with the posts shows."""
+    return is_asked(next((stat for stat in listed if stat.path == TURN), None), now_ms)
 
 
 def give_way() -> Steps[None]:

@@ -1,7 +1,7 @@
 """Intents: events as values, which their writer can publish itself, or post for others to publish.
 
-Only the begin and the end of a write are posted. Neither is decided before it is published: each derives the next value
-from the tail that there is then, or nothing where its outcome is there already or it has become impossible.
+Only the begin and the end of a write are posted so. Neither is decided before it is published: each derives the next
+value from the tail that there is then, or nothing where its outcome is there already or it has become impossible.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from crdt_mor.log.stopping import blocking_token, require_open
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import void_files
+from crdt_mor.model.posts import PostName, names_in, noting, still_kept
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require_types
 from crdt_mor.model.timeline_parts import DataFile
@@ -66,21 +67,40 @@ class CompleteIntent:
 Intent = BeginIntent | CompleteIntent
 
 
-def combine(tail: Timeline, wall_ms: int, intents: Sequence[Intent]) -> tuple[Timeline, int]:
-    """One value that follows `tail` with all of these events that are possible, and how many are.
+@dataclass(frozen=True, slots=True)
+class PostedEvent:
+    """An event, and the name under which it is posted."""
 
-    It has the nonce of one of them, and is `tail` itself where none is possible. Ends come before begins: so what a
-    write has begun from holds no commit that completed after its own time.
+    post: PostName
+    intent: Intent
+
+
+def combine(
+    tail: Timeline,
+    wall_ms: int,
+    events: Sequence[PostedEvent],
+    commit: Timeline | None = None,
+    unposted: Sequence[Intent] = (),
+) -> tuple[Timeline, int]:
+    """One value that follows `tail` with all of these events that are possible, whose posts it notes; and how many are.
+
+    commit: a value that follows `tail` with the publisher's commit, which comes before them. unposted: its own event.
+
+    It has the nonce of one of them, and is `tail` itself where there is none. Ends come before begins: so what a write
+    has begun from holds no commit that completed after its own time.
     """
-    value, possible = tail, 0
-    for intent in sorted(intents, key=lambda intent: isinstance(intent, BeginIntent)):
+    value, taken = commit or tail, list[PostName | None]()
+    named = [*((intent, None) for intent in unposted), *((event.intent, event.post) for event in events)]
+    for intent, post in sorted(named, key=lambda pair: isinstance(pair[0], BeginIntent)):
         try:
             following = intent.derive(replace(value, version=tail.version), wall_ms)
         except CrdtMorError:
             continue  # its writer will be told
         if following is not None:
-            value, possible = following, possible + 1
-    return value, possible
+            value = following
+            taken.append(post)
+    new = [post for post in taken if post is not None and post not in names_in(value.posts)]
+    return replace(value, posts=still_kept(noting(value.posts, new), value.version)), len(taken)
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -99,7 +119,7 @@ def _body(intent: Intent) -> dict[str, object]:
     return {"complete": [intent.requested, intent.driver, intent.operation, files, intent.token]}
 
 
-def decode_intent(data: bytes, table_id: str) -> Intent | None:
+def decode_intent(data: bytes, table_id: str | None) -> Intent | None:
     """The intent in an object; None for what is not one of this table, as this release knows them: nobody needs it.
 
     The writer that has posted it publishes its event itself, if no other does.

@@ -8,9 +8,9 @@
 .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
 .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
 .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
-.hoodie/.crdt_mor/intents/<nonce>.json    an event that its writer has posted for others to publish
 .hoodie/.crdt_mor/posts/turn              empty: a process asks writers for a turn
 .hoodie/.crdt_mor/posts/<version>-<name>  a whole small write that its writer has posted for others to commit
+.hoodie/.crdt_mor/posts/<…>-<name>.json   an event that its writer has posted for others to publish, at a version
 .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
 .hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
@@ -31,11 +31,12 @@ PLANS = f"{OWN_FOLDER}/plans"
 FAILURES = f"{PLANS}/failed-"
 STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
-INTENTS = f"{OWN_FOLDER}/intents"
 POSTS = f"{OWN_FOLDER}/posts"
 ERASURES = f"{OWN_FOLDER}/erasures"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
+
+_EVENT = ".json"
 
 TICKET = ".ticket"
 """What the name of a ticket ends with; it tells the tickets in `STAGED` from what tasks have staged there."""
@@ -76,19 +77,24 @@ def note_path(job: str) -> str:
     return f"{GIVEN_UP}/{job}"
 
 
-def intent_path(nonce: str) -> str:
-    """The object in which a writer has posted an event."""
-    return f"{INTENTS}/{nonce}.json"
-
-
 def post_path(post: PostName) -> str:
     """The object in which a writer has posted a whole write."""
     return f"{POSTS}/{post.version}-{post.name}"
 
 
+def event_path(post: PostName) -> str:
+    """The object in which a writer has posted an event, the begin or the end of a write."""
+    return post_path(post) + _EVENT
+
+
+def is_event(path: str) -> bool:
+    """Whether an object among the posts is that of an event, and not of a whole write."""
+    return path.endswith(_EVENT)
+
+
 def post_in(path: str) -> PostName | None:
     """The post whose object this is; None for an object that is none's."""
-    version, dash, name = path.rpartition("/")[2].partition("-")
+    version, dash, name = path.rpartition("/")[2].removesuffix(_EVENT).partition("-")
     return PostName(int(version), name) if dash and name and version.isdecimal() else None
 
 

@@ -1,7 +1,8 @@
-"""Posts as objects: what a writer puts down of a whole small write, and how a publisher finds and reads it.
+"""Posts as objects: what writers put down for others to publish, and how a publisher finds and reads it.
 
-    post      one object, put under a name that nobody else has, with the write's statement, author and token
-    choose    a publisher lists the posts; those that are open, not taken yet and fresh go into its commit
+    post      one object, put under a name that nobody else has: a whole small write, with its statement, author and
+              token; or an event, the begin or the end of another write (`log.intents`)
+    choose    a publisher lists the posts; those that are open, not taken yet and fresh go into its version
     turn      those that have posted rank themselves, by how long they have waited; the first one publishes, and the
               others look for the outcome
 
@@ -17,22 +18,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
 
-from crdt_mor.log.paths import POSTS, post_in, version_path
+from crdt_mor.log.intents import PostedEvent, decode_intent
+from crdt_mor.log.paths import POSTS, is_event, post_in, version_path
 from crdt_mor.log.steps import GetStat, List, Steps, Wait
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.posts import Member, PostName, token_of
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE
+from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, knows_posts
 from crdt_mor.store.protocol import Stat
 
 BYTES_MAX: Final = 1 << 18
 """Bytes of a statement that is posted, at most."""
 
 POSTS_MAX: Final = 256
-"""Posts that one commit takes, at most."""
+"""Whole writes that one commit takes, at most, and events that one version publishes."""
 
 GROUP_BYTES_MAX: Final = 8 << 20
-"""Bytes of the posts that one commit takes, at most."""
+"""Bytes of the whole writes that one commit takes, at most."""
+
+EVENTS_BYTES_MAX: Final = 1 << 15
+"""Bytes of the events that one version publishes, at most: it carries their completions itself."""
 
 FRESH_MS: Final = 60_000
 """The age of a post, by the store's clock, up to which it is taken: rows of a dead process should not surface hours
@@ -120,8 +125,11 @@ def decode_post(data: bytes, path: str, table_id: str | None) -> Post | None:
 def chosen(listed: Sequence[Stat], tail: Timeline, now_ms: int) -> list[Stat]:
     """Of the objects of posts those that the version after `tail` may take, in the order in which they are committed.
 
-    now_ms: the store's clock. Those that were put at one time are in the order of their names.
+    now_ms: the store's clock. Those that were put at one time are in the order of their names. An older release may
+    follow a value that it has written, and would forget which were taken: then there is none.
     """
+    if not knows_posts(tail.format):
+        return []
     fresh = [stat for stat in listed if abs(now_ms - stat.modified_ms) <= FRESH_MS]
     named = [(stat, post_in(stat.path)) for stat in fresh]
     open_ = [stat for stat, name in named if name is not None and tail.may_take(name)]
@@ -205,13 +213,33 @@ def _place(tail: Timeline, stat: Stat) -> tuple[int, int, str]:
     return stat.modified_ms, crc32(f"{tail.nonce} {stat.path}".encode()), stat.path
 
 
-def within_bounds(stats: Sequence[Stat], own: str) -> list[str]:
-    """The objects of others' posts that a publisher reads: as many and as large as one commit takes with its own."""
+def writes_in(stats: Sequence[Stat], own: str) -> list[str]:
+    """The objects of others' whole writes that a publisher reads: as many and as large as one commit takes."""
+    return _within_bounds([stat for stat in stats if not is_event(stat.path)], own, GROUP_BYTES_MAX)
+
+
+def events_in(stats: Sequence[Stat], own: str) -> list[str]:
+    """The objects of others' events that a publisher reads: as many and as large as one version carries."""
+    return _within_bounds([stat for stat in stats if is_event(stat.path)], own, EVENTS_BYTES_MAX)
+
+
+def _within_bounds(stats: Sequence[Stat], own: str, bytes_max: int) -> list[str]:
+    """own: the publisher's own, which counts and is not read."""
     paths, size = list[str](), 0
     for stat in stats:
         size += stat.size
-        if len(paths) == POSTS_MAX - 1 or size > GROUP_BYTES_MAX:
+        if len(paths) == POSTS_MAX - 1 or size > bytes_max:
             break
         if stat.path != own:
             paths.append(stat.path)
     return paths
+
+
+def decode(data: bytes | None, path: str, table_id: str | None) -> Post | PostedEvent | None:
+    """What is posted in an object; None for what is gone, or nothing of this table that this release knows."""
+    if data is None:
+        return None
+    if not is_event(path):
+        return decode_post(data, path, table_id)
+    name, intent = post_in(path), decode_intent(data, table_id)
+    return PostedEvent(name, intent) if name is not None and intent is not None else None

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from crdt_mor.errors import TableNotFoundError, TableReplacedError
-from crdt_mor.log.combining import PAUSED, Posting
 from crdt_mor.log.outcome import is_given_up_in
-from crdt_mor.log.steps import GetStat, MakeDurable, Pause, Put, Steps, Together, put_all_surely
+from crdt_mor.log.posts import LOOKS_A_RANK
+from crdt_mor.log.steps import GetStat, MakeDurable, Now, Put, Steps, Together, Wait, put_all_surely
 from crdt_mor.log.tail import find_tail, still_stands
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
@@ -185,10 +185,15 @@ def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
     return [file for file, stat in zip(files, stats, strict=True) if stat is None]
 
 
-def wait_for_projection(projector: EventProjector, tail: Timeline, posting: Posting) -> Steps[None]:
-    """Where somebody else has published an event with many others, leave it to a few to project them all."""
-    files = (yield from projector.files(tail)) if posting.is_posted else []
-    if len(files) <= _FEW or not files[-1].durable:
-        return
-    while (yield GetStat(files[-1].path)) is None and not posting.draw(tail):
-        yield Pause(PAUSED)
+def wait_for_projection(projector: EventProjector, value: Timeline) -> Steps[bool]:
+    """Whether the publisher of a version, who comes to it after the put, is seen to have projected it after some looks.
+
+    All whose events it holds would do so at once otherwise, each with a wait for the disk, or a request a file.
+    """
+    files = yield from projector.files(value)
+    for _ in range(2 * LOOKS_A_RANK if files and files[-1].durable else 0):
+        began: int = yield Now()
+        if (yield GetStat(files[-1].path)) is not None:
+            return True  # all others were put before
+        yield Wait(max(1, (yield Now()) - began))
+    return False

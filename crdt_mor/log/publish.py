@@ -36,13 +36,13 @@ from crdt_mor.errors import (
 )
 from crdt_mor.ground.observing import Tell, tell_nobody
 from crdt_mor.ground.observing_events import RaceLostEvent
-from crdt_mor.log.combining import PAUSED, Crowd, Posting
+from crdt_mor.log.combining import Crowd, Posting
 from crdt_mor.log.intents import Intent
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.projection import EventProjector, Projected, look_again, project, wait_for_projection
 from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal
-from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Pause, Put, Read, Steps, StoreNow
+from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from crdt_mor.log.tail import expire_versions, find_tail, still_stands
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
@@ -140,13 +140,14 @@ class Publisher:
             try:
                 time_ms = (yield from wall_clock(tail, shortcuts.store_ms)) if wall_ms is None else wall_ms
                 event = yield from _derived(derive, tail, time_ms)
-                if event is not None and not (yield from posting.is_turn(tail)):
-                    yield Pause(PAUSED)
+                if event is not None and not (yield from posting.is_turn(tail, may_land=unmade > 0)):
+                    yield from posting.leave_to_others(tail)
                     tail = yield from find_tail(tail)
                     continue
                 if tail.version != shortcuts.helped:
-                    yield from wait_for_projection(self.projector, tail, posting)
-                    yield from self.help_project(tail)
+                    told = posting.is_posted and (yield from wait_for_projection(self.projector, tail))
+                    if not told:
+                        yield from self.help_project(tail)
                 if event is None:
                     yield from posting.end(published=False)
                     return tail
@@ -166,7 +167,7 @@ class Publisher:
             self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
             if own and (yield from _has_lost(tail, value)):
                 yield from discard(own)
-            yield from posting.pause()
+            yield from posting.pause(tail)
             newest = yield from self.next_tail(tail, value)
             unmade = unmade + 1 if newest.version == tail.version else 0
             if unmade == PUTS_MAX:

@@ -205,7 +205,6 @@ class OpenWrite:
             raise
         self._alive.close()
         self.session.pace.published(committed.value, self._shortcuts)
-        self.session.pace.look_for_others()
         self.session.pace.note_seen([metadata_put(path, self.begun.requested) for path in self._ensured])
         if not committed.repeated and isinstance(committed.completion, Completion):
             self.session.tell_of(committed.completion, self.started_ms)

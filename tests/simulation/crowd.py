@@ -26,7 +26,7 @@ from crdt_mor.events.races import Races
 from crdt_mor.ground.clock import Process
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
-from crdt_mor.log.combining import Crowd, look_for_others
+from crdt_mor.log.combining import Crowd
 from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS, version_path
 from crdt_mor.log.posts import Post
 from crdt_mor.log.projection import Projected
@@ -89,6 +89,7 @@ class Simulation:
     latency_ms: of a request, give or take a third of it. deadly: the chance of a process to die at a request, which may
     still take effect. fsync_ms: of a disk, where nothing is done side by side, how long what lasts is waited for; None:
     a bucket. now: milliseconds since the beginning.
+    lost: how many puts of versions came too late.
     """
 
     seed: int
@@ -98,6 +99,7 @@ class Simulation:
     now: float = 0.0
     commits: list[Acknowledged] = field(default_factory=list)
     requests: int = 0
+    lost: int = 0
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
@@ -190,6 +192,7 @@ class Simulation:
 
     def _perform(self, replies: list[object], i: int, part: Any) -> None:
         replies[i] = perform(part, self.store, self)
+        self.lost += isinstance(part, Put) and part.path.startswith(VERSIONS) and replies[i] is False
 
 
 def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, think_s: float = 0) -> Run:
@@ -224,16 +227,16 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
                     PUBLISHER, known, commit_of(known, requested, [draft.post]), expected, shortcuts
                 )
             committed = yield from steps
-            races.note(committed=isinstance(committed, LoneCommit))
+            races.note(committed=isinstance(committed, LoneCommit), has_met=crowd is not None and crowd.has_met)
             is_posted = crowd is not None
-            if crowd and races.is_look_due:
-                sim.beside(look(crowd, races))
             if isinstance(committed, Timeline):
                 known, projected, committed = committed, committed.version, None
         if committed is None and crowd and is_posted:
             left: list[str] = []
             committed = yield from group.commit(PUBLISHER, known, draft, crowd, expected, shortcuts, left)
             races.grouped()
+            if crowd.has_met:
+                races.met()
             sim.beside(removed(left))
         if committed is None:
             races.upkeep(sim.now_ms())
@@ -242,12 +245,6 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         sim.commits.append(Acknowledged(sim.now, sim.now - began, name))
         if late:
             sim.beside(PUBLISHER.look_again(late))
-
-
-def look(crowd: Crowd, races: Races) -> Run:
-    """Look for others, as a session does after it has committed alone."""
-    if (yield from look_for_others(crowd)):
-        races.note(committed=False)
 
 
 def long_way(known: Timeline, draft: Draft, shortcuts: Shortcuts) -> Run:

@@ -7,12 +7,13 @@ group of the write's own, which says who has published it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from crdt_mor.errors import CommitUnknownError, WriterExpiredError
-from crdt_mor.events import group, one_event, restore
+from crdt_mor.events import group, one_event, restore, write
 from crdt_mor.events import overwrite as overwriting
 from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.one_event import LoneCommit, LoneWrite
@@ -34,8 +35,8 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.planners.overwrite import OVERWRITE, StagedOverwrite
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.posts import _encoded, _said_if_new
-from tests.simulation.actors import PUBLISHER, Run
-from tests.simulation.small_store import LOG, Violation, completed_path, completions_of, decoded
+from tests.simulation.actors import PUBLISHER, Run, finish
+from tests.simulation.small_store import LOG, Violation, check_begins, completed_path, completions_of, decoded
 from tests.simulation.small_world import World
 
 START = Timeline.genesis("[]", "the-table")
@@ -138,6 +139,29 @@ def loner(number: int, value: Timeline, *, along: bool = False, bucket: bool = F
     return ("committed", number, requested) if isinstance(outcome, LoneCommit) else ("lost", number)
 
 
+def crowded() -> Shortcuts:
+    """Those of a process that has met others: it posts its events at once."""
+    return Shortcuts(crowd=Crowd(is_crowded=True))
+
+
+def beginner(value: Timeline, *, completes: bool = False) -> Run:
+    """A larger write, which posts its begin. completes: it goes on, and is completed by its own process."""
+    with suppress(WriterExpiredError):
+        value, begun = yield from write.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
+        if completes:
+            return (yield from finish(value, begun))
+    return ("begun", None)
+
+
+def ender(value: Timeline, begun: Pending) -> Run:
+    """A larger write that has begun, and posts its end, of no file."""
+    try:
+        yield from write.complete(PUBLISHER, value, begun, "UPSERT", [], None, shortcuts=crowded())
+    except WriterExpiredError:
+        return ("expired", begun.requested)
+    return ("acknowledged", begun.requested)
+
+
 def copier(path: str, data: bytes) -> Run:
     """A second copy of a post, which lands at any time."""
     yield Put(path, data, durable=False)
@@ -202,6 +226,7 @@ class GroupWorld(World):
         if len(tokens) != len(set(tokens)):
             raise Violation(f"two writes with one token were committed: {tokens}")
         check_claims(objects)
+        check_begins(objects)
 
     def check_result(self, result: Any, objects: dict[str, Any]) -> None:
         super().check_result(result, objects)
@@ -249,8 +274,8 @@ class RestoredWorld(GroupWorld):
 
 def committed_in(objects: dict[str, Any]) -> list[Completion]:
     """Every commit that any genuine version had, also those that a restore has dropped."""
-    found = {c.version: c for data in objects[LOG] for c in decoded(data).completions}
-    return list((found | {c.version: c for c in completions_of(decoded(objects[LOG][-1]), objects)}).values())
+    found = {c.requested: c for data in objects[LOG] for c in decoded(data).completions}
+    return list((found | {c.requested: c for c in completions_of(decoded(objects[LOG][-1]), objects)}).values())
 
 
 def numbers_of(completion: Completion) -> list[int]:

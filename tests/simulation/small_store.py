@@ -163,3 +163,21 @@ def settled(objects: dict[str, Any]) -> dict[str, bytes]:
     """A store without the notes, in which all versions but the newest are gone."""
     versions = sorted(path for path in objects if path.startswith(VERSIONS))
     return {path: data for path, data in objects.items() if path[0] != "!" and path not in versions[:-1]}
+
+
+@cache
+def begins_in(log: tuple[bytes, ...]) -> dict[str, set[str]]:
+    """The requested times of the writes that have begun and were not given up, by the nonce of their begin."""
+    found: dict[str, set[str]] = {}
+    values = [decoded(data) for data in log]
+    given_up = {rolled_back.requested for value in values for rolled_back in value.rolled_back}
+    for begun in (pending for value in values for pending in value.pending if pending.requested not in given_up):
+        found.setdefault(begun.nonce, set()).add(begun.requested)
+    return found
+
+
+def check_begins(objects: dict[str, Any]) -> None:
+    """Raise `Violation` where a write has begun twice. One that was given up may begin again: nobody has had it."""
+    twice = {nonce: times for nonce, times in begins_in(objects[LOG]).items() if len(times) > 1}
+    if twice:
+        raise Violation(f"a write has begun twice: {twice}")

@@ -1,31 +1,32 @@
 """Writers that post their events and publish each other's, in every interleaving, beside a cleaner, a sweep, deletions.
 
 The promises are those of `test_small_world`, and one more: a write begins once, whichever process has published its
-begin, and however often. A writer that posts here does so at once, like a process that has met a crowd before.
+begin, and however often; one that was given up may begin again, as nobody has had it. A writer that posts here does so
+at once, like a process that has met a crowd before, or once it has lost a race. Windows are three versions wide.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import pytest
 
 from crdt_mor.errors import WriterExpiredError
-from crdt_mor.events import sweep, write
+from crdt_mor.events import write
 from crdt_mor.log.combining import Crowd, Posting
-from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
-from crdt_mor.log.paths import intent_path, version_path
+from crdt_mor.log.intents import BeginIntent, CompleteIntent, PostedEvent, combine, encode_intent
+from crdt_mor.log.paths import POSTS, event_path, version_path
+from crdt_mor.log.posts import NAME_CHARS
 from crdt_mor.log.publish import Shortcuts
-from crdt_mor.log.steps import Put, Steps, put_surely
+from crdt_mor.log.steps import Put, put_surely
+from crdt_mor.model.posts import PostName
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
-from crdt_mor.store.protocol import Stat
+from crdt_mor.model.timeline_parts import DataFile, Pending
 from tests.simulation.actors import PUBLISHER, complete, data_path, writer
-from tests.simulation.local_states import Actor
-from tests.simulation.small_store import LOG, Violation, begun_paths, decoded, is_version
+from tests.simulation.small_store import Violation, begun_paths, check_begins, decoded, is_version
 from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, small_numbers
 from tests.tiers import long, slow
@@ -35,15 +36,24 @@ Run = Generator[Any, Any, Any]
 nothing_is_kept = small_numbers()
 
 
-def crowded() -> Shortcuts:
-    """Those of a process that has met others: it posts at once."""
-    return Shortcuts(crowd=Crowd(is_crowded=True))
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crdt_mor.model.posts.WINDOW", 3)
+    monkeypatch.setattr("crdt_mor.log.posts.LOOKS_A_RANK", 1)
+    monkeypatch.setattr("crdt_mor.log.projection.LOOKS_A_RANK", 1)
+    monkeypatch.setattr("crdt_mor.log.posts.GATHERING_LOOKS", 0)
+    monkeypatch.setattr("crdt_mor.log.combining.LOST_MAX", 0)
 
 
-def poster(value: Timeline, *, ends_posted: bool = True) -> Run:
+def crowded(*, met: bool = True) -> Shortcuts:
+    """Those of a process that posts: at once, if it has met others."""
+    return Shortcuts(crowd=Crowd(is_crowded=met))
+
+
+def poster(value: Timeline, *, met: bool = True, ends_posted: bool = True) -> Run:
     """One commit of one file, whose begin is posted, and its end, if it is not alone by then."""
     try:
-        value, begun = yield from write.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded())
+        value, begun = yield from write.begin(PUBLISHER, value, 1 << 60, shortcuts=crowded(met=met))
     except WriterExpiredError:
         return ("expired", None)
     yield from put_surely(Put(data_path(begun.requested), b"rows"))
@@ -66,76 +76,59 @@ def end(value: Timeline, begun: Pending) -> Run:
     return ("acknowledged", begun.requested)
 
 
-@cache
-def begins_in(log: tuple[bytes, ...]) -> dict[str, set[str]]:
-    """The requested times of the writes that have begun, by the nonce of their begin."""
-    found: dict[str, set[str]] = {}
-    for data in log:
-        value = decoded(data)
-        instants: tuple[Pending | RolledBack, ...] = (*value.pending, *value.rolled_back)
-        for begun in instants:
-            found.setdefault(begun.nonce, set()).add(begun.requested)
-    return found
-
-
 class CrowdedWorld(World):
-    """A world of writers that post. once: no put is late, so that each write begins once at most."""
-
-    def __init__(self, objects: dict[str, bytes], actors: Sequence[Actor], *, once: bool, **options: Any) -> None:
-        self.once = once
-        super().__init__(objects, actors, **options)
+    """A world of writers that post."""
 
     def check(self, objects: dict[str, Any]) -> None:
         super().check(objects)
-        twice = {nonce: times for nonce, times in begins_in(objects[LOG]).items() if len(times) > 1}
-        if self.once and twice:
-            raise Violation(f"a write has begun twice: {twice}")
+        check_begins(objects)
 
 
 def world(
     *,
     posters: int = 0,
+    racers: int = 0,
     soon_alone: int = 0,
     beginners: int = 0,
     ends: int = 0,
     writers: int = 0,
     others: tuple[str, ...] = (),
-    posted: Callable[[Timeline], tuple[Timeline, list[Intent]]] | None = None,
-    once: bool = True,
+    posted: Callable[[Timeline], tuple[Timeline, list[PostedEvent]]] | None = None,
     **options: Any,
 ) -> CrowdedWorld:
     """Writers that post all they do, or their begin, and are alone or stand still then, or their end; and others.
 
-    posted: a value, and what writers that are dead have posted.
+    racers: writers that post their begin once they have lost a race, and are alone then. posted: a value, and what
+    writers that are dead have posted.
     """
     place = Place.with_begun(ends)
     if posted is not None:
-        value, intents = posted(place.tail)
+        value, events = posted(place.tail)
         objects = {path: b"" for p in value.pending for path in begun_paths(p.requested)}
-        objects |= {intent_path(i.nonce): encode_intent(i, "the-table") for i in intents}
+        objects |= {event_path(event.post): encode_intent(event.intent, "the-table") for event in events}
         place = Place({**objects, version_path(value.version): value.encode()})
     place.add("p", [partial(poster, place.tail)] * posters)
+    place.add("r", [partial(poster, place.tail, met=False, ends_posted=False)] * racers)
     place.add("s", [partial(poster, place.tail, ends_posted=False)] * soon_alone)
     place.add("b", [partial(beginner, place.tail)] * beginners)
     place.go_on([end] * ends, "e")
     place.add("n", [writer] * writers)
     place.live(others, letters=None)
-    return CrowdedWorld(place.objects, place.actors, once=once, **options)
+    return CrowdedWorld(place.objects, place.actors, **options)
 
 
-def a_dead_writer_was_given_up(value: Timeline) -> tuple[Timeline, list[Intent]]:
+def a_dead_writer_has_begun(value: Timeline) -> tuple[Timeline, list[PostedEvent]]:
     """Its begin is still posted."""
-    value = value.begin("dead", 0)
-    requested = value.pending[-1].requested
-    return value.roll_back("cleaner", 0, requested), [BeginIntent("dead", None, None)]
+    event = PostedEvent(PostName(value.version, "dead"), BeginIntent("dead", None, None))
+    return combine(value, 0, [event])[0], [event]
 
 
-def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[Intent]]:
+def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[PostedEvent]]:
     """One its begin, and one the end of a write that is pending."""
     value = value.begin("ending", 0)
-    requested = value.pending[-1].requested
-    end = CompleteIntent("end", requested, "", "UPSERT", ())
-    return value, [BeginIntent("begun", None, None), end]
+    end = CompleteIntent("end", value.pending[-1].requested, "", "UPSERT", ())
+    begin = BeginIntent("begun", None, None)
+    return value, [PostedEvent(PostName(value.version, i.nonce[:NAME_CHARS]), i) for i in (begin, end)]
 
 
 # --- every interleaving -----------------------------------------------------------------------------------------------
@@ -148,10 +141,11 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[Intent]]:
         {"ends": 2},
         {"beginners": 2, "deletions": False},
         slow({"beginners": 1, "posted": dead_writers_have_posted, "others": ("cleaner",)}),
-        slow({"beginners": 1, "posted": a_dead_writer_was_given_up, "others": ("sweeper",)}),
+        slow({"beginners": 1, "posted": a_dead_writer_has_begun, "others": ("sweeper",)}),
         {"beginners": 1, "soon_alone": 1, "deletions": False},
         slow({"beginners": 2}),
         slow({"beginners": 1, "soon_alone": 1}),
+        slow({"beginners": 1, "racers": 1}),
         slow({"ends": 1, "beginners": 1, "others": ("reader",)}),
         slow({"ends": 1, "beginners": 1, "others": ("cleaner",)}),
         slow({"posters": 1, "beginners": 1}),
@@ -166,69 +160,90 @@ def test_every_interleaving(options: dict[str, Any]) -> None:
     assert world(**options).search() > 100
 
 
+def is_posted(put: Put) -> bool:
+    """For `faulty` of a world in which puts of posts alone may be hit by a fault."""
+    return put.path.startswith(POSTS)
+
+
 @pytest.mark.parametrize(
     "options",
     [
         slow({"ends": 2, "faults": 1, "faulty": is_version}),
-        slow({"beginners": 1, "ends": 1, "faults": 1, "once": False}),
+        slow({"beginners": 1, "ends": 1, "faults": 1}),
+        slow({"beginners": 1, "soon_alone": 1, "faults": 1, "faulty": is_posted, "deletions": False}),
+        slow({"beginners": 1, "racers": 1, "faults": 1, "faulty": is_version, "deletions": False}),
         slow({"ends": 2, "faults": 1}),
-        long({"posters": 1, "beginners": 1, "faults": 1, "once": False}),
+        long({"posters": 1, "beginners": 1, "faults": 1}),
     ],
 )
 def test_any_put_may_lose_its_reply_land_late_or_be_repeated(options: dict[str, Any]) -> None:
     assert world(**options).search() > 100
 
 
-# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+def nobody_withdraws(patch: pytest.MonkeyPatch) -> None:
+    """What was posted stays: no process may delete it, or the store does not answer."""
 
-
-def an_old_list_beside_a_new_tail(patch: pytest.MonkeyPatch) -> None:
-    read = Posting._read
-
-    def stale(self: Posting, listed: list[Stat], table_id: str) -> Steps[list[Intent]]:
-        if not self._known:
-            return (yield from read(self, listed, table_id))
-        return [intent for intent, _ in self._known.values() if intent is not None]
-
-    patch.setattr(Posting, "_read", stale)
-
-
-def an_owner_goes_on_without_removing_its_intent(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: Posting) -> Steps[None]:
+    def nothing(self: Posting) -> Run:
         return
         yield
 
-    patch.setattr(Posting, "withdraw", forgetful)
+    patch.setattr(Posting, "withdraw", nothing)
 
 
-def forgotten_while_the_intent_stands(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(known: Timeline, now_ms: int) -> Steps[set[Any]]:
-        return set()
-        yield
-
-    patch.setattr(sweep, "sweep_intents", forgetful)
+TWO = {"beginners": 1, "soon_alone": 1, "deletions": False}
+LATE = {"beginners": 1, "racers": 1, "faults": 1, "faulty": is_version, "deletions": False}
 
 
-def what_has_begun_begins_again(patch: pytest.MonkeyPatch) -> None:
-    def pending_alone(self: Timeline, nonce: str) -> Pending | None:
-        return next((p for p in self.pending if p.nonce == nonce), None)
+@pytest.mark.parametrize(
+    "options", [TWO, slow(LATE), slow({"posters": 1, "beginners": 1}), slow({"ends": 1, "racers": 1})]
+)
+def test_no_deletion_of_a_post_is_relied_upon(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_withdraws(monkeypatch)
+    assert world(**options).search() > 100
 
-    patch.setattr(Timeline, "find_by_nonce", pending_alone)
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+
+def a_version_does_not_note_what_it_publishes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("crdt_mor.log.intents.noting", lambda noted, posts: noted)
+
+
+def an_owner_does_not_note_its_own(patch: pytest.MonkeyPatch) -> None:
+    with_others = Posting.with_others
+
+    def careless(self: Posting, tail: Timeline, event: Timeline, wall_ms: int) -> Run:
+        value = yield from with_others(self, tail, event, wall_ms)
+        return value if self.others else event
+
+    patch.setattr(Posting, "with_others", careless)
+
+
+def a_post_is_open_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("crdt_mor.model.timeline_value.is_open", lambda post, version: post.version <= version)
+    patch.setattr("crdt_mor.model.posts.WINDOW", 2)
+
+
+def an_event_is_posted_while_a_put_of_it_may_land(patch: pytest.MonkeyPatch) -> None:
+    is_turn = Posting.is_turn
+
+    def careless(self: Posting, tail: Timeline, *, may_land: bool = False) -> Run:
+        return (yield from is_turn(self, tail))
+
+    patch.setattr(Posting, "is_turn", careless)
 
 
 @pytest.mark.parametrize(
     ("plant", "options"),
     [
-        slow(an_old_list_beside_a_new_tail, {"beginners": 1, "soon_alone": 1, "deletions": False}),
-        slow(an_owner_goes_on_without_removing_its_intent, {"beginners": 1, "soon_alone": 1, "deletions": False}),
-        (
-            forgotten_while_the_intent_stands,
-            {"beginners": 1, "posted": a_dead_writer_was_given_up, "others": ("sweeper",)},
-        ),
-        (what_has_begun_begins_again, {"beginners": 1, "posted": a_dead_writer_was_given_up}),
+        (a_version_does_not_note_what_it_publishes, TWO),
+        (an_owner_does_not_note_its_own, TWO),
+        (a_post_is_open_for_ever, TWO),
+        slow(an_event_is_posted_while_a_put_of_it_may_land, LATE),
     ],
 )
 def test_the_search_finds(plant: Plant, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody_withdraws(monkeypatch)
     plant(monkeypatch)
     with pytest.raises(Violation):
         world(**options).search(depth_first=True)

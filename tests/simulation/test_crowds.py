@@ -109,6 +109,17 @@ def test_on_a_disk_one_owner_commits_while_the_others_wait(monkeypatch: pytest.M
     assert len(sim.commits) > 5 * commits
 
 
+def test_transaction_blocks_of_a_crowd_are_published_by_turns_and_none_starves() -> None:
+    """Begins and ends of many processes, 30 ms away: few races are lost, and no process publishes for itself alone."""
+    took: list[list[float]] = [[] for _ in range(10)]
+    sim = crowd_of(0, seconds=20, latency_ms=30, blocks_took=took)
+    blocks = sum(map(len, took))
+    assert blocks > 90
+    assert sim.requests < 60 * blocks
+    assert sim.lost < blocks / 2
+    assert min(map(len, took)) > max(map(len, took)) / 2
+
+
 def test_a_crowd_leaves_no_posts_but_those_that_are_under_way() -> None:
     """Each writer has one post under way, and one that is being deleted, at most."""
     sim = crowd_of(20, seconds=10, latency_ms=30)

@@ -10,17 +10,18 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import StorageUnavailableError
-from crdt_mor.events import sweep
+from crdt_mor.events import group, sweep
+from crdt_mor.events.one_event import LoneWrite
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import giving_way
-from crdt_mor.log.combining import ABANDONED_MS, Crowd, look_for_others
+from crdt_mor.log.combining import ABANDONED_MS, Crowd
 from crdt_mor.log.giving_way import FRESH_MS, LOST_MAX, TURN
-from crdt_mor.log.intents import BeginIntent, encode_intent
-from crdt_mor.log.paths import intent_path, version_path
-from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.intents import BeginIntent
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put, Steps, Touch, run
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import from_ms
+from crdt_mor.model.instant import claim_after, from_ms
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
@@ -59,7 +60,7 @@ def test_a_service_gets_its_turn_beside_writers_that_commit_without_a_pause(writ
 def test_a_service_that_asks_for_a_turn_waits_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
     def waits() -> float:
         took: list[float] = []
-        for seed in (7, 8):
+        for seed in range(9, 13):
             crowd_of(1, seconds=60, latency_ms=30, seed=seed, service_took=took)
         return sum(took) / len(took)
 
@@ -70,7 +71,7 @@ def test_a_service_that_asks_for_a_turn_waits_for_less(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("writers", [1, slow(3), slow(10)])
 def test_a_transaction_block_ends_beside_writers_that_commit_without_a_pause(writers: int) -> None:
-    """Commits in one event, and groups, take no begins and ends along: beside one writer a block took 26 seconds."""
+    """Commits in one event, and groups, take its begin and its end along: beside one writer a block took 26 seconds."""
     for seed in (7, 8):
         took: list[float] = []
         crowd_of(writers, seconds=40, latency_ms=30, seed=seed, blocks_took=[took])
@@ -206,20 +207,19 @@ def test_a_store_that_does_not_answer_the_hint_stops_no_write(tmp_path: Path) ->
     assert table.scan().to_arrow().num_rows == 1
 
 
-# --- beside intents ---------------------------------------------------------------------------------------------------
+# --- beside posts -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("posted", [False, True])
-@pytest.mark.parametrize("asked", [False, True])
-def test_a_look_for_others_tells_who_asks_from_who_has_posted(asked: bool, posted: bool) -> None:
+def test_a_commit_that_is_alone_leaves_the_turn_to_a_service_that_asks() -> None:
     store, environment = scene()
-    if asked:
-        run(giving_way.ask(), store, environment)
-    if posted:
-        store.put(intent_path("other"), encode_intent(BeginIntent("other", None, None), "id"))
-    crowd = Crowd()
-    assert run(look_for_others(crowd), store, environment) == posted
-    assert crowd == Crowd(is_crowded=posted, is_asked=asked)
+    run(giving_way.ask(), store, environment)
+    crowd, requested = Crowd(), claim_after(FIRST.clock, environment.now_ms())
+    write = LoneWrite(requested, "UPSERT", ())
+    steps = group.commit_alone(PUBLISHER, FIRST, requested, write, crowd, None, NO_SHORTCUTS)
+    assert run(steps, store, environment) is None
+    assert crowd == Crowd(is_asked=True)
+    assert [stat.path for stat in store.walk("")] == []
+    assert store.stat(PUBLISHER.projector.claim_path(requested)) is None
 
 
 def test_who_publishes_for_others_does_not_read_what_is_no_intent() -> None:

@@ -6,6 +6,7 @@ In each store that can be reached, so whichever process dies and wherever, the p
     - what its owner was told is committed stays so, and Hudi knows of it; what was refused never is, now or later
     - under the time of a commit no file stands but its own
     - what an eraser has found is never committed from then on
+    - a larger write, whose begin is posted and taken along, begins once
 
 `docs/design/groups.md` says which rule is for what. Windows are two versions wide here.
 """
@@ -23,6 +24,7 @@ import pytest
 from crdt_mor.events import group
 from crdt_mor.log.paths import POSTS, post_path, version_path
 from crdt_mor.log.posts import encode_post
+from crdt_mor.log.projection import EventProjector
 from crdt_mor.log.steps import Put, Read, Steps, Together
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.posts import Noted, PostName
@@ -35,7 +37,9 @@ from tests.simulation.grouping import (
     GroupWorld,
     RestoredWorld,
     as_it_was,
+    beginner,
     copier,
+    ender,
     eraser,
     grower,
     loner,
@@ -56,7 +60,7 @@ nothing_is_kept = small_numbers()
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.model.posts.WINDOW", 2)
     monkeypatch.setattr("crdt_mor.log.posts.LOOKS_A_RANK", 1)
-    monkeypatch.setattr("crdt_mor.events.group.LOOKS_A_RANK", 1)
+    monkeypatch.setattr("crdt_mor.log.projection.LOOKS_A_RANK", 1)
     monkeypatch.setattr("crdt_mor.log.posts.GATHERING_LOOKS", 0)
     monkeypatch.setattr("crdt_mor.log.posts._place", dead_first)
 
@@ -109,6 +113,8 @@ OTHERS: dict[str, Role] = {
     **ROLES,
     "grower": grower,
     "eraser": eraser,
+    "begins": beginner,
+    "begins and ends": partial(beginner, completes=True),
     "restorer": restorer,
     "decider": lambda value: PUBLISHER.publish(lambda tail, _: tail.decide("decider", 0), value),
     "two more": lambda value: putter(*decided(value, 2)),
@@ -119,6 +125,7 @@ OTHERS: dict[str, Role] = {
 def world(
     *who: str,
     begun: int = 0,
+    ends: int = 0,
     overwrites: int = 0,
     copies: int = 0,
     dead: int = 0,
@@ -129,13 +136,13 @@ def world(
 ) -> GroupWorld:
     """Actors; those with a write of their own have one number after another, and are named by it.
 
-    begun, overwrites: writes that have begun, and are completed. copies: of how many of the owners' posts a second copy
-    lands late. dead: posts of owners that have died. slept: how many versions have followed the one that the actors
-    remember; another process, which has derived the first of them as well, is about to put it. plan: one is open.
-    taken: a post was taken so long ago that its name is forgotten, and a second copy of it has landed.
+    begun, ends, overwrites: writes that have begun, and are completed; the ends are posted. copies: of how many of the
+    owners' posts a second copy lands late. dead: posts of owners that have died. slept: how many versions have followed
+    the one that the actors remember; another process, which has derived the first of them as well, is about to put it.
+    plan: one is open. taken: a post was taken so long ago that its name is forgotten; a second copy of it has landed.
     """
     place = Place({version_path(0): START.encode()})
-    place.begin(begun + overwrites)
+    place.begin(begun + ends + overwrites)
     if plan:
         place.run(planner(place.tail), "planned")
     if taken:
@@ -160,7 +167,7 @@ def world(
         name = PostName(value.version, f"w{n}.01")
         data = encode_post(post_of(FIRST + n, name=name), value.table_id)
         place.add(f"c{n}.", [partial(copier, post_path(name), data)])
-    place.go_on([finish] * begun + [overwriter] * overwrites, "b")
+    place.go_on([finish] * begun + [ender] * ends + [overwriter] * overwrites, "b")
     kind = RestoredWorld if "restorer" in who else GroupWorld
     return kind(place.objects, place.actors, **options)
 
@@ -192,6 +199,11 @@ def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
         (["owner", "eraser"], {}),
         (["owner", "restorer"], {"deletions": False}),
         (["rigid", "grower"], {}),
+        (["along", "begins"], {}),
+        (["along"], {"ends": 1, "deletions": False}),
+        slow(["owner", "begins"], {"deletions": False}),
+        slow(["owner"], {"ends": 1}),
+        slow(["bucket", "begins and ends"], {"deletions": False}),
         slow(["owner", "owner"], {}),
         slow(["bucket", "owner"], {}),
         slow(["owner", "gives up later"], {}),
@@ -320,11 +332,21 @@ def history_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_hudi_knows(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(group._Posted, "_see_projected", nothing)
+    def trusting(projector: EventProjector, value: Timeline) -> Steps[bool]:
+        return True
+        yield
+
+    patch.setattr(group, "wait_for_projection", trusting)
 
 
 def a_restore_is_not_looked_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group, "restored_since", lambda restores, version: None)
+
+
+def events_that_are_taken_along_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("crdt_mor.log.intents.noting", lambda noted, posts: noted)
+    patch.setattr("crdt_mor.log.combining.Posting.withdraw", nothing)
+    patch.setattr("crdt_mor.model.posts.WINDOW", 3)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +363,7 @@ def a_restore_is_not_looked_for(patch: pytest.MonkeyPatch) -> None:
         slow(history_is_not_looked_at, ["owner", "along", "decider"], {"deletions": False}, "."),
         (acknowledged_before_hudi_knows, ["owner", "along"], {}, "Hudi was not told"),
         (a_restore_is_not_looked_for, ["owner", "restorer"], {"deletions": False}, "."),
+        (events_that_are_taken_along_are_not_noted, ["owner", "begins and ends"], {"deletions": False}, "begun twice"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

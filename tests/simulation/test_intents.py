@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,24 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, TableMovedError
-from crdt_mor.events import sweep, write
-from crdt_mor.log.combining import ABANDONED_MS, Crowd, Posting
+from crdt_mor.events import group, sweep, write
+from crdt_mor.events.one_event import LoneCommit, LoneWrite
+from crdt_mor.log.combining import LOOK_EVERY, Crowd, Posting
 from crdt_mor.log.intents import (
     BYTES_MAX,
     BeginIntent,
     CompleteIntent,
     Intent,
+    PostedEvent,
     combine,
     decode_intent,
     encode_intent,
 )
-from crdt_mor.log.paths import INTENTS, intent_path, version_path
-from crdt_mor.log.publish import Shortcuts
-from crdt_mor.log.steps import Put, Steps, run
+from crdt_mor.log.paths import POSTS, event_path, version_path
+from crdt_mor.log.posts import EVENTS_BYTES_MAX, FRESH_MS, LOOKS_A_RANK, NAME_CHARS, chosen
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
+from crdt_mor.log.steps import Put, Steps, Together, run
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import from_ms
+from crdt_mor.model.instant import claim_after, from_ms
 from crdt_mor.model.migration import Moving
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.posts import WINDOW, PostName, names_in
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import DataFile, Pending
@@ -55,6 +61,16 @@ def scene() -> tuple[MemoryStore, SimulatedEnvironment]:
     store = MemoryStore(environment.now_ms)
     store.put(version_path(1), FIRST.encode())
     return store, environment
+
+
+def posted(*intents: Intent, version: int = 1) -> list[PostedEvent]:
+    """Events under names of their own, as they are posted at a version."""
+    return [PostedEvent(PostName(version, intent.nonce[:NAME_CHARS]), intent) for intent in intents]
+
+
+def put(store: MemoryStore, *events: PostedEvent) -> None:
+    for event in events:
+        store.put(event_path(event.post), encode_intent(event.intent, TABLE))
 
 
 def end_of(pending: Pending, token: tuple[str, int] | None = None, nonce: str = "end") -> CompleteIntent:
@@ -88,8 +104,9 @@ def test_ends_come_before_begins_and_what_is_impossible_is_left_out() -> None:
     tail = tail.roll_back("d", 0, c.requested)
     both = [end_of(a, ("app", 3)), end_of(b, ("app", 3), "again")]
     begins = [BeginIntent("new", None, AUTHOR), BeginIntent("c", None, None)]
-    value, possible = combine(tail, 0, [*begins, *both, end_of(c)])
+    value, possible = combine(tail, 0, posted(*begins, *both, end_of(c, nonce="gone"), version=tail.version))
     assert (value.version, possible) == (tail.version + 1, 2)
+    assert names_in(value.posts) == {PostName(tail.version, "end"), PostName(tail.version, "new")}
     assert [completion.requested for completion in value.completions] == [a.requested]
     assert [pending.nonce for pending in value.pending] == ["b", "new"]
     assert tail.clock < value.completions[-1].completed < value.pending[-1].requested == value.clock
@@ -98,13 +115,20 @@ def test_ends_come_before_begins_and_what_is_impossible_is_left_out() -> None:
 def test_nothing_begins_in_a_table_that_has_moved() -> None:
     moved = closed(moving_to(FIRST, "m", 0, Moving("elsewhere", "s3://elsewhere")), "c", 0)
     (pending,) = moved.begin("late", 0).pending
-    assert combine(moved, 0, [BeginIntent("new", None, None)]) == (moved, 0)
+    assert combine(moved, 0, posted(BeginIntent("new", None, None), version=moved.version)) == (moved, 0)
     with pytest.raises(TableMovedError):
         BeginIntent("new", None, None).derive(moved, 0)
     assert pending.nonce == "late"
 
 
 # --- posting ----------------------------------------------------------------------------------------------------------
+
+
+class Refusing(MemoryStore):
+    """A store that deletes nothing."""
+
+    def delete(self, path: str) -> None:
+        raise StorageUnavailableError(f"not now. path={path}")
 
 
 Meet = Callable[[Any], None]
@@ -142,16 +166,16 @@ def test_an_event_that_others_have_published_counts_and_its_intent_goes() -> Non
     def help_with(step: Any) -> None:
         """Another process publishes what is posted, just before the writer does."""
         if isinstance(step, Put) and step.path == version_path(2) and store.read(step.path) is None:
-            (stat,) = store.list(INTENTS)
+            (stat,) = store.list(POSTS)
             intent = decode_intent(store.read(stat.path) or b"", TABLE)
             assert intent is not None
-            store.put(version_path(2), combine(FIRST, 0, [intent])[0].encode())
+            store.put(version_path(2), combine(FIRST, 0, posted(intent))[0].encode())
 
     in_crowd = Shortcuts(crowd=crowded())
     begun = driven(write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=in_crowd), store, environment, help_with)
     value, pending = begun
     assert value.version == pending.version == 2
-    assert not store.list(INTENTS)
+    assert not store.list(POSTS)
     assert run(find_tail(None), store, environment).version == 2
 
 
@@ -162,21 +186,65 @@ def test_the_end_of_a_very_wide_commit_is_not_posted() -> None:
     posted: list[str] = []
     steps = write.complete(PUBLISHER, value, pending, "UPSERT", wide, None, shortcuts=Shortcuts(crowd=crowded()))
     driven(steps, store, environment, lambda step: posted.append(getattr(step, "path", "")))
-    assert not any(path.startswith(INTENTS) for path in posted)
+    assert not any(path.startswith(POSTS) for path in posted)
 
 
-def test_who_cannot_remove_the_intent_of_a_begin_does_not_go_on() -> None:
+def test_a_writer_whose_post_cannot_be_removed_goes_on() -> None:
+    environment = SimulatedEnvironment()
+    store = Refusing(environment.now_ms)
+    store.put(version_path(1), FIRST.encode())
+    value, pending = run(
+        write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment
+    )
+    assert value.pending == (pending,)
+    assert [stat.path for stat in store.list(POSTS)] == [event_path(PostName(1, pending.nonce[:NAME_CHARS]))]
+    assert combine(value, 0, posted(BeginIntent(pending.nonce, None, None))) == (value, 0)
+
+
+def test_an_event_is_posted_anew_once_its_window_has_passed() -> None:
+    """Others publish one version after another: at last it is published with what a later version shows."""
     store, environment = scene()
-    store_delete = store.delete
+    names: list[str] = []
+    value = FIRST
 
-    def delete(path: str) -> None:
-        if path.startswith(INTENTS):
-            raise StorageUnavailableError(f"not now. path={path}")
-        store_delete(path)
+    def hinder(step: Any) -> None:
+        nonlocal value
+        if isinstance(step, Together):
+            names.extend(part.path for part in step.steps if isinstance(part, Put) and part.path.startswith(POSTS))
+        if isinstance(step, Put) and step.path == version_path(value.version + 1) and value.version <= WINDOW + 1:
+            value = value.decide(f"other {value.version}", 0)
+            store.put(step.path, value.encode())
 
-    store.delete = delete  # type: ignore[method-assign]
-    with pytest.raises(CommitUnknownError, match="does not remove the intent"):
-        run(write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment)
+    begun = driven(
+        write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=Shortcuts(crowd=crowded())), store, environment, hinder
+    )
+    assert [name.partition("posts/")[2].partition("-")[0] for name in names] == ["1", str(1 + WINDOW)]
+    assert begun[0].pending == (begun[1],)
+    assert not store.list(POSTS)
+
+
+def test_a_version_carries_as_many_events_as_it_has_bytes_for() -> None:
+    store, environment = scene()
+    wide = [DataFile(f"p/{'x' * 4000}{i}", 1, 1) for i in range(2)]
+    value = FIRST
+    for n in range(6):
+        value = value.begin(f"w{n}", 0)
+    store.put(version_path(value.version), value.encode())
+    ends = [CompleteIntent(f"end {n}", p.requested, "", "UPSERT", tuple(wide)) for n, p in enumerate(value.pending)]
+    put(store, *posted(*ends, version=value.version))
+    shortcuts = Shortcuts(crowd=crowded())
+    following, _ = run(write.begin(PUBLISHER, value, 1 << 60, shortcuts=shortcuts), store, environment)
+    fit = EVENTS_BYTES_MAX // len(encode_intent(ends[0], TABLE))
+    assert 0 < len(following.completions) == fit < len(ends)
+
+
+def test_an_event_whose_writer_has_been_silent_for_long_is_not_published() -> None:
+    store, environment = scene()
+    put(store, *posted(BeginIntent("dead", None, None)))
+    environment.sleep(FRESH_MS / 1000 + 1)
+    shortcuts = Shortcuts(crowd=crowded())
+    value, begun = run(write.begin(PUBLISHER, FIRST, 1 << 60, shortcuts=shortcuts), store, environment)
+    assert value.pending == (begun,)
 
 
 def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() -> None:
@@ -193,7 +261,7 @@ def test_a_clock_that_breaks_once_the_end_is_posted_leaves_the_outcome_open() ->
     steps = write.complete(PUBLISHER, value, pending, "UPSERT", [], None, shortcuts=Shortcuts(crowd=crowded()))
     with pytest.raises(CommitUnknownError, match="another process may have published it"):
         driven(steps, store, environment, jump)
-    assert not store.list(INTENTS)
+    assert not store.list(POSTS)
 
 
 def test_a_store_that_fails_once_the_end_is_posted_leaves_the_outcome_open() -> None:
@@ -209,52 +277,59 @@ def test_a_store_that_fails_once_the_end_is_posted_leaves_the_outcome_open() -> 
         driven(steps, store, environment, fail)
 
 
-def test_in_a_crowd_a_few_are_drawn_and_at_last_everybody() -> None:
-    crowd = Crowd(is_crowded=True, others=200)
-    all_of_them = [Posting(BeginIntent(f"n{i}", None, None), crowd, is_posted=True) for i in range(200)]
-    drawn = [sum(posting.draw(FIRST) for posting in all_of_them) for _ in range(120)]
-    assert 0 < drawn[0] < 30
-    assert drawn == sorted(drawn)
-    assert drawn[-1] == 200
-    later = Timeline(2, "second", from_ms(2_000), "[]", table_id=TABLE)
-    assert sum(posting.draw(later) for posting in all_of_them) < 30
+def test_a_commit_that_is_alone_publishes_the_events_that_are_posted() -> None:
+    store, environment = scene()
+    put(store, *posted(BeginIntent("other", None, None)))
+    crowd, requested = Crowd(), claim_after(FIRST.clock, environment.now_ms())
+    file = DataFile(str(LogFileName(bucket_file_id(0), requested)), 1, 1)
+    write = LoneWrite(requested, "UPSERT", ((file, b"x"),))
+    steps = group.commit_alone(PUBLISHER, FIRST, requested, write, crowd, None, NO_SHORTCUTS)
+    committed = run(steps, store, environment)
+    assert isinstance(committed, LoneCommit)
+    assert committed.completion.requested == requested
+    assert [pending.nonce for pending in committed.value.pending] == ["other"]
+    assert committed.value.version == 2
+    assert crowd == Crowd(has_met=True)
+
+
+def test_a_process_that_is_alone_looks_now_and_then_for_events_of_others() -> None:
+    store, environment = scene()
+    crowd, value = Crowd(), FIRST
+    for number in range(1, LOOK_EVERY + 1):
+        put(store, *posted(BeginIntent(f"other {number}", None, None), version=value.version))
+        value, _ = run(write.begin(PUBLISHER, value, 1 << 60, shortcuts=Shortcuts(crowd=crowd)), store, environment)
+        assert (value.find_by_nonce(f"other {number}") is not None) == crowd.is_crowded == (number == LOOK_EVERY)
+
+
+def test_nothing_is_posted_where_an_older_release_may_follow() -> None:
+    """It would forget which posts were taken."""
+    store, environment = scene()
+    put(store, *posted(BeginIntent("other", None, None)))
+    posting = Posting(BeginIntent("own", None, None), crowded())
+    assert run(posting.is_turn(replace(FIRST, format=6)), store, environment)
+    assert not posting.is_posted
+    assert chosen(store.list(POSTS), FIRST, environment.now_ms())
+    assert chosen(store.list(POSTS), replace(FIRST, format=6), environment.now_ms()) == []
+
+
+def test_owners_of_posts_take_turns_and_at_last_it_is_everybodys() -> None:
+    store, environment = scene()
+    begins = [BeginIntent(f"{n:012}", None, None) for n in range(8)]
+    put(store, *posted(*begins))
+    owners = [Posting(begin, Crowd(is_crowded=True)) for begin in begins]
+    due = [sum(run(owner.is_turn(FIRST), store, environment) for owner in owners) for _ in range(8 * LOOKS_A_RANK)]
+    assert due == [1 + look // LOOKS_A_RANK for look in range(len(due))]
 
 
 # --- sweeping ---------------------------------------------------------------------------------------------------------
 
 
-class Refusing(MemoryStore):
-    """A store that does not delete for a while."""
-
-    refuses = True
-
-    def delete(self, path: str) -> None:
-        if self.refuses:
-            raise StorageUnavailableError(f"not now. path={path}")
-        super().delete(path)
-
-
-def test_a_write_that_was_given_up_is_forgotten_once_its_intent_is_gone() -> None:
-    environment = SimulatedEnvironment()
-    store = Refusing(environment.now_ms)
-    value = FIRST.begin("dead", 0)
-    value = value.roll_back("cleaner", 0, value.pending[0].requested)
-    store.put(version_path(value.version), value.encode())
-    store.put(intent_path("dead"), encode_intent(BeginIntent("dead", None, None), TABLE))
-    for refuses in (True, False):
-        store.refuses = refuses
+def test_a_post_that_no_version_may_take_any_more_goes() -> None:
+    store, environment = scene()
+    (event,) = posted(BeginIntent("dead", None, None))
+    put(store, event)
+    value = FIRST
+    for left in range(WINDOW, -1, -1):
         environment.sleep(120)
         value = run(sweep.sweep(PUBLISHER, value), store, environment)
-        assert bool(value.rolled_back) == bool(store.list(INTENTS)) == refuses
-
-
-def test_an_intent_that_nobody_has_removed_for_long_goes() -> None:
-    store, environment = scene()
-    path = intent_path("dead")
-    store.put(path, encode_intent(BeginIntent("dead", None, None), TABLE))
-    environment.sleep(ABANDONED_MS / 1000 - 1)
-    value = run(sweep.sweep(PUBLISHER, FIRST), store, environment)
-    assert store.stat(path) is not None
-    environment.sleep(2)
-    run(sweep.sweep(PUBLISHER, value), store, environment)
-    assert store.stat(path) is None
+        assert (store.stat(event_path(event.post)) is not None) == (left > 0)
