@@ -16,6 +16,7 @@
     ├── CheckpointExpiredError                   -> commits after this checkpoint are gone: scan, and go on from there
     ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
     ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
+    ├── EarlierWritePendingError                 -> an update has waited for an older write in vain: update again later
     ├── ErasureUnfinishedError                   -> others have to end first what they do: erase again, it goes on
     ├── RestoreUnfinishedError                   -> restored, but files are left that another user may remove
     ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
@@ -27,7 +28,8 @@
     └── FormatError                              -> bad bytes; names file, offset, block
         └── UnsupportedVersionError              -> made by a newer or older engine
 
-There is no conflict error: two writers of one key both succeed, and the table's merge decides. Messages say what
+There is no conflict error: two writers of one key both succeed, and the table's merge decides; an update waits for
+what began before it, and nothing that comes later aborts it. Messages say what
 happened, what to do next, and then the values that matter; they are not API, the classes are.
 """
 
@@ -103,6 +105,10 @@ class WriterExpiredError(CrdtMorError):
 
     An attempt at a task that is still at work when its job is completed ends with this as well; its message says so.
     """
+
+
+class EarlierWritePendingError(CrdtMorError):
+    """An update has waited for a write that began before it, and that is still under way. Nothing was written."""
 
 
 class ErasureUnfinishedError(CrdtMorError):

@@ -46,6 +46,9 @@ class Counter(Payload):
     def merge(self, states: pl.Expr) -> pl.Expr:
         return states.pipe_with_dtype(_sum)
 
+    def assign(self, before: pl.Expr, after: pl.Expr) -> pl.Expr:
+        return pl.when(before.is_null()).then(after).otherwise(after - before)
+
     def examples(self) -> Sequence[int]:
         return [0, 1, -1, 40, -(10**12)]
 

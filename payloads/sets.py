@@ -90,6 +90,14 @@ class ORSet(Payload):
     def settle(self, states: pl.Expr) -> pl.Expr:
         return each(states, _settled)
 
+    def assign(self, before: pl.Expr, after: pl.Expr) -> pl.Expr:
+        # An update has seen every add of what it removes, so all of them go.
+        adds, removes = after.list.set_difference(before), before.list.set_difference(after)
+        return pl.struct(
+            add=pl.when(before.is_null()).then(after).otherwise(adds),
+            remove=pl.when(after.is_null()).then(before).otherwise(removes),
+        )
+
     def restore(self, values: pl.Expr) -> pl.Expr:
         return each(values, _restored)
 

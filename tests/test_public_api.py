@@ -20,7 +20,8 @@ PUBLIC = [
     "AdoptionEvent", "Archived", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
     "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
     "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data",
-    "DataFile", "Dot", "Durable", "Environment", "Erased", "ErasureUnfinishedError", "Event", "Explanation",
+    "DataFile", "Dot", "Durable", "EarlierWritePendingError", "Environment", "Erased",
+    "ErasureUnfinishedError", "Event", "Explanation",
     "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
     "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LoadProgress",
     "LoadSource", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec",
@@ -52,7 +53,8 @@ SIGNATURES = {
     "Table.overwrite": "self data * partitions schema_mode token commit_info",
     "Table.delete_partitions": "self partitions * token commit_info",
     "Table.truncate": "self * token commit_info",
-    "Table.transaction": "self * token commit_info",
+    "Table.transaction": "self * isolation wait token commit_info",
+    "Table.update": "self set where * wait token commit_info",
     "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
     "Table": "uri * payloads writer_expiry maintain storage_options store environment",
@@ -114,11 +116,11 @@ MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create create_from delete delete_partitions "
     "diff drop_savepoint environment file_groups head history inspect maintenance open overwrite plan_write properties "
     "refresh savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction "
-    "truncate upsert version",
+    "truncate update upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
-    "Transaction": "append delete delete_partitions overwrite scan truncate upsert",
+    "Transaction": "append delete delete_partitions overwrite scan truncate update upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
     "to_reader version",

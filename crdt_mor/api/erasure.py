@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
 from crdt_mor.api.scan import Scan
-from crdt_mor.api.transaction import key_rows
+from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpiredError
 from crdt_mor.events.session import Session

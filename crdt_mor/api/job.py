@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
-from crdt_mor.api.transaction import Commit, check_mode, check_token_form, commit_of
+from crdt_mor.api.statements import check_mode, check_token_form
+from crdt_mor.api.transaction import Commit, commit_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session

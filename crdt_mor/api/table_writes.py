@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Literal
+from datetime import timedelta
+from typing import Final, Literal
 
 import polars as pl
 
 from crdt_mor.api.data import Data
-from crdt_mor.api.transaction import (
-    Commit,
-    Transaction,
-    commit_once,
-    commit_rows,
-    require_delete,
-    require_partitions,
-    require_statement,
-)
+from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
+from crdt_mor.api.transaction import Commit, Transaction, commit_once, commit_rows
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
+from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.statements import SchemaMode
+
+WAIT: Final = timedelta(seconds=60)
+"""For how long an update waits for writes that began before it, unless it is told otherwise."""
 
 
 @operations
@@ -93,6 +91,38 @@ class TableWrites:
             size=lambda: 0,
         )  # fmt: skip
 
+    def update(
+        self,
+        set: Mapping[str, object],
+        where: pl.Expr | str | None = None,
+        *,
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Change columns of the rows for which `where` holds, in place: `update(set={"price": "price * 1.1"})`.
+
+        It takes its place in the order of writes where it begins, and computes from exactly what was written before it,
+        whatever completes meanwhile. So it is exact beside other writers, and nobody's data aborts it. Writes that
+        began before it and are still under way are waited for; other updates alone ever wait for this one.
+
+        set: by the name of a column its new value: an SQL text, an expression of polars, or a value that is no text. A
+            text that is to be written as it is stands in quotes inside of the SQL: `{"note": "'checked'"}`. Of a column
+            with a payload it is what readers are to see: a `Counter` writes the difference, and a payload whose merge
+            would show another value is refused. Keys and partitions are not set.
+        where: which rows; None: all of them. All rows that change are in memory until it ends.
+        wait: for how long earlier writes are waited for; then `EarlierWritePendingError` says which one. Nothing is
+            written then.
+        token, commit_info: as of `upsert`.
+
+        The commit's `rows` says how many rows were changed. With an ordering column a row keeps its ordering value,
+        and of equal values the later write counts; a lower one would be lost, and is refused.
+        """
+        wait_ms = milliseconds("wait", wait)
+        return commit_once(
+            self._session, token, commit_info, lambda tx: tx.update(set, where), size=lambda: 0, wait_ms=wait_ms
+        )
+
     def overwrite(
         self,
         data: Data,
@@ -136,7 +166,18 @@ class TableWrites:
         return commit_once(self._session, token, commit_info, Transaction.truncate)
 
     def transaction(
-        self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None
+        self,
+        *,
+        isolation: Literal["snapshot", "serializable"] = "snapshot",
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`"""
-        return Transaction(self._session, token, commit_info)
+        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`
+
+        isolation: "snapshot": the block reads what had been completed when it began; "serializable": it reads exactly
+            what comes before it in the order of writes, as `update` does, and so its reads come before its writes.
+        wait: for how long a serializable block waits, when it begins, for writes that began before it.
+        """
+        wait_ms = milliseconds("wait", wait) if require_isolation(isolation) == "serializable" else None
+        return Transaction(self._session, token, commit_info, wait_ms)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, Self
 
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.api.data import Data, read_data, require_data
+from crdt_mor.api.data import Data, read_data
 from crdt_mor.api.scan import Scan
+from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
@@ -29,12 +30,14 @@ from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.planners.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
+from crdt_mor.read.assignments import assignments
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.statements import SchemaMode
+from crdt_mor.write.update import changed_rows, columns_of_update
 
 if TYPE_CHECKING:
     from crdt_mor.write import overwrite as overwriting
@@ -72,12 +75,19 @@ class Transaction:
     """
 
     def __init__(
-        self, session: Session, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None = None
+        self,
+        session: Session,
+        token: tuple[str, int] | None,
+        commit_info: Mapping[str, str] | None = None,
+        wait_ms: int | None = None,
     ) -> None:
+        """wait_ms: of a serializable block, for how long it waits for writes that began before it; None: a snapshot."""
         check_token_form(token)
         self._info = check_info(commit_info)
         self._session = session
         self._token = token
+        self._wait_ms = wait_ms
+        self._view: Snapshot | None = None
         self._value: Timeline | None = None
         self._write: OpenWrite | TriedWrite | None = None
         self._overwrite: overwriting.OverwriteStatement | None = None
@@ -95,8 +105,10 @@ class Transaction:
                 self.commit = commit_of(self._session, stopping.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
-        self._write = OpenWrite.begin(self._session, self._token, self._info)
-        self._value, self._state = self._write.value, "open"
+        write = OpenWrite.begin(self._session, self._token, self._info)
+        if self._wait_ms is not None:
+            self._view = write.settle(self._wait_ms)
+        self._write, self._value, self._state = write, write.value, "open"
         return self
 
     def __exit__(
@@ -168,13 +180,40 @@ class Transaction:
         if self._open_alone("truncate") is not None:
             self._overwrite = overwriting.OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
 
+    def update(self, set: Mapping[str, object], where: pl.Expr | str | None = None) -> None:
+        """As `Table.update`, in this commit, before all other statements of a serializable block."""
+        write = self._open_for_more("update")
+        if self._wait_ms is None:
+            raise InvalidInputError(
+                "an update computes from what it reads, which other writers may change meanwhile: begin the block with "
+                'transaction(isolation="serializable"), or call table.update(...)'
+            )
+        if write is not None:
+            schema = TableSchema.from_json(self._snapshot().value.schema)
+            assigned = assignments(set, schema, self._session.config)
+            rows = self.scan(columns=columns_of_update(assigned, schema, self._session.config), filter=where)
+            write.statements.upsert(changed_rows(rows.to_arrow(), assigned, write.statements), "UPSERT", "strict")
+
     def scan(
         self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
     ) -> Scan:
-        """The snapshot that the transaction began with; not its own writes."""
-        self._open()
+        """The snapshot that the transaction began with, and not its own writes.
+
+        In a serializable block, what all writes show that began before it; there it comes before the statements that
+        write, as it would not show them.
+        """
+        write = self._open()
+        if self._wait_ms is not None and write is not None and write.statements.collected:
+            raise InvalidInputError(
+                "a serializable block reads first and writes then, as a read does not show what the block has written: "
+                f"move the reads before the other statements. statements={len(write.statements.collected)}"
+            )
+        return Scan(self._snapshot(), columns, filter, meta)
+
+    def _snapshot(self) -> Snapshot:
+        """What the block reads."""
         assert self._value is not None
-        return Scan(Snapshot.seal(self._session, self._value), columns, filter, meta)
+        return self._view or Snapshot.seal(self._session, self._value)
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -235,6 +274,10 @@ class LoneTransaction(Transaction):
         write = TriedWrite.begin(session, self._token, self._info, size)
         if write is None:
             return None
+        if self._wait_ms is not None:
+            if write.followed.value.pending:
+                return None  # which is to be waited for
+            write.has_read = True
         self._write, self._value, self._state = write, write.followed.value, "open"
         try:
             statement(self)
@@ -269,52 +312,21 @@ def commit_once(
     commit_info: Mapping[str, str] | None,
     statement: Callable[[Transaction], None],
     size: Callable[[], int | None] = lambda: None,
+    wait_ms: int | None = None,
 ) -> Commit:
     """One statement as a transaction of its own; nothing is done where the token was used before.
 
     size: the bytes of what the statement writes: if they are few, it is tried as one event, and made again if that
-        fails; None: it is not tried.
+        fails; None: it is not tried. wait_ms: as of `Transaction`.
     """
-    commit = LoneTransaction(session, token, commit_info).run(statement, size)
+    commit = LoneTransaction(session, token, commit_info, wait_ms).run(statement, size)
     if commit is not None:
         return commit
-    with Transaction(session, token, commit_info) as tx:
+    with Transaction(session, token, commit_info, wait_ms) as tx:
         if tx.commit is None:
             statement(tx)
     assert tx.commit is not None
     return tx.commit
-
-
-def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Keys as users name them, as rows of the key's columns.
-
-    fields: these columns. schema: the table's, for their types.
-    """
-    rows = [k if isinstance(k, tuple) else (k,) for k in _key_values(keys)]
-    wrong = [row for row in rows if len(row) != len(fields)]
-    if wrong:
-        raise InvalidInputError(f"a key is a value of each of {list(fields)}. got={wrong[0]!r}")
-    columns = {}
-    for i, name in enumerate(fields):
-        values, kind = [row[i] for row in rows], schema.field(name).type
-        try:
-            columns[name] = pa.array(values, kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise InvalidInputError(
-                f"a key is of its column's type: convert it. column={name} type={kind} keys={values[:5]!r}"
-            ) from error
-    return pa.table(columns)
-
-
-def _key_values(keys: object) -> Iterable[object]:
-    """The keys of a collection. A value that is no collection is one key, and so is a text or bytes."""
-    if isinstance(keys, Mapping) or hasattr(keys, "columns"):
-        raise InvalidInputError(
-            "keys are values, and this has names of columns: give a frame as the first argument, delete(frame). "
-            f"keys={type(keys).__name__}"
-        )
-    is_one_key = isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Iterable)
-    return [keys] if is_one_key else cast(Iterable[object], keys)
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
@@ -341,46 +353,8 @@ def _commit_of_member(completion: Completion, member: Member, repeated: bool = F
     return Commit(completion.version, completion.requested, completion.completed, member.rows, member.deletes, repeated)
 
 
-def require_statement(data: object, schema_mode: SchemaMode) -> None:
-    """Raise `InvalidInputError` for what an insert or update refuses whatever the table is, before anything begins."""
-    require_data(data)
-    check_mode(schema_mode)
-
-
-def require_delete(data: object, keys: object, filter: pl.Expr | str | None) -> None:
-    """Raise `InvalidInputError` for what a delete refuses whatever the table is, before anything begins."""
-    if sum(rows is not None for rows in (data, keys, filter)) != 1:
-        raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
-    if data is not None:
-        require_data(data)
-
-
 def _not_alone(statement: str, other: str) -> InvalidInputError:
     return InvalidInputError(
         "an overwrite stands alone in its transaction, since it replaces what the other statements would write to: "
         f"make two commits, or overwrite with all of the rows. statement={statement} beside={other}"
     )
-
-
-def require_partitions(partitions: object) -> Collection[object]:
-    """The partitions to delete; raises `InvalidInputError` for what is no collection, before anything begins."""
-    if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Collection):
-        raise InvalidInputError(f'name the partitions in a list: ["2026-01-31"]. partitions={partitions!r}')
-    return partitions
-
-
-def check_token_form(token: object) -> None:
-    """Raise `InvalidInputError` for what is not of the form of a token; whether it was used, the timeline says."""
-    match token:
-        case (str(), bool()):
-            pass
-        case None | (str(), int()):
-            return
-    raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
-
-
-def check_mode(mode: SchemaMode) -> SchemaMode:
-    """Return the mode; raise `InvalidInputError` for any other word."""
-    if mode not in ("strict", "merge"):
-        raise InvalidInputError(f'schema_mode is "strict" or "merge". got={mode!r}')
-    return mode

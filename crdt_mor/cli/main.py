@@ -153,6 +153,7 @@ for _command in (
     create_from,
     writes.append,
     writes.upsert,
+    writes.update,
     writes.delete,
     overwrite,
     delete_partitions,

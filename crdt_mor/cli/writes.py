@@ -1,4 +1,4 @@
-"""`append`, `upsert` and `delete`: what changes rows of a table."""
+"""`append`, `upsert`, `update` and `delete`: what changes rows of a table."""
 
 from __future__ import annotations
 
@@ -91,6 +91,43 @@ def upsert(
     _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, token, commit_info(message, info), output)
 
 
+def update(
+    uri: Uri,
+    set_: Annotated[
+        list[str],
+        typer.Option("--set", metavar="COLUMN=SQL", help="A column and its new value.", show_default=False),
+    ],
+    where: Annotated[
+        str | None, typer.Option(metavar="SQL", help='The rows for which this holds: "views < 10"; else all rows.')
+    ] = None,
+    wait: Annotated[
+        str, typer.Option(metavar="TIME", help="How long to wait for writes that began before: 90s, 10m, 0s.")
+    ] = "60s",
+    token: Token = None,
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Change columns of rows in place, exactly, beside other writers.
+
+    It computes from all that was written before it, and says how many rows it changed. A text stands in single quotes.
+
+    Example: crdt-mor update events --set "views=views + 1" --set "note='checked'" --where "city = 'Rome'"
+    """
+    assigned = dict(_assignment(text) for text in set_)
+    if len(assigned) < len(set_):
+        raise typer.BadParameter("a column is set once", param_hint="--set")
+    table = inputs.opened(uri)
+    commit = table.update(
+        dict(assigned),
+        where,
+        wait=inputs.duration(wait, "--wait"),
+        token=inputs.token(token),
+        commit_info=commit_info(message, info),
+    )
+    say(commit, output)
+
+
 def delete(
     uri: Uri,
     files: SomeFiles = None,
@@ -134,6 +171,14 @@ def delete(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    """A column and the SQL of its new value."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip() or not value.strip():
+        raise typer.BadParameter(f"a column, an equals sign and SQL: views=views+1. got={text!r}", param_hint="--set")
+    return name.strip(), value.strip()
 
 
 def _write_files(

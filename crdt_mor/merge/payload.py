@@ -104,6 +104,16 @@ class Payload:
         """What readers see of a state, in the column's type."""
         return states
 
+    def assign(self, before: pl.Expr, after: pl.Expr) -> pl.Expr:
+        """What a write gives so that readers see `after` where they saw `before`: for `Table.update`.
+
+        Both are in the column's type; so is the answer, or in another type that `accepts` names. By default the new
+        value itself is written. An update of a payload that keeps no state is refused where the join of `before` and
+        what is written is not `after`; one that keeps a state is only updated with an `assign` of its own.
+        """
+        del before
+        return after
+
     def settle(self, states: pl.Expr) -> pl.Expr:
         """What is left to remember of a state that is *causally stable*: nothing will ever be joined before it.
 
@@ -133,6 +143,11 @@ class Payload:
     def vectorised(self) -> bool:
         """Whether the payload has a `merge`."""
         return type(self).merge is not Payload.merge
+
+    @property
+    def assigns(self) -> bool:
+        """Whether the payload has an `assign`."""
+        return type(self).assign is not Payload.assign
 
     @property
     def restores(self) -> bool:

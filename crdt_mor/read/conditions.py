@@ -32,7 +32,7 @@ _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """A filter as an expression that decides each of the table's rows by itself; tried on none of them."""
     try:
-        condition = Condition(filter, _columns(schema)).expression() if isinstance(filter, str) else filter
+        condition = Condition(filter, columns_of(schema)).expression() if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
             raise not_a_filter(filter)
         if condition.meta.has_multiple_outputs():
@@ -41,14 +41,14 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
         unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
         if unknown:
             raise unknown_columns(unknown, schema, filter)
-        columns = _columns(schema)
+        columns = columns_of(schema)
         kind = pl.LazyFrame(schema=columns).select(condition.alias("keep")).collect_schema()["keep"]
         if kind != pl.Boolean:
             raise InvalidInputError(
                 "a filter is a condition, true or false for each row, such as a comparison: 'views > 10'. "
                 f"filter={filter} type={kind}"
             )
-        if not _is_element_wise(condition, columns):
+        if not is_element_wise(condition, columns):
             raise InvalidInputError(
                 "a filter decides each row by itself, and this one looks at other rows as well (an aggregate, a "
                 "window, an order, a function of a whole column): read the rows and filter those, "
@@ -61,13 +61,13 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
 
 
 @lru_cache(maxsize=256)
-def _columns(schema: TableSchema) -> pl.Schema:
+def columns_of(schema: TableSchema) -> pl.Schema:
     """The columns that a condition may name, in declared types, as polars has them."""
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
     return polars_schema(pa.schema([*meta, *schema.declared]))
 
 
-def _is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
+def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
     """Whether a condition decides each row by itself.
 
     polars' optimizer knows: it pushes a filter into a source, which gives its rows in pieces, only where the pieces do

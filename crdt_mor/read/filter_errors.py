@@ -68,25 +68,32 @@ def not_a_filter(given: object) -> InvalidInputError:
 
 def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
     """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell."""
-    known = schema.declared.names
     quoted = [name for name in unknown if isinstance(filter, str) and f'"{name}"' in filter]
+    hint = f"; text stands in single quotes, '{quoted[0]}'" if quoted else ""
+    hint += columns_meant(unknown, schema)
+    return InvalidInputError(
+        f"the filter names columns that the table has not; it has {schema.declared.names[:_SHOWN]}{hint}. "
+        f"unknown={list(unknown)}"
+    )
+
+
+def columns_meant(unknown: Sequence[str], schema: TableSchema) -> str:
+    """Which columns of the table are meant by unknown names, as part of an error's message."""
+    known = schema.declared.names
     lower = {name.lower(): name for name in known}
     close = {
         name: match
         for name in unknown
         if (match := lower.get(name.lower()) or next(iter(get_close_matches(name, known, 1)), None))
     }
-    hint = f"; text stands in single quotes, '{quoted[0]}'" if quoted else ""
-    hint += "".join(f"; is {match!r} meant by {name!r}?" for name, match in close.items())
-    return InvalidInputError(
-        f"the filter names columns that the table has not; it has {known[:_SHOWN]}{hint}. unknown={list(unknown)}"
-    )
+    return "".join(f"; is {match!r} meant by {name!r}?" for name, match in close.items())
 
 
 def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
     """Of a filter that polars refuses for the columns of a table."""
     return InvalidInputError(
-        f"the filter cannot be applied to this table: {_cause(error)}. columns={_types(schema, filter)} filter={filter}"
+        f"the filter cannot be applied to this table: {cause_of(error)}. columns={_types(schema, filter)} "
+        f"filter={filter}"
     )
 
 
@@ -96,11 +103,12 @@ def failed_on_rows(error: pl.exceptions.PolarsError, schema: TableSchema, filter
         return inapplicable(error, schema, filter)
     return InvalidInputError(
         "the filter fails on a value of the table's: make it null there, as by cast(…, strict=False) or TRY_CAST in "
-        f"SQL, or rule the value out. cause={_cause(error)} columns={_types(schema, filter)} filter={filter}"
+        f"SQL, or rule the value out. cause={cause_of(error)} columns={_types(schema, filter)} filter={filter}"
     )
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
+    """What an error of polars says of an expression, in words of our own where it is a known one."""
     text = str(error).strip()
     if isinstance(error, pl.exceptions.StructFieldNotFoundError):
         return f"a column has no such field, {text.splitlines()[0]!r}"

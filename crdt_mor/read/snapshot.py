@@ -18,12 +18,14 @@ import polars as pl
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
 from crdt_mor.events.session import Session
+from crdt_mor.events.update import commits_before
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import Columns, Slice
 from crdt_mor.merge.polars_types import selected
 from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.damage import naming_damage
@@ -58,6 +60,21 @@ class Snapshot:
         """The slices that `value` shows at a cut; None: all that it shows."""
         completions = session.views.snapshot_completions(value, cut)
         return cls(session, value, cut or Cut.latest(value, "completed"), tuple(fold_slices(completions)))
+
+    @classmethod
+    def before(cls, session: Session, begun: Timeline, settled: Timeline, requested: InstantTime) -> Snapshot:
+        """What all commits show that were requested before a pending write, and none that was requested after it.
+
+        begun: the value in which it began. settled: a later one, in which nothing is pending that was requested before.
+
+        The slices are those of the begin, and of later commits those are added that were requested before it. A later
+        compaction may have folded rows that come after the write; no clean removes the files of a pending write's view.
+        """
+        shown = session.views.snapshot_completions(begun)
+        if settled is not begun:
+            shown = commits_before(begun, shown, session.views.completions(settled), requested)
+        value = replace(begun, schema=settled.schema, added=settled.added)
+        return cls(session, value, Cut("requested", requested), tuple(fold_slices(shown)))
 
     def read_optimized(self) -> Snapshot:
         """This snapshot without its logs: what the last compactions left."""

@@ -27,6 +27,7 @@ from crdt_mor.errors import (
 )
 from crdt_mor.events import job as jobs
 from crdt_mor.events import rollback
+from crdt_mor.events import update as updates
 from crdt_mor.events import write as events
 from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
@@ -40,6 +41,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.store.protocol import Chunks, side_by_side
 from crdt_mor.write.log_files import ensure_partition, put_chunks, staging
@@ -99,6 +101,24 @@ class OpenWrite:
         """Touch the write's heartbeat now and then, until the write is over."""
         store, environment = self.session.store, self.session.environment
         self._alive.enter_context(beating(store, environment, self.begun.requested, self.session.expiry_ms))
+
+    def settle(self, wait_ms: int) -> Snapshot:
+        """What comes before this write for good: see `events.update`. Its statements have seen all of it.
+
+        wait_ms: for how long it waits for writes that began before it. Where that is not enough, or anything else
+        fails, the write is given up.
+        """
+        session, requested = self.session, self.begun.requested
+        try:
+            settled = self.value
+            if updates.earlier(settled, requested):
+                waiting = updates.wait_for_earlier(session.publisher, settled, requested, session.expiry_ms, wait_ms)
+                settled = session.remember(session.run(waiting))
+            self.statements = Statements(session.config, replace(settled, pending=()), requested)
+            return Snapshot.before(session, self.value, settled, requested)
+        except BaseException:
+            self.abandon()
+            raise
 
     def publish_growth(self) -> None:
         """Give the table the columns and types that the statements brought, in an event of its own.

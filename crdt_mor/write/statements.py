@@ -43,12 +43,13 @@ class Statements:
 
     value: the timeline at the write's begin. requested: the write's place in the table's order, which payloads see.
     task: which part of a distributed write this is; None: all of it.
+    config: the table's.
     collected: the statements. schema, merging: the table's columns and how they merge, with those that the statements
         bring.
     """
 
     def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime, task: int | None = None) -> None:
-        self._config = config
+        self.config = config
         self._value = value
         self._requested = requested
         self._task = task
@@ -68,15 +69,15 @@ class Statements:
         schema, merging = self.schema, self.merging
         if mode == "merge":
             schema = self._grown(data.schema)
-            merging = merging_of(self._config, schema.to_json())
+            merging = merging_of(self.config, schema.to_json())
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
-        keys = _keys(self._config, rows)
+        keys = _keys(self.config, rows)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
         statement = RowsWrite(pa.table({**columns_of_rows, **keys}))
         if operation == "INSERT" and rows.num_rows > 1:
             refuse_repeats(statement.rows)
-        if self._config.merge.custom:
+        if self.config.merge.custom:
             lifted = lift(statement.rows.select(rows.column_names), merging, self._dot(rows.num_rows))
             keyed_rows = lifted.hstack(statement.rows.select(keys.keys()).get_columns())
             statement = RowsWrite(keyed_rows, tuple(lifted.columns))
@@ -89,7 +90,7 @@ class Statements:
 
     def delete(self, data: pa.Table, plain: bool) -> None:
         """Delete by key. In a table with an ordering column tombstones carry its value, unless they are `plain`."""
-        config = self._config
+        config = self.config
         ordering = config.merge.ordering if config.merge.kind == "ordering" and not plain else None
         needed = [*dict.fromkeys([*config.key.fields, *config.key.partition_fields, *([ordering] if ordering else [])])]
         absent = [name for name in needed if name not in data.column_names]
@@ -99,7 +100,7 @@ class Statements:
         rows = self.schema.normalise(data.select(needed))
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"the ordering value of a delete must not be null. column={ordering!r}")
-        frame = keyed(self._config, rows)
+        frame = keyed(self.config, rows)
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
         self._operations.add("DELETE")
@@ -120,7 +121,7 @@ class Statements:
         keys = [pl.col(name) for name in (RECORD_KEY, PARTITION_PATH, BUCKET)]
         self._operations.add("UPSERT")
         frame = rows.select(*(pl.col(name).cast(types[name]) for name in columns), *keys)
-        self.collected.append(RowsWrite(frame, tuple(columns) if self._config.merge.custom else None))
+        self.collected.append(RowsWrite(frame, tuple(columns) if self.config.merge.custom else None))
 
     def delete_ordered(self, keys: pl.DataFrame) -> None:
         """Add tombstones of a table with an ordering column: keys as `keyed` makes them, and the column `ordering`."""
@@ -159,8 +160,8 @@ class Statements:
 
     def check_growth(self, grown: TableSchema) -> None:
         """Raise where payloads or the ordering do not allow that the table's schema becomes `grown`."""
-        check_columns(self._config, grown)
-        ordering = self._config.merge.ordering
+        check_columns(self.config, grown)
+        ordering = self.config.merge.ordering
         if ordering and grown.select([ordering]).stored != self.schema.select([ordering]).stored:
             raise SchemaMismatchError(
                 "an ordering column keeps its type: Hudi's readers compare values of older deletes with newer rows, "
@@ -170,9 +171,9 @@ class Statements:
     def move_to(self, schema: TableSchema) -> None:
         """Take `schema` for the table's from now on, and cast earlier statements to it."""
         self.schema = schema
-        self.merging = merging_of(self._config, schema.to_json())
+        self.merging = merging_of(self.config, schema.to_json())
         types = self.merging.columns.stored
-        self.collected = [_widened(statement, types, self._config.merge.ordering) for statement in self.collected]
+        self.collected = [_widened(statement, types, self.config.merge.ordering) for statement in self.collected]
 
     def _with_all_columns(self, rows: pa.Table, schema: TableSchema) -> pa.Table:
         """The rows with all columns of the table. Those that it has gained since its creation may be absent: null.
@@ -181,9 +182,9 @@ class Statements:
         """
         given = frozenset(rows.column_names)
         absent = [name for name in schema.declared.names if name not in given]
-        if not absent or self._config.merge.partial:
+        if not absent or self.config.merge.partial:
             return rows
-        created = columns_of_creation(self._config, self._value)
+        created = columns_of_creation(self.config, self._value)
         required = [name for name in absent if name in created or not schema.declared.field(name).nullable]
         if required:
             raise SchemaMismatchError(
@@ -197,8 +198,8 @@ class Statements:
         return rows.select(schema.declared.names)
 
     def _check_columns(self, rows: pa.Table, merging: Merging) -> None:
-        key = self._config.key
-        ordering = self._config.merge.ordering if self._config.merge.kind == "ordering" else None
+        key = self.config.key
+        ordering = self.config.merge.ordering if self.config.merge.kind == "ordering" else None
         absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
         if absent:
             raise SchemaMismatchError(f"a partial update still needs the key and partition columns. missing={absent}")

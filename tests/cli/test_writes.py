@@ -250,6 +250,38 @@ def test_delete_by_a_condition_says_how_many_rows(table: Path) -> None:
     assert json.loads(run("delete", table, "--where", "id = 'a'", "--output", "json").stdout)["deletes"] == 1
 
 
+def test_update_sets_columns_and_says_how_many_rows(table: Path) -> None:
+    said_so = run("update", table, "--set", "views=views + 1", "--where", "views > 10", "--message", "more").stderr
+    assert "2 rows written: version" in said_so
+    assert rows(table) == [("a", 5), ("b", 16), ("c", 26)]
+    done = json.loads(run("update", table, "--set", "views = 0", "--wait", "0s", "--output", "json").stdout)
+    assert (done["rows"], done["deletes"]) == (3, 0)
+    assert rows(table) == [("a", 0), ("b", 0), ("c", 0)]
+    token = ["--token", "job:1"]
+    assert "3 rows written" in run("update", table, "--set", "views=views + 1", *token).stderr
+    assert "by its token" in run("update", table, "--set", "views=views + 1", *token).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        ([], 2, "--set"),
+        (["--set", "views"], 2, "an equals sign"),
+        (["--set", "views=1", "--set", "views=2"], 2, "set once"),
+        (["--set", "id='x'"], 1, "changes no key"),
+        (["--set", "views=text"], 1, "names columns that the table has not"),
+        (["--set", "views=1", "--where", "nothing = 1"], 1, "the filter names columns"),
+        (["--set", "views=1", "--wait", "soon"], 2, "say how long"),
+    ],
+    ids=str,
+)
+def test_an_update_that_cannot_be_says_why_and_changes_nothing(
+    table: Path, options: list[str], code: int, says: str
+) -> None:
+    assert says in said(run("update", table, *options, code=code))
+    assert rows(table) == [("a", 5), ("b", 15), ("c", 25)]
+
+
 @pytest.mark.parametrize("keys", [["a,c"], ["a", "c"], ["@keys"], ["-"], ["a", "@more"]])
 def test_delete_by_keys_takes_values_a_file_or_stdin(
     table: Path, keys: list[str], monkeypatch: pytest.MonkeyPatch

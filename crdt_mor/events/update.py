@@ -1,0 +1,86 @@
+"""An update in place: its write begins as any other, and waits until all that was requested before it has ended.
+
+    begin     T, its place in the order of writes, is fixed (`events.write`)
+    wait      until no write that was requested before T is pending: from then on nothing can come before T any more
+    read      what all commits requested before T show, and none requested after it (`Snapshot.before`)
+    complete  as any other write
+
+What it commits is so what it computes from exactly the commits that come before it in the order of requested times,
+whatever completes when. Nobody's data aborts it, as commits that are requested after T come after it in every merge. No
+write waits for it but a later update, and those that it waits for are given up where they are silent. Two updates never
+wait for each other: the one that began first waits for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from crdt_mor.errors import EarlierWritePendingError
+from crdt_mor.events.sweep import upkeep
+from crdt_mor.events.write import ended_error
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.steps import Now, Steps, Wait
+from crdt_mor.model.instant import InstantTime, to_datetime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Pending
+from crdt_mor.planners.clean import is_commit
+
+FIRST_PAUSE_MS: Final = 10
+PAUSE_MS_MAX: Final = 1_000
+
+
+def earlier(value: Timeline, requested: InstantTime) -> list[Pending]:
+    """The pending writes of a value that were requested before a time."""
+    return [pending for pending in value.pending if pending.requested < requested]
+
+
+def commits_before(
+    begun: Timeline, shown: Sequence[Completion], settled: Sequence[Completion], requested: InstantTime
+) -> list[Completion]:
+    """The completions of the view of a write: all commits that were requested before it, none requested after it.
+
+    begun: the value in which the write began; shown: the completions that it shows. settled: those of a later value,
+    in which nothing is pending any more that was requested before the write. Compactions since the begin are left out:
+    they may have folded rows that come after the write.
+    """
+    known = {completion.requested for completion in shown}
+    late = [c for c in settled if c.version > begun.version and c.requested < requested and is_commit(c)]
+    return [*shown, *(completion for completion in late if completion.requested not in known)]
+
+
+def wait_for_earlier(
+    publisher: TablePublisher, known: Timeline, requested: InstantTime, expiry_ms: int, wait_ms: int
+) -> Steps[Timeline]:
+    """The newest value, once no write is pending in it that was requested before this one.
+
+    Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`, and `WriterExpiredError` where the
+    write itself was given up meanwhile.
+    """
+    began: int = yield Now()
+    pause_ms, tail = FIRST_PAUSE_MS, known
+    while True:
+        tail = yield from upkeep(publisher, tail, expiry_ms)
+        if tail.find_pending(requested) is None:
+            raise (yield from ended_error(requested, tail))
+        before = earlier(tail, requested)
+        if not before:
+            return tail
+        waited_ms: int = (yield Now()) - began
+        if waited_ms >= wait_ms:
+            raise _still_pending(before, wait_ms)
+        yield Wait(min(pause_ms, wait_ms - waited_ms))
+        pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+
+def _still_pending(before: list[Pending], wait_ms: int) -> EarlierWritePendingError:
+    """Names the oldest of the writes that an update has waited for."""
+    oldest = before[0]
+    who = "an unknown program" if oldest.author is None else str(oldest.author.application)
+    return EarlierWritePendingError(
+        "an update computes from all that was written before it, and a write that began before it is still under way. "
+        "Nothing was written: update again when that write has ended, or wait longer, wait=timedelta(...); "
+        "table.inspect.pending() lists such writes. "
+        f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
+        f"writes={len(before)} waited_s={wait_ms / 1000:g}"
+    )

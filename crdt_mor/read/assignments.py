@@ -1,0 +1,71 @@
+"""What an update sets: for each column an expression, which says of a row what that row's new value is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.config import TableConfig
+from crdt_mor.read.conditions import columns_of, is_element_wise
+from crdt_mor.read.filter_errors import cause_of, columns_meant
+from crdt_mor.read.sql import Condition
+
+Assignments = Mapping[str, pl.Expr]
+"""Of each column that is set, its new value; an expression of the columns that a row has before."""
+
+
+def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assignments:
+    """What a user sets, as expressions that are checked, and tried on no row.
+
+    given: by the name of a column an SQL text, an expression of polars, or a value.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidInputError(
+            f'an update sets columns by name: update(set={{"price": "price * 1.1"}}, where="id = 1"). set={given!r}'
+        )
+    unknown = [name for name in given if name not in schema.declared.names]
+    if unknown:
+        raise InvalidInputError(
+            f"the table has no such columns{columns_meant(unknown, schema)}. unknown={unknown} "
+            f"known={schema.declared.names}"
+        )
+    fixed = [name for name in given if name in (*config.key.fields, *config.key.partition_fields)]
+    if fixed:
+        raise InvalidInputError(
+            "an update changes no key and no partition, which say where a row lies: delete the row and upsert it anew, "
+            f"both in one transaction(). columns={fixed}"
+        )
+    return {name: _checked(name, value, schema) for name, value in given.items()}
+
+
+def _checked(name: str, value: object, schema: TableSchema) -> pl.Expr:
+    """The new value of one column as an expression that asks of a row nothing but that row."""
+    columns = columns_of(schema)
+    try:
+        if isinstance(value, str):
+            expression = Condition(value, columns).expression()
+        else:
+            expression = value if isinstance(value, pl.Expr) else pl.lit(value, allow_object=False)
+        if expression.meta.has_multiple_outputs():
+            raise InvalidInputError(f"a column is set to one value, and this is several. column={name} set={value}")
+        unknown = [root for root in expression.meta.root_names() if root not in schema.declared.names]
+        if unknown:
+            raise InvalidInputError(
+                f"a new value names columns that the table has not{columns_meant(unknown, schema)}; a text to write "
+                f"stands in single quotes inside of the SQL, or is pl.lit('…'). column={name} set={value} "
+                f"unknown={unknown}"
+            )
+        pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()
+        if not is_element_wise(expression.is_null(), columns):
+            raise InvalidInputError(
+                "a new value is made of the row itself, and this one looks at other rows as well (an aggregate, a "
+                f"window, an order): read the rows, and upsert what you make of them. column={name} set={value}"
+            )
+    except (pl.exceptions.PolarsError, TypeError) as error:
+        raise InvalidInputError(
+            f"this is no new value of a column: {cause_of(error)}. column={name} set={value}"
+        ) from error
+    return expression

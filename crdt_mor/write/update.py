@@ -1,0 +1,172 @@
+"""What an update writes: the rows that it changes, with new values in the columns that are set.
+
+a table of whole rows     the whole row, as all earlier writes made it, which no later one loses anything by
+partial updates           the key, and the columns that are set
+a column with a payload   what makes readers see the new value, in the payload's own words (`Payload.assign`);
+                          where it is not set, nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.laws.merging import Merging, lift
+from crdt_mor.merge.payload import Dot
+from crdt_mor.merge.rule import Member, naming_payload
+from crdt_mor.merge.states import fold_states
+from crdt_mor.model.config import TableConfig
+from crdt_mor.read.assignments import Assignments
+from crdt_mor.write.statements import Statements
+
+_ROW: Final = "_crdt_row"
+
+
+def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig) -> list[str]:
+    """The columns that an update reads of the rows that it changes."""
+    if not config.merge.partial:
+        return list(schema.declared.names)
+    beside = {name for merge in config.merge.columns for name in merge.columns if assigned.keys() & set(merge.columns)}
+    named = {root for expression in assigned.values() for root in expression.meta.root_names()}
+    needed = {*config.key.fields, *config.key.partition_fields, *assigned, *named, *beside}
+    return [name for name in schema.declared.names if name in needed]
+
+
+def changed_rows(rows: pa.Table, assigned: Assignments, statements: Statements) -> pa.Table:
+    """The rows of an upsert that changes `rows`, which are as the update has read them."""
+    config, schema, merging = statements.config, statements.schema, statements.merging
+    after = _set(rows, assigned)
+    ordering = config.merge.ordering if config.merge.kind == "ordering" else None
+    if ordering is not None and ordering in assigned:
+        _refuse_lost(rows, after, config, ordering)
+    written = after
+    if config.merge.partial:
+        kept = {*config.key.fields, *config.key.partition_fields, *assigned}
+        kept |= {name for member in _touched(merging, assigned) for name in member.columns}
+        written = written.select([name for name in written.column_names if name in kept])
+    for member in merging.rule.members:
+        is_set = member in _touched(merging, assigned)
+        if is_set or (member.payload.nulls == "value" and not config.merge.partial):
+            values = _written(rows, after, member, schema, merging, config)
+            written = _replaced(written, member, values, rows.num_rows)
+        elif not config.merge.partial:
+            written = _replaced(written, member, None, rows.num_rows)
+    return written
+
+
+def _touched(merging: Merging, assigned: Assignments) -> list[Member]:
+    """The payloads of which a column is set."""
+    return [member for member in merging.rule.members if assigned.keys() & set(member.columns)]
+
+
+def _set(rows: pa.Table, assigned: Assignments) -> pa.Table:
+    """The rows with their new values, in the types that the expressions gave them."""
+    frame = pl.DataFrame(pl.from_arrow(rows))
+    try:
+        values = frame.with_columns(expression.alias(name) for name, expression in assigned.items()).select(*assigned)
+    except pl.exceptions.PolarsError as error:
+        raise InvalidInputError(
+            "a new value cannot be made of some row's values: rule the row out by `where`, or make it null there. "
+            f"set={ {name: str(expression) for name, expression in assigned.items()} } cause={error}"
+        ) from error
+    new = values.to_arrow()
+    for name in assigned:
+        rows = rows.set_column(rows.column_names.index(name), name, new.column(name))
+    return rows
+
+
+def _refuse_lost(before: pa.Table, after: pa.Table, config: TableConfig, ordering: str) -> None:
+    """Raise where an ordering value would be lower than it is: the row as it is would win over the changed one."""
+    values = pl.DataFrame({"before": pl.from_arrow(before[ordering]), "after": pl.from_arrow(after[ordering])})
+    lower = values.select(pl.col("after") < pl.col("before")).to_series().fill_null(True)
+    if lower.any():
+        row = int(lower.arg_max() or 0)
+        raise InvalidInputError(
+            "a row with a lower ordering value loses against the row as it is, so that the update would be lost: set "
+            f"one that is not lower. column={ordering!r} key={_key(before, row, config)} "
+            f"before={before[ordering][row]} after={after[ordering][row]}"
+        )
+
+
+def _key(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:
+    """The key of one row, by the names of its columns."""
+    return {name: rows[name][row].as_py() for name in dict.fromkeys([*config.key.partition_fields, *config.key.fields])}
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+def _written(
+    before: pa.Table, after: pa.Table, member: Member, schema: TableSchema, merging: Merging, config: TableConfig
+) -> pl.Series:
+    """What is written to the columns of a payload; raises where readers would see something else than `after`."""
+    payload = member.payload
+    if member.hidden is not None and not payload.assigns:
+        raise InvalidInputError(
+            f"{payload.name} keeps a state of what was written, which an update cannot set: upsert what is to be "
+            f"added, or write rows anew, by a delete and an upsert in one transaction(). columns={list(member.columns)}"
+        )
+    types = schema.select(member.columns)
+    old, new = (pl.DataFrame(pl.from_arrow(types.normalise(side.select(member.columns)))) for side in (before, after))
+    values = pl.DataFrame({"before": member.written(old), "after": member.written(new)})
+    with naming_payload(payload, member.columns):
+        written = values.select(payload.assign(pl.col("before"), pl.col("after")).alias("written")).to_series()
+    if member.hidden is None:
+        _refuse_unshown(values.with_columns(written), member, merging, before, config)
+    return written
+
+
+def _refuse_unshown(
+    values: pl.DataFrame, member: Member, merging: Merging, rows: pa.Table, config: TableConfig
+) -> None:
+    """Raise where the payload would not show the new value of some row: a maximum that is set to less, say.
+
+    values: `before` and `after` of each row, and what is `written`.
+    """
+    alone = _folded([values["after"]], member, merging)
+    shown = _folded([values["before"], values["written"]], member, merging)
+    same = shown.eq_missing(alone)
+    if not same.all():
+        row = int((~same).arg_max() or 0)
+        raise InvalidInputError(
+            f"{member.payload.name} would not show the new value, as it merges what is written with what is there: "
+            f"upsert what is to be merged. columns={list(member.columns)} key={_key(rows, row, config)} "
+            f"before={_plain(values['before'], row)} after={_plain(values['after'], row)} shown={_plain(shown, row)}"
+        )
+
+
+def _folded(written: Sequence[pl.Series], member: Member, merging: Merging) -> pl.Series:
+    """What a payload that keeps no state makes of values that are written one after the other, in each row."""
+    dot = Dot(pl.lit(0, pl.Int64), pl.int_range(pl.len(), dtype=pl.Int32), pl.lit(""))
+    states = [member.pack(lift(_unpacked(values, member), merging, dot)).alias("state") for values in written]
+    height = len(states[0])
+    code = np.tile(np.arange(height), len(states))
+    keys = pl.int_range(height, eager=True).cast(pl.String)
+    return fold_states(member, pl.concat(states), code, keys)
+
+
+def _plain(values: pl.Series, row: int) -> object:
+    """One value, as Python has it."""
+    return values.slice(row, 1).to_list()[0]
+
+
+def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
+    """Written values as the columns of their payload."""
+    if len(member.columns) == 1:
+        return values.alias(member.columns[0]).to_frame()
+    return pl.DataFrame({name: values.struct.field(name) for name in member.columns})
+
+
+def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int) -> pa.Table:
+    """Rows with other values in the columns of a payload; None: null, which says nothing."""
+    columns = None if values is None else _unpacked(values, member).to_arrow()
+    for name in member.columns:
+        column = pa.nulls(height, rows.schema.field(name).type) if columns is None else columns.column(name)
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows

@@ -1,0 +1,469 @@
+"""Updates in place: what they set, what they refuse, and that they compute from exactly what comes before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import (
+    EarlierWritePendingError,
+    InvalidInputError,
+    MemoryStore,
+    SchemaMismatchError,
+    Table,
+    WriterExpiredError,
+)
+from crdt_mor.payloads import Any as AnyTrue
+from crdt_mor.payloads import (
+    Counter,
+    Distinct,
+    EventList,
+    First,
+    GrowOnlySet,
+    Last,
+    LatestBy,
+    Max,
+    Min,
+    MVRegister,
+    ORSet,
+    PartialUpdate,
+)
+from crdt_mor.testing.clock import SimulatedEnvironment
+from tests.inside import store_of
+from tests.table.helpers import SCHEMA, frame
+
+NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
+STRINGS = pa.list_(pa.string())
+MOMENT = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def numbers(**values: int | None) -> pa.Table:
+    return pa.table({"id": list(values), "n": list(values.values())}, schema=NUMBERS)
+
+
+def shown(table: Table) -> dict[str, Any]:
+    """The number of each key."""
+    return dict(table.scan(columns=["id", "n"]).to_polars().sort("id").rows())
+
+
+class Waiting(SimulatedEnvironment):
+    """A clock by which something happens in each pause that a process makes."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        super().__init__()
+        self.happens = happens
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self.happens()
+
+
+def make(schema: pa.Schema = NUMBERS, **settings: Any) -> Table:
+    return Table.create("memory", schema, **{"store": MemoryStore(), "key": "id", "buckets": 2, **settings})
+
+
+# --- what is set ------------------------------------------------------------------------------------------------------
+
+
+def test_columns_are_set_by_sql_expressions_and_values() -> None:
+    table = make(SCHEMA)
+    table.upsert(frame(("a", "eu", 1, 1.0), ("b", "eu", 2, 2.0), ("c", "us", 3, None)))
+    commit = table.update({"price": "price * 2", "region": "'EU'"}, where="region = 'eu'")
+    assert (commit.rows, commit.deletes) == (2, 0)
+    table.update({"n": pl.col("n") + 10, "price": 7.5}, where=pl.col("id") == "c")
+    table.update(set={"n": "CASE WHEN n > 10 AND price < 8 THEN n ELSE 0 END"})
+    rows = table.scan().to_polars().sort("id").rows()
+    assert rows == [("a", "EU", 0, 2.0), ("b", "EU", 0, 4.0), ("c", "us", 13, 7.5)]
+    table.update({"price": None}, where="id = 'a'")
+    assert table.scan(filter="price IS NULL", columns=["id"]).to_polars()["id"].to_list() == ["a"]
+
+
+def test_each_new_value_is_made_of_the_row_as_it_was() -> None:
+    table = make(pa.schema([("id", pa.string()), ("x", pa.int64()), ("y", pa.int64())]))
+    table.upsert(pa.table({"id": ["a"], "x": [1], "y": [2]}))
+    table.update({"x": "y", "y": "x"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "x": 2, "y": 1}]
+
+
+def test_where_nothing_matches_a_commit_says_so() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    assert table.update({"n": "n + 1"}, where="n > 5").rows == 0
+    assert shown(table) == {"a": 1}
+    assert make().update({"n": "n + 1"}).rows == 0
+
+
+def test_a_token_makes_it_once() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    first = table.update({"n": "n + 1"}, token=("job", 1), commit_info={"message": "more"})
+    again = table.update({"n": "n + 1"}, token=("job", 1))
+    assert (again.repeated, again.version) == (True, first.version)
+    assert shown(table) == {"a": 2}
+    assert table.history().to_pylist()[0]["message"] == "more"
+
+
+def test_dates_decimals_and_dictionaries_keep_their_types() -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("day", pa.date32()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("money", pa.decimal128(12, 2)),
+            ("kind", pa.dictionary(pa.int32(), pa.string())),
+            ("small", pa.int16()),
+        ]
+    )
+    table = make(schema)
+    row = {"id": "a", "day": date(1970, 1, 4), "at": MOMENT, "money": Decimal("1.00"), "kind": "k", "small": 2}
+    table.upsert(pa.Table.from_pylist([row], schema))
+    table.update(
+        {
+            "day": "DATE '2026-01-31'",
+            "at": pl.col("at") + timedelta(days=1),
+            "money": pl.col("money") * 3,
+            "kind": "'other'",
+            "small": "small + 1",
+        }
+    )
+    scan = table.scan()
+    assert scan.schema == schema
+    found = scan.to_arrow().to_pylist()[0]
+    assert (str(found["day"]), str(found["money"]), found["kind"], found["small"]) == ("2026-01-31", "3.00", "other", 3)
+    assert found["at"] == MOMENT + timedelta(days=1)
+
+
+def test_partial_updates_write_the_set_columns_alone() -> None:
+    table = make(SCHEMA, merge=PartialUpdate())
+    table.upsert(frame(("a", "eu", 1, 1.0)))
+    updating = table.transaction(isolation="serializable")
+    with updating:
+        table_again(table).upsert(pa.table({"id": ["a"], "price": [5.0], "n": [7]}))  # requested after the update
+        updating.update({"region": "region || '!'"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "region": "eu!", "n": 7, "price": 5.0}]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "sets columns by name"),
+        ("n = 1", "sets columns by name"),
+        ({"id": "'z'"}, "changes no key"),
+        ({"m": "1"}, "is 'n' meant by 'm'|no such columns"),
+        ({"n": "m + 1"}, "names columns that the table has not"),
+        ({"n": "sum(n)"}, "looks at other rows"),
+        ({"n": pl.col("n").shift()}, "looks at other rows"),
+        ({"n": pl.all()}, "one value"),
+        ({"n": object()}, "no new value"),
+        ({"n": "n +"}, "no new value"),
+        ({"n": "n + 'x'"}, "no new value|another type"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_set_is_refused_and_nothing_changes(given: Any, said: str) -> None:
+    table = make()
+    table.upsert(numbers(a=1, b=2))
+    with pytest.raises((InvalidInputError, SchemaMismatchError), match=said):
+        table.update(given)
+    assert shown(table) == {"a": 1, "b": 2}
+    assert table.inspect.pending().num_rows == 0
+
+
+def test_a_value_that_the_column_cannot_hold_is_refused() -> None:
+    table = make()
+    table.upsert(numbers(a=1, b=2))
+    with pytest.raises(SchemaMismatchError, match=r"unchanged.*column=n.*value=.*0.5"):
+        table.update({"n": "n * 0.5"})
+    assert shown(table) == {"a": 1, "b": 2}
+
+
+def test_a_filter_that_is_none_is_refused() -> None:
+    table = make()
+    with pytest.raises(InvalidInputError, match="the filter names columns"):
+        table.update({"n": 1}, where="m = 1")
+    with pytest.raises(InvalidInputError, match="wait is a time"):
+        table.update({"n": 1}, wait=3)  # type: ignore[arg-type]
+
+
+# --- ordering columns -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_keeps_its_ordering_value_and_the_later_write_of_equal_ones_counts() -> None:
+    table = make(SCHEMA, ordering="n")
+    table.upsert(frame(("a", "eu", 5, 1.0)))
+    table.update({"price": "price + 1"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "region": "eu", "n": 5, "price": 2.0}]
+    table.update({"price": "price + 1", "n": "n + 1"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "region": "eu", "n": 6, "price": 3.0}]
+
+
+@pytest.mark.parametrize("value", ["n - 1", None], ids=str)
+def test_a_lower_ordering_value_would_be_lost_and_is_refused(value: str | None) -> None:
+    table = make(SCHEMA, ordering="n")
+    table.upsert(frame(("a", "eu", 5, 1.0)))
+    with pytest.raises(InvalidInputError, match=r"would be lost.*'id': 'a'.*before=5"):
+        table.update({"n": value})
+
+
+# --- payloads ---------------------------------------------------------------------------------------------------------
+
+
+PAYLOADS: list[tuple[Any, pa.DataType, Any, Any]] = [
+    (Counter(), pa.int64(), 5, 12),
+    (Max(), pa.int64(), 5, 12),
+    (Min(), pa.int64(), 5, 1),
+    (Last(), pa.int64(), 5, None),
+    (AnyTrue(), pa.bool_(), False, True),
+    (GrowOnlySet(), STRINGS, ["b"], ["c", "a", "b"]),
+    (ORSet(), STRINGS, ["b", "c"], ["a", "c"]),
+    (ORSet(), STRINGS, ["b", "c"], []),
+    (MVRegister(), STRINGS, ["b"], ["a"]),
+    (First(), pa.int64(), None, 3),
+]
+
+
+@pytest.mark.parametrize(("payload", "kind", "before", "after"), PAYLOADS, ids=lambda v: getattr(v, "name", ""))
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_column_with_a_payload_shows_what_it_is_set_to(
+    payload: Any, kind: pa.DataType, before: Any, after: Any, partial: bool, compacted: bool
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("v", kind), ("w", pa.int64()), ("c", pa.int64())])
+    if partial and payload.nulls == "value":
+        pytest.skip("which no table of partial updates takes")
+    merge: dict[Any, Any] = {"v": payload, "c": Counter()}
+    table = make(schema, merge=PartialUpdate(columns=merge) if partial else merge)
+    table.upsert(pa.table({"id": ["a", "b"], "v": [before] * 2, "w": [1, 2], "c": [4, 4]}, schema=schema))
+    if compacted:
+        table.maintenance.compact()
+    table.update({"v": pl.lit(after, dtype=pl.Series(pl.from_arrow(pa.array([after], kind))).dtype), "w": "w + 1"})
+    table.update({"w": "w + 1"})
+    rows = table.scan().to_arrow().to_pylist()
+    expected = sorted(after) if isinstance(after, list) else after
+    assert [(sorted(row["v"]) if isinstance(row["v"], list) else row["v"]) for row in rows] == [expected] * 2
+    assert {(row["id"], row["w"], row["c"]) for row in rows} == {("a", 3, 4), ("b", 4, 4)}
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind", "before", "after"),
+    [
+        (Max(), pa.int64(), 5, 4),
+        (Min(), pa.int64(), 5, 6),
+        (First(), pa.int64(), 5, 6),
+        (Counter(), pa.int64(), 5, None),
+        (AnyTrue(), pa.bool_(), True, False),
+        (GrowOnlySet(), STRINGS, ["b"], ["a"]),
+        (EventList(), STRINGS, ["b"], ["b", "c"]),
+        (Distinct(), pa.int64(), "x", 4),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_payload_that_would_show_another_value_refuses(
+    payload: Any, kind: pa.DataType, before: Any, after: Any
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("v", kind)])
+    table = make(schema, merge={"v": payload})
+    table.upsert(pa.table({"id": ["a"], "v": [before]}))
+    seen = table.scan().to_arrow().to_pylist()
+    with pytest.raises(InvalidInputError, match=payload.name):
+        table.update({"v": pl.lit(after, dtype=pl.Series(pl.from_arrow(pa.array([after], kind))).dtype)})
+    assert table.scan().to_arrow().to_pylist() == seen
+
+
+def test_columns_that_decide_together_are_set_together() -> None:
+    schema = pa.schema([("id", pa.string()), ("price", pa.int64()), ("at", pa.int64())])
+    table = make(schema, merge={("price", "at"): LatestBy("at")})
+    table.upsert(pa.table({"id": ["a"], "price": [1], "at": [5]}))
+    table.update({"price": "price + 1"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "price": 2, "at": 5}]
+    with pytest.raises(InvalidInputError, match="latest_by/1 would not show"):
+        table.update({"price": 7, "at": 4})
+
+
+# --- beside other writers ---------------------------------------------------------------------------------------------
+
+
+def test_an_earlier_write_is_waited_for_and_a_later_one_is_not_read() -> None:
+    table = make()
+    table.upsert(numbers(a=1, b=2, c=3))
+    other, third = table_again(table), table_again(table)
+    straggler = other.transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(a=100, d=7))
+    happened = []
+
+    def happens() -> None:
+        happened.append(1)
+        if len(happened) == 1:
+            third.upsert(numbers(b=50))  # requested after the update
+            third.maintenance.compact()  # which folds it into the base files
+            third.upsert(numbers(c=60))
+            third.maintenance.clean(keep=timedelta(0))
+        if len(happened) == 3:
+            straggler.__exit__(None, None, None)
+
+    updating = table_again(table, environment=Waiting(happens))
+    updating.update({"n": "n + 1"})
+    assert shown(table) == {"a": 101, "b": 50, "c": 60, "d": 8}
+    table.maintenance.compact()
+    assert shown(table) == {"a": 101, "b": 50, "c": 60, "d": 8}
+
+
+def test_a_write_that_goes_on_for_too_long_is_named() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    other = table_again(table)
+    with other.transaction(commit_info={"application": "backfill"}) as tx:
+        tx.upsert(numbers(a=5))
+        updating = table_again(table, environment=SimulatedEnvironment())
+        with pytest.raises(EarlierWritePendingError, match=r"by=backfill .* writes=1 waited_s=2"):
+            updating.update({"n": "n + 1"}, wait=timedelta(seconds=2), token=("job", 1))
+        assert [row["application"] for row in table.inspect.pending().to_pylist()] == ["backfill"]
+    assert shown(table) == {"a": 5}
+    assert not table.update({"n": "n + 1"}, token=("job", 1)).repeated
+    assert shown(table) == {"a": 6}
+
+
+def test_a_dead_writer_is_given_up_and_not_waited_for() -> None:
+    clock, expiry = SimulatedEnvironment(), timedelta(seconds=30)
+    store = MemoryStore(clock.now_ms)
+    table = make(store=store, environment=clock)
+    table.upsert(numbers(a=1))
+    dead = Table.open("memory", store=store, environment=SimulatedEnvironment(stem="dead"), writer_expiry=expiry)
+    straggler = dead.transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(a=9))
+    before_ms = clock.now_ms()
+    Table.open("memory", store=store, environment=clock, writer_expiry=expiry).update({"n": "n + 1"})
+    assert 30_000 < clock.now_ms() - before_ms < 60_000
+    assert shown(table) == {"a": 2}
+
+
+def test_columns_that_an_earlier_write_has_added_are_kept() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    straggler = table_again(table).transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(a=2).append_column("new", pa.array([5])), schema_mode="merge")
+    updating = table_again(table, environment=Waiting(lambda: straggler.__exit__(None, None, None)))
+    updating.update({"n": "n + 1"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "n": 3, "new": 5}]
+
+
+def test_an_overwrite_meanwhile_replaces_what_is_updated() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    straggler = table_again(table).transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(a=2))
+
+    def happens() -> None:
+        if straggler.commit is None:
+            table_again(table).overwrite(numbers(z=1))
+            straggler.__exit__(None, None, None)
+
+    table_again(table, environment=Waiting(happens)).update({"n": "n + 1"})
+    assert shown(table) == {"z": 1}
+
+
+def test_a_restore_meanwhile_ends_it() -> None:
+    table = make()
+    version = table.upsert(numbers(a=1)).version
+    table.upsert(numbers(a=5))
+    straggler = table_again(table).transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(a=2))
+
+    def happens() -> None:
+        table_again(table).maintenance.restore(version)
+
+    updating = table_again(table, environment=Waiting(happens))
+    with pytest.raises(WriterExpiredError, match="restored"):
+        updating.update({"n": "n + 1"})
+    assert shown(table) == {"a": 1}
+
+
+def test_updates_of_many_threads_lose_nothing() -> None:
+    table = make()
+    table.upsert(numbers(a=0, b=0))
+
+    def count(_: int) -> None:
+        own = table_again(table)
+        for _ in range(5):
+            own.update({"n": "n + 1"}, where="id = 'a'")
+            own.upsert(numbers(b=1))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(4)))
+    assert shown(table) == {"a": 20, "b": 1}
+
+
+# --- serializable blocks ----------------------------------------------------------------------------------------------
+
+
+def test_a_serializable_block_reads_what_comes_before_it_and_then_writes() -> None:
+    table = make()
+    table.upsert(numbers(a=1, b=2))
+    straggler = table_again(table).transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(b=10))
+    own = table_again(table, environment=Waiting(lambda: straggler.__exit__(None, None, None)))
+    with own.transaction(isolation="serializable") as tx:
+        total = sum(row["n"] for row in tx.scan().to_arrow().to_pylist())
+        tx.upsert(numbers(sum=total))
+        with pytest.raises(InvalidInputError, match="reads first"):
+            tx.scan()
+        tx.delete(keys=["a"])
+    assert tx.commit is not None
+    assert tx.commit.completed_at > tx.commit.requested_at
+    assert shown(table) == {"b": 10, "sum": 11}
+
+
+def test_a_delete_by_filter_in_a_serializable_block_is_exact() -> None:
+    table = make()
+    table.upsert(numbers(a=1, b=2))
+    straggler = table_again(table).transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(b=10, c=11))
+    own = table_again(table, environment=Waiting(lambda: straggler.__exit__(None, None, None)))
+    with own.transaction(isolation="serializable") as tx:
+        tx.delete(filter="n >= 10")
+    assert shown(table) == {"a": 1}
+
+
+def test_write_skew_is_impossible() -> None:
+    """Two doctors are on call, and each goes off if the other one is still on: at least one stays."""
+    table = make()
+    table.upsert(numbers(ada=1, bob=1))
+
+    def goes_off(name: str) -> None:
+        with table_again(table).transaction(isolation="serializable") as tx:
+            if sum(row["n"] for row in tx.scan().to_arrow().to_pylist()) > 1:
+                tx.upsert(numbers(**{name: 0}))
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(goes_off, ["ada", "bob"]))
+    assert sum(shown(table).values()) == 1
+
+
+def test_isolation_and_update_are_checked() -> None:
+    table = make()
+    with pytest.raises(InvalidInputError, match='"snapshot" or "serializable"'):
+        table.transaction(isolation="chaos")  # type: ignore[arg-type]
+    with table.transaction() as tx, pytest.raises(InvalidInputError, match="isolation="):
+        tx.update({"n": 1})
+
+
+def table_again(table: Table, **settings: Any) -> Table:
+    """The table once more, as another process would open it."""
+    return Table.open("memory", store=store_of(table), **settings)
