@@ -25,6 +25,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.load import LoadProgress, OnProgress
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Archived, Compacted, Maintenance
+    from crdt_mor.api.merge_into import Merged, MergeInto
     from crdt_mor.api.migration import Migrated
     from crdt_mor.api.reading import AsOf, Consistency
     from crdt_mor.api.scan import Scan
@@ -149,6 +150,7 @@ _NAMES = {
     "api.load": ("LoadProgress", "OnProgress"),
     "api.maintenance": ("Archived", "Compacted", "Maintenance"),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
+    "api.merge_into": ("MergeInto", "Merged"),
     "api.migration": ("Migrated",),
     "model.config": ("TableConfig", "TableType"),
     "model.keys": ("KeySpec",),
@@ -273,7 +275,9 @@ __all__ = [
     "Maintenance",
     "MemoryStore",
     "Merge",
+    "MergeInto",
     "MergeSpec",
+    "Merged",
     "Migrated",
     "MigrationProgress",
     "Nulls",

@@ -243,6 +243,7 @@ LETS_TIME_PASS = {
     "tests.crash.scene",  # asks stuck processes where they are, and gives them a second to answer
     "tests.crash.migrations",  # writers wait for a table that arrives
     "tests.crash.services",  # processes are killed at moments drawn by lot
+    "tests.crash.test_updates",  # as below
     "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
     "tests.crash.worker",  # writers that leave services a turn
     "tests.spark.chaos",  # a long run, drawn by lot

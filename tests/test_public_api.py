@@ -24,7 +24,8 @@ PUBLIC = [
     "ErasureUnfinishedError", "Event", "Explanation",
     "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
     "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LoadProgress",
-    "LoadSource", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeSpec",
+    "LoadSource", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeInto",
+    "MergeSpec", "Merged",
     "Migrated", "MigrationProgress", "Nulls",
     "Observation", "OnProgress", "ParquetSource",
     "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
@@ -54,6 +55,7 @@ SIGNATURES = {
     "Table.delete_partitions": "self partitions * token commit_info",
     "Table.truncate": "self * token commit_info",
     "Table.transaction": "self * isolation wait token commit_info",
+    "Table.merge": "self source on * source_alias target_alias wait token commit_info",
     "Table.update": "self set where * wait token commit_info",
     "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
@@ -114,13 +116,13 @@ SIGNATURES = {
 }
 MEMBERS = {
     "Table": "abandon_write append changes complete_write config count create create_from delete delete_partitions "
-    "diff drop_savepoint environment file_groups head history inspect maintenance open overwrite plan_write properties "
-    "refresh savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction "
-    "truncate update upsert version",
+    "diff drop_savepoint environment file_groups head history inspect maintenance merge open overwrite plan_write "
+    "properties refresh savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars "
+    "transaction truncate update upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
-    "Transaction": "append delete delete_partitions overwrite scan truncate update upsert",
+    "Transaction": "append delete delete_partitions merge overwrite scan truncate update upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
     "to_reader version",

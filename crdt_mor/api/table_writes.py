@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Literal
 
 import polars as pl
 
 from crdt_mor.api.data import Data
+from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, nothing_of
 from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
-from crdt_mor.api.transaction import Commit, Transaction, commit_once, commit_rows
+from crdt_mor.api.transaction import Commit, Transaction, commit_once, commit_rows, merge_in
+from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
+from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.statements import SchemaMode
 
 WAIT: Final = timedelta(seconds=60)
@@ -122,6 +126,52 @@ class TableWrites:
         return commit_once(
             self._session, token, commit_info, lambda tx: tx.update(set, where), size=lambda: 0, wait_ms=wait_ms
         )
+
+    def merge(
+        self,
+        source: Data,
+        on: str | Sequence[str] | None = None,
+        *,
+        source_alias: str = "source",
+        target_alias: str = "target",
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> MergeInto:
+        """Merge rows of a source into the table by clauses: `merge(rows, on="id").when_matched_update_all().execute()`.
+
+        It is exact beside other writers, as `update` is, and reads only the file groups in which rows of the source can
+        meet others, unless a clause is about rows that none of the source meets.
+
+        source: as of `upsert`.
+        on: columns that are equal where rows meet, or a text, "target.id = source.id"; None: the table's key. Null
+            meets nothing. Where these are not the key, it is a join. A row of the table that a clause changes is met by
+            one row of the source; a partition may be set where the table merges whole rows, which moves the row.
+        source_alias, target_alias: what clauses call the two rows.
+        wait, token, commit_info: as of `update`.
+        """
+        wait_ms = milliseconds("wait", wait)
+
+        def run(plan: MergePlan) -> Merged:
+            counted = nothing_of(plan)
+
+            def statement(tx: Transaction) -> None:
+                nonlocal counted
+                counted = merge_in(tx, plan)
+
+            def size() -> int:
+                return bytes_of(plan.source)
+
+            commit = commit_once(self._session, token, commit_info, statement, size, wait_ms)
+            return replace(
+                counted,
+                version=commit.version,
+                requested_at=commit.requested_at,
+                completed_at=commit.completed_at,
+                repeated=commit.repeated,
+            )
+
+        return merge_of(source, on, (source_alias, target_alias), self._session.config, run)
 
     def overwrite(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
+from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothing_of
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
 from crdt_mor.columns.arrow_input import bytes_of
@@ -33,11 +34,12 @@ from crdt_mor.planners.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_T
 from crdt_mor.read.assignments import assignments
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
+from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
 from crdt_mor.write.statements import SchemaMode
-from crdt_mor.write.update import changed_rows, columns_of_update
+from crdt_mor.write.update import changed_rows, columns_of_update, with_values
 
 if TYPE_CHECKING:
     from crdt_mor.write import overwrite as overwriting
@@ -183,16 +185,38 @@ class Transaction:
     def update(self, set: Mapping[str, object], where: pl.Expr | str | None = None) -> None:
         """As `Table.update`, in this commit, before all other statements of a serializable block."""
         write = self._open_for_more("update")
+        self._require_serializable("update")
+        if write is not None:
+            config, schema = self._session.config, write.statements.schema
+            assigned = assignments(set, schema, config)
+            rows = self.scan(columns=columns_of_update(assigned, schema, config), filter=where)
+            before = rows.to_arrow()
+            changed = changed_rows(before, with_values(before, assigned), [*assigned], write.statements)
+            write.statements.upsert(changed, "UPSERT", "strict")
+
+    def merge(
+        self,
+        source: Data,
+        on: str | Sequence[str] | None = None,
+        *,
+        source_alias: str = "source",
+        target_alias: str = "target",
+    ) -> MergeInto:
+        """As `Table.merge`, in this commit, before all other statements of a serializable block.
+
+        `execute` counts what will be done, and its version is 0, as the block commits later.
+        """
+        self._require_serializable("merge")
+
+        aliases = (source_alias, target_alias)
+        return merge_of(source, on, aliases, self._session.config, partial(merge_in, self))
+
+    def _require_serializable(self, statement: str) -> None:
         if self._wait_ms is None:
             raise InvalidInputError(
-                "an update computes from what it reads, which other writers may change meanwhile: begin the block with "
-                'transaction(isolation="serializable"), or call table.update(...)'
+                f"{statement} computes from what it reads, which other writers may change meanwhile: begin the block "
+                f'with transaction(isolation="serializable"), or call table.{statement}(...)'
             )
-        if write is not None:
-            schema = TableSchema.from_json(self._snapshot().value.schema)
-            assigned = assignments(set, schema, self._session.config)
-            rows = self.scan(columns=columns_of_update(assigned, schema, self._session.config), filter=where)
-            write.statements.upsert(changed_rows(rows.to_arrow(), assigned, write.statements), "UPSERT", "strict")
 
     def scan(
         self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
@@ -292,6 +316,12 @@ class LoneTransaction(Transaction):
         if isinstance(committed, GroupCommit):
             return _commit_of_member(committed.completion, committed.member)
         return commit_of(session, committed.completion, committed.value, repeated=False)
+
+
+def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
+    """Do a merge as a statement of a transaction."""
+    write = tx._open_for_more("merge")  # noqa: SLF001  it is a part of the transaction that the table uses as well
+    return nothing_of(plan) if write is None else do_merge(plan, write.statements, tx.scan)
 
 
 def commit_rows(

@@ -8,8 +8,9 @@ import polars as pl
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
-from crdt_mor.read.conditions import columns_of, is_element_wise
+from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.filter_errors import cause_of, columns_meant
 from crdt_mor.read.sql import Condition
 
@@ -29,7 +30,7 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
     unknown = [name for name in given if name not in schema.declared.names]
     if unknown:
         raise InvalidInputError(
-            f"the table has no such columns{columns_meant(unknown, schema)}. unknown={unknown} "
+            f"the table has no such columns{columns_meant(unknown, schema.declared.names)}. unknown={unknown} "
             f"known={schema.declared.names}"
         )
     fixed = [name for name in given if name in (*config.key.fields, *config.key.partition_fields)]
@@ -38,12 +39,15 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
             "an update changes no key and no partition, which say where a row lies: delete the row and upsert it anew, "
             f"both in one transaction(). columns={fixed}"
         )
-    return {name: _checked(name, value, schema) for name, value in given.items()}
+    columns = polars_schema(schema.declared)
+    return {name: new_value(name, value, columns) for name, value in given.items()}
 
 
-def _checked(name: str, value: object, schema: TableSchema) -> pl.Expr:
-    """The new value of one column as an expression that asks of a row nothing but that row."""
-    columns = columns_of(schema)
+def new_value(name: str, value: object, columns: pl.Schema) -> pl.Expr:
+    """The new value of one column as an expression that asks of a row nothing but that row.
+
+    columns: those that it may name, with their types.
+    """
     try:
         if isinstance(value, str):
             expression = Condition(value, columns).expression()
@@ -51,12 +55,12 @@ def _checked(name: str, value: object, schema: TableSchema) -> pl.Expr:
             expression = value if isinstance(value, pl.Expr) else pl.lit(value, allow_object=False)
         if expression.meta.has_multiple_outputs():
             raise InvalidInputError(f"a column is set to one value, and this is several. column={name} set={value}")
-        unknown = [root for root in expression.meta.root_names() if root not in schema.declared.names]
+        unknown = [root for root in expression.meta.root_names() if root not in columns]
         if unknown:
             raise InvalidInputError(
-                f"a new value names columns that the table has not{columns_meant(unknown, schema)}; a text to write "
-                f"stands in single quotes inside of the SQL, or is pl.lit('…'). column={name} set={value} "
-                f"unknown={unknown}"
+                f"a new value names columns that are not there{columns_meant(unknown, [*columns])}; a text to "
+                f"write stands in single quotes inside of the SQL, or is pl.lit('…'). column={name} set={value} "
+                f"unknown={unknown} known={[*columns]}"
             )
         pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()
         if not is_element_wise(expression.is_null(), columns):

@@ -70,16 +70,15 @@ def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr
     """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell."""
     quoted = [name for name in unknown if isinstance(filter, str) and f'"{name}"' in filter]
     hint = f"; text stands in single quotes, '{quoted[0]}'" if quoted else ""
-    hint += columns_meant(unknown, schema)
+    hint += columns_meant(unknown, schema.declared.names)
     return InvalidInputError(
         f"the filter names columns that the table has not; it has {schema.declared.names[:_SHOWN]}{hint}. "
         f"unknown={list(unknown)}"
     )
 
 
-def columns_meant(unknown: Sequence[str], schema: TableSchema) -> str:
-    """Which columns of the table are meant by unknown names, as part of an error's message."""
-    known = schema.declared.names
+def columns_meant(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """Which columns are meant by unknown names, as part of an error's message."""
     lower = {name.lower(): name for name in known}
     close = {
         name: match

@@ -8,7 +8,7 @@ a column with a payload   what makes readers see the new value, in the payload's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -38,10 +38,12 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
     return [name for name in schema.declared.names if name in needed]
 
 
-def changed_rows(rows: pa.Table, assigned: Assignments, statements: Statements) -> pa.Table:
-    """The rows of an upsert that changes `rows`, which are as the update has read them."""
+def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], statements: Statements) -> pa.Table:
+    """The rows of an upsert that changes `rows`, which are as the update has read them, to what they are `after`.
+
+    assigned: the columns that are set, in which the two may differ.
+    """
     config, schema, merging = statements.config, statements.schema, statements.merging
-    after = _set(rows, assigned)
     ordering = config.merge.ordering if config.merge.kind == "ordering" else None
     if ordering is not None and ordering in assigned:
         _refuse_lost(rows, after, config, ordering)
@@ -60,14 +62,17 @@ def changed_rows(rows: pa.Table, assigned: Assignments, statements: Statements) 
     return written
 
 
-def _touched(merging: Merging, assigned: Assignments) -> list[Member]:
+def _touched(merging: Merging, assigned: Collection[str]) -> list[Member]:
     """The payloads of which a column is set."""
-    return [member for member in merging.rule.members if assigned.keys() & set(member.columns)]
+    return [member for member in merging.rule.members if not set(member.columns).isdisjoint(assigned)]
 
 
-def _set(rows: pa.Table, assigned: Assignments) -> pa.Table:
-    """The rows with their new values, in the types that the expressions gave them."""
-    frame = pl.DataFrame(pl.from_arrow(rows))
+def with_values(rows: pa.Table, assigned: Assignments, frame: pl.DataFrame | None = None) -> pa.Table:
+    """The rows with their new values, in the types that the expressions gave them.
+
+    frame: what the expressions are of, a row for each; by default the rows themselves.
+    """
+    frame = pl.DataFrame(pl.from_arrow(rows)) if frame is None else frame
     try:
         values = frame.with_columns(expression.alias(name) for name, expression in assigned.items()).select(*assigned)
     except pl.exceptions.PolarsError as error:

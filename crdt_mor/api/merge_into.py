@@ -1,0 +1,180 @@
+"""`Table.merge`: rows of a source are merged into a table by clauses, in the words of SQL's MERGE and of delta-rs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import polars as pl
+
+from crdt_mor.api.data import Data, read_data
+from crdt_mor.api.scan import Scan
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.config import TableConfig
+from crdt_mor.write.merge_into import Action, Clause, Kind, MergePlan, merged, refuse_there
+from crdt_mor.write.statements import Statements
+
+_EQUALITY: Final = re.compile(r"""^\s*(\w+)\.("[^"]+"|\w+)\s*==?\s*(\w+)\.("[^"]+"|\w+)\s*$""")
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge has done.
+
+    version, requested_at, completed_at: of its commit. updated, deleted, inserted: rows of the table.
+    clauses: how many pairs of rows each clause has met, in their order.
+    repeated: the token had been used before, and nothing was done now; the counts are 0 then.
+    """
+
+    version: int
+    requested_at: str
+    completed_at: str
+    updated: int
+    deleted: int
+    inserted: int
+    clauses: tuple[int, ...]
+    repeated: bool = False
+
+
+@dataclass(frozen=True)
+class MergeInto:
+    """A merge that is being described; each `when_…` gives a longer description, and `execute` does it.
+
+    In clauses a text is SQL, in which `source.x` is a column of the source's row and `target.x` one of the table's row,
+    as all earlier writes made it. As an expression of polars they are `pl.col("source").struct.field("x")`.
+    """
+
+    _plan: MergePlan
+    _run: Callable[[MergePlan], Merged]
+
+    def when_matched_update(self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None) -> MergeInto:
+        """Set columns of rows that a row of the source meets."""
+        return self._with("matched", "update", updates, predicate)
+
+    def when_matched_update_all(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+        """Set all columns that the source has, of rows that a row of the source meets."""
+        return self._with("matched", "update", None, predicate)
+
+    def when_matched_delete(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+        """Delete rows that a row of the source meets."""
+        return self._with("matched", "delete", None, predicate)
+
+    def when_not_matched_insert(
+        self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None
+    ) -> MergeInto:
+        """Insert a row for each of the source that meets none; columns that are not given are null."""
+        return self._with("only in source", "insert", updates, predicate)
+
+    def when_not_matched_insert_all(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+        """Insert the rows of the source that meet none."""
+        return self._with("only in source", "insert", None, predicate)
+
+    def when_not_matched_by_source_update(
+        self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None
+    ) -> MergeInto:
+        """Set columns of rows that no row of the source meets: all file groups are read."""
+        return self._with("only in target", "update", updates, predicate)
+
+    def when_not_matched_by_source_delete(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+        """Delete rows that no row of the source meets: all file groups are read."""
+        return self._with("only in target", "delete", None, predicate)
+
+    def execute(self) -> Merged:
+        """Do it, in one commit: see `Table.update` for what it waits for."""
+        if not self._plan.clauses:
+            raise InvalidInputError(
+                "a merge says what becomes of rows: merge(source, on='id').when_matched_update_all()"
+                ".when_not_matched_insert_all().execute()"
+            )
+        return self._run(self._plan)
+
+    def _with(
+        self, kind: Kind, action: Action, given: Mapping[str, object] | None, condition: pl.Expr | str | None
+    ) -> MergeInto:
+        clause = Clause(kind, action, None if given is None else dict(given), condition)
+        return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
+
+
+def do_merge(plan: MergePlan, statements: Statements, scan: Callable[..., Scan]) -> Merged:
+    """Read the rows that the source may meet, and add to a write's statements what the clauses say.
+
+    scan: reads what comes before the write, as `Transaction.scan` does.
+    """
+    config, schema = statements.config, statements.schema
+    target = scan(filter=None if plan.reads_all else plan.meets(schema)).to_arrow()
+    outcome = merged(plan, target, statements)
+    fields = config.key.fields
+    if outcome.inserted is not None and {column for _, column in plan.on} != {*fields}:
+        by_key = MergePlan(outcome.inserted, tuple((name, name) for name in fields))
+        refuse_there(by_key, scan(filter=by_key.meets(schema)).to_arrow(), schema)
+    ordering = config.merge.ordering if config.merge.kind == "ordering" else None
+    named = dict.fromkeys([*fields, *config.key.partition_fields, *([ordering] if ordering else [])])
+    for gone in outcome.deletes:
+        statements.delete(gone.select([*named]), plain=False)
+    for rows in outcome.rows:
+        statements.upsert(rows, "UPSERT", "strict")
+    if outcome.inserted is not None:
+        statements.upsert(outcome.inserted, "INSERT", "strict")
+    counts = Counter[str]()
+    for clause, count in zip(plan.clauses, outcome.counts, strict=True):
+        counts[clause.action] += count
+    return replace(
+        nothing_of(plan),
+        updated=counts["update"],
+        deleted=counts["delete"],
+        inserted=counts["insert"],
+        clauses=tuple(outcome.counts),
+        repeated=False,
+    )
+
+
+def nothing_of(plan: MergePlan) -> Merged:
+    """What a merge does whose token was used before."""
+    return Merged(0, "", "", 0, 0, 0, (0,) * len(plan.clauses), repeated=True)
+
+
+def merge_of(
+    source: Data,
+    on: str | Sequence[str] | None,
+    aliases: tuple[str, str],
+    config: TableConfig,
+    run: Callable[[MergePlan], Merged],
+) -> MergeInto:
+    """A merge without clauses. on: as of `Table.merge`."""
+    rows = read_data(source)
+    pairs = _pairs(on, aliases, config)
+    absent = [name for name, _ in pairs if name not in rows.column_names]
+    if absent:
+        raise InvalidInputError(
+            f"the source lacks columns by which its rows meet those of the table: name others, on=... missing={absent} "
+            f"source={rows.column_names}"
+        )
+    return MergeInto(MergePlan(rows, pairs, aliases), run)
+
+
+def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tuple[str, str], ...]:
+    """Pairs of a column of the source and one of the table."""
+    if len(set(aliases)) < 2 or not all(alias.isidentifier() for alias in aliases):
+        raise InvalidInputError(f"the source and the table are called by two names. aliases={list(aliases)}")
+    if on is None:
+        return tuple((name, name) for name in config.key.fields)
+    texts = [on] if isinstance(on, str) else list(on)
+    if isinstance(on, str) and ("=" in on or any(f"{alias}." in on for alias in aliases)):
+        return tuple(_equality(part, aliases) for part in re.split(r"\s+AND\s+", on, flags=re.IGNORECASE))
+    return tuple((name, name) for name in texts)
+
+
+def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
+    """`target.id = source.id`, as a pair of a column of the source and one of the table."""
+    found = _EQUALITY.match(text)
+    sides = {found[1]: found[2].strip('"'), found[3]: found[4].strip('"')} if found else {}
+    if sides.keys() != {*aliases}:
+        source, table = aliases
+        raise InvalidInputError(
+            f"rows meet where columns are equal: on='{table}.id = {source}.id AND ...', or on=['id']; a further "
+            f"condition belongs to the clauses. on={text!r}"
+        )
+    return sides[aliases[0]], sides[aliases[1]]

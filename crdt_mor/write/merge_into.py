@@ -1,0 +1,285 @@
+"""`MERGE INTO`: rows of a source meet the rows of a table, and clauses say what becomes of each pair.
+
+    matched          a row of the table that a row of the source meets       update or delete it
+    only in source   a row of the source that meets none of the table        insert it
+    only in target   a row of the table that none of the source meets        update or delete it
+
+Of the clauses of one kind the first counts whose condition holds. What they name are two structs: `source.price` is a
+column of the source's row, `target.price` one of the table's row as all earlier writes made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.config import TableConfig
+from crdt_mor.read.assignments import new_value
+from crdt_mor.write.statements import Statements
+from crdt_mor.write.update import changed_rows, with_values
+
+MATCHED: Final = "matched"
+"""Of a pair: whether it has both rows."""
+
+Kind = Literal["matched", "only in source", "only in target"]
+Action = Literal["update", "delete", "insert"]
+
+_ROW: Final = "_crdt_row"
+_HIT: Final = "_crdt_hit"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What becomes of the pairs of one kind for which a condition holds.
+
+    given: by the name of a column its new value; None: all columns that the source has. condition: None: always.
+    """
+
+    kind: Kind
+    action: Action
+    given: Mapping[str, object] | None = None
+    condition: pl.Expr | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergePlan:
+    """A source, how its rows meet those of the table, and the clauses, in their order.
+
+    on: pairs of a column of the source and one of the table that are equal where rows meet.
+    aliases: what the clauses call the source and the table.
+    """
+
+    source: pa.Table
+    on: tuple[tuple[str, str], ...]
+    aliases: tuple[str, str] = ("source", "target")
+    clauses: tuple[Clause, ...] = ()
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether rows of the table are of interest that no row of the source meets."""
+        return any(clause.kind == "only in target" for clause in self.clauses)
+
+    def meets(self, schema: TableSchema) -> pl.Expr:
+        """A condition on the table's rows that all rows fulfil which a row of the source may meet."""
+        keys = self._source_keys(schema)
+        conditions = [
+            pl.col(column).is_in(pl.Series(pl.from_arrow(keys[column])).drop_nulls().unique().implode())
+            for _, column in self.on
+        ]
+        return pl.all_horizontal(conditions) if len(conditions) > 1 else conditions[0]
+
+    def _source_keys(self, schema: TableSchema) -> pa.Table:
+        """The columns by which rows of the source meet others, under the table's names and in its types."""
+        given = pa.table({column: self.source[name] for name, column in self.on})
+        return schema.restore(schema.normalise(given))
+
+    def joined(self, target: pa.Table, schema: TableSchema) -> pl.DataFrame:
+        """Every pair: the two aliases as structs, the one that is missing null; and where the target's row stands."""
+        source, table = self.aliases
+        columns = {column: f"_crdt_on_{number}" for number, (_, column) in enumerate(self.on)}
+        given, rows = (pl.DataFrame(pl.from_arrow(side)) for side in (self.source, target))
+        keys = pl.DataFrame(pl.from_arrow(self._source_keys(schema)))
+        left = keys.rename(columns).with_columns(given.to_struct(source), pl.lit(True).alias(_HIT))
+        right = rows.select([*columns]).rename(columns).with_columns(rows.to_struct(table)).with_row_index(_ROW)
+        both = left.join(
+            right, on=[*columns.values()], how="full", coalesce=True, nulls_equal=False, maintain_order="left_right"
+        )
+        hit = pl.col(_HIT).is_not_null()
+        return both.select(source, table, _ROW, hit, (hit & pl.col(_ROW).is_not_null()).alias(MATCHED))
+
+
+@dataclass
+class Outcome:
+    """What a merge writes, and how many rows each clause has met.
+
+    deletes: rows that go, first; rows: rows that are changed or moved; inserted: rows that are new.
+    """
+
+    rows: list[pa.Table] = field(default_factory=list)
+    deletes: list[pa.Table] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    inserted: pa.Table | None = None
+
+
+def merged(plan: MergePlan, target: pa.Table, statements: Statements) -> Outcome:
+    """What becomes of each pair.
+
+    target: the rows of the table that the source may meet, or all of them, with all columns.
+    """
+    schema, config = statements.schema, statements.config
+    pairs = plan.joined(target, schema)
+    outcome = Outcome()
+    inserted: list[pa.Table] = []
+    changed: list[pl.Series] = []
+    open_pairs = {
+        "matched": pairs.filter(MATCHED),
+        "only in source": pairs.filter(pl.col(_ROW).is_null()),
+        "only in target": pairs.filter(~pl.col(_HIT)),
+    }
+    for clause in plan.clauses:
+        left = open_pairs[clause.kind]
+        holds = _holds(clause, left, plan)
+        chosen, open_pairs[clause.kind] = left.filter(holds), left.filter(~holds)
+        outcome.counts.append(chosen.height)
+        if clause.action == "insert":
+            inserted.append(_inserted(clause, chosen, plan, statements))
+            continue
+        if clause.kind == "matched":
+            changed.append(chosen[_ROW])
+        before = target.take(chosen[_ROW].to_arrow())
+        if clause.action == "delete":
+            outcome.deletes.append(before)
+            continue
+        after, names = _updated(clause, chosen, before, plan, schema)
+        if chosen.height:
+            _add_update(outcome, before, after, names, statements)
+    _refuse_several(changed, target, config)
+    if inserted:
+        outcome.inserted = pa.concat_tables(inserted, promote_options="permissive")
+    return outcome
+
+
+def _columns(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Schema:
+    """What a clause may name: the rows that its pairs have."""
+    source, table = plan.aliases
+    there = {"matched": (source, table), "only in source": (source,), "only in target": (table,)}[clause.kind]
+    return pl.Schema({alias: pairs.schema[alias] for alias in there})
+
+
+def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Series:
+    """For which pairs the condition of a clause holds; null is no."""
+    condition = clause.condition
+    if condition is None:
+        return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
+    expression = new_value("condition", condition, _columns(clause, pairs, plan))
+    values = with_values(pa.table({"condition": pa.nulls(pairs.height)}), {"condition": expression}, pairs)
+    if values["condition"].type != pa.bool_():
+        raise InvalidInputError(
+            "a clause has a condition that is true or false for each pair of rows: 'source.at > target.at'. "
+            f"condition={condition} type={values['condition'].type}"
+        )
+    return pl.Series(pl.from_arrow(values["condition"])).fill_null(False)
+
+
+def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableSchema) -> dict[str, pl.Expr]:
+    """The new value of each column that a clause sets."""
+    source, _ = plan.aliases
+    if clause.given is None:
+        unknown = [name for name in plan.source.column_names if name not in schema.declared.names]
+        if unknown:
+            raise InvalidInputError(
+                "the source has columns that the table has not: name the columns to set, or drop them. "
+                f"unknown={unknown} known={schema.declared.names}"
+            )
+        return {name: pl.col(source).struct.field(name) for name in plan.source.column_names}
+    if not clause.given:
+        raise InvalidInputError(f"a clause sets columns by name: {{'price': '{source}.price'}}. set={clause.given!r}")
+    unknown = [name for name in clause.given if name not in schema.declared.names]
+    if unknown:
+        raise InvalidInputError(f"the table has no such columns. unknown={unknown} known={schema.declared.names}")
+    columns = _columns(clause, pairs, plan)
+    return {name: new_value(name, value, columns) for name, value in clause.given.items()}
+
+
+def _updated(
+    clause: Clause, pairs: pl.DataFrame, before: pa.Table, plan: MergePlan, schema: TableSchema
+) -> tuple[pa.Table, list[str]]:
+    """Rows with what a clause sets, and the columns that it sets."""
+    values = _values(clause, pairs, plan, schema)
+    if clause.given is None:  # by which the rows have met, so that they are the same
+        values = {name: value for name, value in values.items() if (name, name) not in plan.on}
+    return with_values(before, values, pairs), [*values]
+
+
+def _add_update(
+    outcome: Outcome, before: pa.Table, after: pa.Table, names: Sequence[str], statements: Statements
+) -> None:
+    """Rows that change, some of which move to another partition."""
+    config = statements.config
+    where = [name for name in config.key.partition_fields if name in names and name not in config.key.fields]
+    keys = [name for name in config.key.fields if name in names]
+    if keys and not _same(before, after, keys).all():
+        raise InvalidInputError(
+            f"a merge changes no key: let a clause delete the row, and insert it under another. columns={keys}"
+        )
+    stays = _same(before, after, where)
+    if stays.all():
+        set_names = [name for name in names if name not in (*where, *keys)]
+        kept = _with(after, before, [*where, *keys])
+        outcome.rows.append(changed_rows(before, kept, set_names, statements))
+        return
+    if config.merge.partial or config.merge.columns:
+        raise InvalidInputError(
+            "rows of this table keep what several writes have given, and so do not move to another partition: delete "
+            f"them, and upsert them anew. columns={where}"
+        )
+    mask = stays.to_arrow()
+    moving = pa.array((~stays).to_list(), pa.bool_())
+    _add_update(outcome, before.filter(mask), after.filter(mask), names, statements)
+    outcome.deletes.append(before.filter(moving))
+    outcome.rows.append(after.filter(moving))
+
+
+def _same(before: pa.Table, after: pa.Table, names: Sequence[str]) -> pl.Series:
+    """Which rows have the same values in some columns."""
+    same = pl.repeat(True, before.num_rows, dtype=pl.Boolean, eager=True)
+    for name in names:
+        old, new = (pl.Series(pl.from_arrow(side[name])) for side in (before, after))
+        same &= old.eq_missing(new.cast(old.dtype))
+    return same
+
+
+def _with(rows: pa.Table, other: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows with some columns of other ones."""
+    for name in names:
+        rows = rows.set_column(rows.column_names.index(name), name, other[name])
+    return rows
+
+
+def _inserted(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, statements: Statements) -> pa.Table:
+    """The rows that a clause inserts. Columns that it does not give are null, or absent in partial updates."""
+    schema, config = statements.schema, statements.config
+    values = _values(clause, pairs, plan, schema)
+    absent = [name for name in (*config.key.fields, *config.key.partition_fields) if name not in values]
+    if absent:
+        raise InvalidInputError(f"an inserted row has a key and a partition: give them. missing={absent}")
+    start = pa.table({name: pa.nulls(pairs.height) for name in values})
+    rows = with_values(start, values, pairs)
+    if not config.merge.partial:
+        for name in schema.declared.names:
+            if name not in values:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.declared.field(name).type))
+    return rows
+
+
+def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: TableConfig) -> None:
+    """Raise where a row of the table is to become two things, as several rows of the source meet it."""
+    rows = pl.concat(changed) if changed else pl.Series(dtype=pl.UInt32)
+    repeated = rows.filter(rows.is_duplicated())
+    if len(repeated):
+        row = int(repeated[0])
+        names = dict.fromkeys([*config.key.partition_fields, *config.key.fields])
+        key = {name: target[name][row].as_py() for name in names}
+        raise InvalidInputError(
+            "several rows of the source meet one row of the table, and which one counts is not said: leave one of "
+            f"them, by an aggregate of the source, or by a clause's condition. key={key} rows={repeated.n_unique()}"
+        )
+
+
+def refuse_there(plan: MergePlan, there: pa.Table, schema: TableSchema) -> None:
+    """Raise where a row that is to be inserted has the key of one that is there, and that it has not met.
+
+    plan: the inserted rows, which meet others by the key. there: rows that may have one of their keys.
+    """
+    found = plan.joined(there, schema).filter(MATCHED)
+    if found.height:
+        raise InvalidInputError(
+            "a row that is to be inserted has the key of a row that is there, and `on` does not let the two meet: "
+            f"merge on the key, or choose other rows. row={found['source'][0]}"
+        )

@@ -1,0 +1,284 @@
+"""`Table.merge`: what becomes of pairs of rows, what is refused, and that it is exact beside other writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdt_mor import InvalidInputError, MemoryStore, MergeInto, SchemaMismatchError, Table
+from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.testing.clock import SimulatedEnvironment
+from tests.inside import store_of
+from tests.table.helpers import SCHEMA, frame
+
+NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+def make(schema: pa.Schema = NUMBERS, **settings: Any) -> Table:
+    return Table.create("memory", schema, **{"store": MemoryStore(), "key": "id", "buckets": 2, **settings})
+
+
+def numbers(**values: int | None) -> pa.Table:
+    return pa.table({"id": list(values), "n": list(values.values())}, schema=NUMBERS)
+
+
+def shown(table: Table) -> dict[str, Any]:
+    """The number of each key."""
+    return dict(table.scan(columns=["id", "n"]).to_polars().sort("id").rows())
+
+
+def filled(**settings: Any) -> Table:
+    table = make(**settings)
+    table.upsert(numbers(a=1, b=2, c=3))
+    return table
+
+
+# --- what becomes of rows ---------------------------------------------------------------------------------------------
+
+
+def test_an_upsert_as_a_merge() -> None:
+    table = filled()
+    done = table.merge(numbers(b=20, d=40)).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (done.updated, done.deleted, done.inserted, done.clauses) == (1, 0, 1, (1, 1))
+    assert done.version == table.version
+    assert shown(table) == {"a": 1, "b": 20, "c": 3, "d": 40}
+
+
+def test_of_clauses_of_one_kind_the_first_counts_that_holds() -> None:
+    table = filled()
+    merge = table.merge(numbers(a=0, b=5, c=9, d=0, e=7), on="target.id = source.id")
+    merge = merge.when_matched_delete("source.n = 0").when_matched_update({"n": "target.n + source.n"}, "source.n < 9")
+    merge = merge.when_not_matched_insert({"id": "source.id || '!'", "n": 1}, "source.n > 0")
+    done = merge.execute()
+    assert done.clauses == (1, 1, 1)
+    assert shown(table) == {"b": 7, "c": 3, "e!": 1}
+
+
+def test_rows_that_no_row_of_the_source_meets() -> None:
+    table = filled()
+    merge = table.merge(numbers(a=1)).when_not_matched_by_source_delete("target.n > 2")
+    done = merge.when_not_matched_by_source_update({"n": "-target.n"}).execute()
+    assert (done.deleted, done.updated) == (1, 1)
+    assert shown(table) == {"a": 1, "b": -2}
+
+
+def test_clauses_take_expressions_of_polars_and_other_aliases() -> None:
+    table = filled()
+    merge = table.merge(numbers(a=5, z=1), on=["id"], source_alias="s", target_alias="t")
+    more = pl.col("s").struct.field("n") + pl.col("t").struct.field("n")
+    done = merge.when_matched_update({"n": more}, pl.col("t").struct.field("n") > 0).execute()
+    assert done.updated == 1
+    assert shown(table) == {"a": 6, "b": 2, "c": 3}
+
+
+def test_null_meets_nothing_and_null_conditions_do_not_hold() -> None:
+    table = make(SCHEMA)
+    table.upsert(frame(("a", None, 1), ("b", "eu", None)))
+    source = pa.table({"region": [None, "eu"], "n": pa.array([None, 5], pa.int64())})
+    done = table.merge(source, on="region").when_matched_update({"n": "source.n"}, "target.n > 0").execute()
+    assert done.updated == 0
+    assert table.merge(source, on="region").when_matched_update({"n": "source.n"}).execute().updated == 1
+    assert shown(table) == {"a": 1, "b": 5}
+
+
+def test_a_join_on_other_columns_changes_each_row_that_is_met() -> None:
+    table = make(SCHEMA)
+    table.upsert(frame(("a", "eu", 1), ("b", "eu", 2), ("c", "us", 3)))
+    source = pa.table({"area": ["eu"], "price": [7.0]})
+    done = (
+        table.merge(source, on="source.area = target.region").when_matched_update({"price": "source.price"}).execute()
+    )
+    assert done.updated == 2
+    assert table.scan(columns=["id"], filter="price = 7").to_polars()["id"].sort().to_list() == ["a", "b"]
+
+
+def test_columns_that_an_insert_leaves_out_are_null() -> None:
+    table = make(SCHEMA)
+    table.merge(pa.table({"id": ["a"], "n": [1]})).when_not_matched_insert_all().execute()
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "region": None, "n": 1, "price": None}]
+
+
+def test_a_column_of_the_source_may_be_called_as_the_source_is() -> None:
+    schema = pa.schema([("source", pa.string()), ("target", pa.int64())])
+    table = make(schema, key="source")
+    table.upsert(pa.table({"source": ["a"], "target": [1]}))
+    rows = pa.table({"source": ["a", "b"], "target": [2, 3]})
+    table.merge(rows).when_matched_update(
+        {"target": "source.target + target.target"}
+    ).when_not_matched_insert_all().execute()
+    assert table.scan().to_polars().sort("source").rows() == [("a", 3), ("b", 3)]
+
+
+def test_a_token_makes_it_once() -> None:
+    table = filled()
+
+    def run() -> Any:
+        merge = table.merge(numbers(a=1), token=("job", 1), commit_info={"message": "more"})
+        return merge.when_matched_update({"n": "target.n + 1"}).execute()
+
+    first, again = run(), run()
+    assert (again.repeated, again.version, again.updated) == (True, first.version, 0)
+    assert shown(table)["a"] == 2
+
+
+# --- tables of each kind ----------------------------------------------------------------------------------------------
+
+
+def test_counters_get_the_difference_and_partial_updates_what_is_set() -> None:
+    table = make(SCHEMA, merge={"n": Counter()})
+    table.upsert(frame(("a", "eu", 1, 1.0)))
+    table.merge(
+        frame(("a", "us", 5, 2.0), ("b", "us", 7, 2.0))
+    ).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert table.scan().to_polars().sort("id").rows() == [("a", "us", 5, 2.0), ("b", "us", 7, 2.0)]
+    partial = make(SCHEMA, merge=PartialUpdate())
+    partial.upsert(frame(("a", "eu", 1, 1.0)))
+    partial.merge(
+        pa.table({"id": ["a", "b"], "n": [2, 3]})
+    ).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert partial.scan().to_polars().sort("id").rows() == [("a", "eu", 2, 1.0), ("b", None, 3, None)]
+
+
+def test_a_lower_ordering_value_is_refused_unless_a_condition_leaves_it_out() -> None:
+    table = make(SCHEMA, ordering="n")
+    table.upsert(frame(("a", "eu", 5, 1.0), ("b", "eu", 5, 1.0)))
+    late = frame(("a", "us", 4, 2.0), ("b", "us", 6, 2.0))
+    with pytest.raises(InvalidInputError, match=r"would be lost.*'id': 'a'"):
+        table.merge(late).when_matched_update_all().execute()
+    assert table.merge(late).when_matched_update_all("source.n > target.n").execute().updated == 1
+    assert table.merge(pa.table({"id": ["a"]})).when_matched_delete().execute().deleted == 1
+    assert table.scan().to_polars().rows() == [("b", "us", 6, 2.0)]
+
+
+@pytest.mark.parametrize("ordering", [None, "n"])
+def test_a_row_whose_partition_changes_moves(ordering: str | None) -> None:
+    table = make(SCHEMA, partition_by="region", ordering=ordering)
+    table.upsert(frame(("a", "eu", 1, 1.0), ("b", "eu", 1, 1.0)))
+    rows = frame(("a", "us", 2, 2.0), ("b", "eu", 2, 2.0), ("c", "us", 2, 2.0))
+    done = table.merge(rows, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (done.updated, done.inserted) == (2, 1)
+    assert table.scan().to_polars().sort("id").rows() == [("a", "us", 2, 2.0), ("b", "eu", 2, 2.0), ("c", "us", 2, 2.0)]
+    assert table.merge(rows, on="id").when_matched_update({"region": "'asia'"}).execute().updated == 3
+    assert table.scan(columns=["region"]).to_polars()["region"].to_list() == ["asia"] * 3
+
+
+def test_rows_of_partial_updates_do_not_move() -> None:
+    table = make(SCHEMA, partition_by="region", merge=PartialUpdate())
+    table.upsert(frame(("a", "eu", 1, 1.0)))
+    with pytest.raises(InvalidInputError, match="do not move"):
+        table.merge(frame(("a", "us", 2, 2.0)), on="id").when_matched_update_all().execute()
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
+    "no clause": ("says what becomes", lambda t: t.merge(numbers(a=1))),
+    "no such column": ("lacks columns", lambda t: t.merge(numbers(a=1), on="x").when_matched_delete()),
+    "no such column of the table": (
+        "no such columns",
+        lambda t: t.merge(pa.table({"x": ["a"]}), on="x").when_matched_delete(),
+    ),
+    "another condition": ("columns are equal", lambda t: t.merge(numbers(a=1), on="source.n > target.n")),
+    "one name for both": ("two names", lambda t: t.merge(numbers(a=1), source_alias="target")),
+    "several rows": (
+        "several rows of the source meet",
+        lambda t: t.merge(pa.concat_tables([numbers(a=1)] * 2)).when_matched_update_all(),
+    ),
+    "a row inserted twice": (
+        "twice",
+        lambda t: t.merge(pa.concat_tables([numbers(z=1)] * 2)).when_not_matched_insert_all(),
+    ),
+    "a row that is there": (
+        "has the key of a row",
+        lambda t: t.merge(numbers(a=9), on="n").when_not_matched_insert_all(),
+    ),
+    "no key": ("has a key", lambda t: t.merge(numbers(z=1)).when_not_matched_insert({"n": 1})),
+    "another key": ("changes no key", lambda t: t.merge(numbers(a=1)).when_matched_update({"id": "'z'"})),
+    "the other row": ("known=", lambda t: t.merge(numbers(z=1)).when_not_matched_insert({"id": "target.id"})),
+    "a column without its row": ("known=", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "n"})),
+    "no such field": ("no such field", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "source.m"})),
+    "nothing set": ("sets columns by name", lambda t: t.merge(numbers(a=1)).when_matched_update({})),
+    "no condition": ("true or false", lambda t: t.merge(numbers(a=1)).when_matched_delete("source.n + 1")),
+    "an unknown column": (
+        "columns that the table has not",
+        lambda t: t.merge(numbers(a=1).append_column("m", pa.array([1]))).when_matched_update_all(),
+    ),
+    "an aggregate": ("other rows", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "sum(source.n)"})),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused_and_nothing_changes(case: str) -> None:
+    said, merge = REFUSED[case]
+    table = filled()
+    with pytest.raises((InvalidInputError, SchemaMismatchError), match=said):
+        merge(table).execute()
+    assert shown(table) == {"a": 1, "b": 2, "c": 3}
+    assert table.inspect.pending().num_rows == 0
+
+
+def test_a_block_of_its_own_is_serializable() -> None:
+    table = filled()
+    with table.transaction() as tx, pytest.raises(InvalidInputError, match="isolation="):
+        tx.merge(numbers(a=1))
+    with table.transaction(isolation="serializable") as tx:
+        done = tx.merge(numbers(a=1)).when_matched_delete().execute()
+        tx.upsert(numbers(z=1))
+    assert (done.version, done.deleted) == (0, 1)
+    assert shown(table) == {"b": 2, "c": 3, "z": 1}
+
+
+# --- beside other writers ---------------------------------------------------------------------------------------------
+
+
+def test_it_meets_the_rows_of_writes_that_began_before_it() -> None:
+    table = filled()
+    straggler = Table.open("memory", store=store_of(table)).transaction()
+    straggler.__enter__()
+    straggler.upsert(numbers(a=100, d=4))
+
+    class Waiting(SimulatedEnvironment):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            Table.open("memory", store=store_of(table)).upsert(numbers(b=50))  # comes after it
+            straggler.__exit__(None, None, None)
+
+    own = Table.open("memory", store=store_of(table), environment=Waiting())
+    merge = own.merge(numbers(a=1, b=1, d=1, e=1)).when_matched_update({"n": "target.n + source.n"})
+    done = merge.when_not_matched_insert_all().execute()
+    assert (done.updated, done.inserted) == (3, 1)
+    assert shown(table) == {"a": 101, "b": 50, "c": 3, "d": 5, "e": 1}
+
+
+# --- against plain Python ---------------------------------------------------------------------------------------------
+
+ROWS = st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 3), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, ROWS, st.integers(-2, 2), st.booleans())
+def test_it_is_what_a_loop_over_dictionaries_is(
+    target: dict[str, int], source: dict[str, int], least: int, compacted: bool
+) -> None:
+    table = make()
+    table.upsert(numbers(**target))
+    if compacted and target:
+        table.maintenance.compact()
+    merge = table.merge(numbers(**source)).when_matched_delete(f"source.n > {least} AND target.n > {least}")
+    merge = merge.when_matched_update({"n": "source.n * 10"}, "source.n <> target.n")
+    merge = merge.when_not_matched_insert_all(f"source.n >= {least}")
+    merge.when_not_matched_by_source_update({"n": "target.n + 1"}, f"target.n < {least}").execute()
+    expected = {}
+    for key, n in target.items():
+        if key not in source:
+            expected[key] = n + 1 if n < least else n
+        elif not (source[key] > least and n > least):
+            expected[key] = source[key] * 10 if source[key] != n else n
+    expected |= {key: n for key, n in source.items() if key not in target and n >= least}
+    assert shown(table) == expected
