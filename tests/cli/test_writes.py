@@ -269,7 +269,7 @@ def test_update_sets_columns_and_says_how_many_rows(table: Path) -> None:
         (["--set", "views"], 2, "an equals sign"),
         (["--set", "views=1", "--set", "views=2"], 2, "set once"),
         (["--set", "id='x'"], 1, "changes no key"),
-        (["--set", "views=text"], 1, "names columns that the table has not"),
+        (["--set", "views=text"], 1, "names columns that are not there"),
         (["--set", "views=1", "--where", "nothing = 1"], 1, "the filter names columns"),
         (["--set", "views=1", "--wait", "soon"], 2, "say how long"),
     ],

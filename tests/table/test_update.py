@@ -160,7 +160,7 @@ def test_partial_updates_write_the_set_columns_alone() -> None:
         ("n = 1", "sets columns by name"),
         ({"id": "'z'"}, "changes no key"),
         ({"m": "1"}, "is 'n' meant by 'm'|no such columns"),
-        ({"n": "m + 1"}, "names columns that the table has not"),
+        ({"n": "m + 1"}, "names columns that are not there"),
         ({"n": "sum(n)"}, "looks at other rows"),
         ({"n": pl.col("n").shift()}, "looks at other rows"),
         ({"n": pl.all()}, "one value"),
