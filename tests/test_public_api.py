@@ -45,8 +45,8 @@ PUBLIC = [
 SIGNATURES = {
     "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order "
     "compression name exist_ok writer_expiry maintain storage_options store environment",
-    "Table.create_from": "uri source * key schema ordering partition_by hive_style buckets merge compression name "
-    "commit_info on_progress writer_expiry maintain storage_options store environment",
+    "Table.create_from": "uri source * key schema rename ordering partition_by hive_style buckets merge compression "
+    "name commit_info on_progress writer_expiry maintain storage_options store environment",
     "Table.open": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
@@ -85,7 +85,7 @@ SIGNATURES = {
     "check_store": "uri * keys storage_options store environment",
     "observe": "callback",
     "parse_point": "text * checkpoint name",
-    "read_files": "paths * schema storage_options",
+    "read_files": "paths * schema rename storage_options",
     "storage_options": "uri options",
     "Maintenance.erase": "self data * keys filter wait",
     "Maintenance.migrate": "self to_uri * buckets partition_by hive_style merge ordering cluster_by cluster_order name "

@@ -24,6 +24,7 @@ from crdt_mor.api.files_int96 import ParquetFile
 from crdt_mor.api.files_json import read_json
 from crdt_mor.api.files_places import Places, require_known
 from crdt_mor.api.rows import ArrowRows
+from crdt_mor.columns.renames import NONE, Renames
 from crdt_mor.errors import InvalidInputError
 
 Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
@@ -40,6 +41,7 @@ def read_files(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     schema: SchemaLike | None = None,
+    rename: Mapping[str, str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> FileRows:
     """The rows of files, one file after the other: to be written, for `Table.create`, or to look at.
@@ -50,6 +52,7 @@ def read_files(
         which have lines of one object each, or one array of objects. Compressed CSV and JSON end in .gz besides.
     schema: types for columns, mostly `table.schema`. CSV and JSON have none of their own, and without it they are
         those of the first file as far as its beginning tells.
+    rename: new names of columns, by their names in the files: `{"Total Sales": "sales"}`. `schema` has the new ones.
 
     storage_options: how an object store is reached, as in `Table.open`.
 
@@ -58,38 +61,48 @@ def read_files(
 
     Raises `InvalidInputError` where there is no such file; later, where one cannot be read.
     """
-    return files_at(paths, None if schema is None else read_schema(schema), Places(storage_options))
+    types = None if schema is None else read_schema(schema)
+    return files_at(paths, types, Places(storage_options), Renames.of(rename))
 
 
-def files_at(paths: object, types: pa.Schema | None, places: Places) -> FileRows:
-    """The rows of files at some places; types: those of CSV and JSON."""
-    return FileRows(_found(paths, places), types, places)
+def files_at(paths: object, types: pa.Schema | None, places: Places, renames: Renames) -> FileRows:
+    """The rows of files at some places; types: those of CSV and JSON, by new names."""
+    return FileRows(_found(paths, places), types, places, renames)
 
 
 class FileRows(ArrowRows):
     """Rows of files, read when they are asked for. Made by `read_files`."""
 
-    def __init__(self, paths: tuple[str, ...], types: pa.Schema | None, places: Places) -> None:
+    def __init__(
+        self, paths: tuple[str, ...], types: pa.Schema | None, places: Places, renames: Renames = NONE
+    ) -> None:
         self.paths = paths
         self.places = places
-        self._types = types or pa.schema([])
+        self._renames = renames
+        self._types = renames.back(types) or pa.schema([])
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of the first file; all of them may be null."""
+        """The columns of the first file, under their new names; all of them may be null."""
+        return self._renames.schema(self._own)
+
+    @cached_property
+    def _own(self) -> pa.Schema:
+        """The columns of the first file under its own names."""
         with ExitStack() as stack:
             own, _ = _opened(self.places, self.paths[0], self._types, stack)
         known = {field.name: field.type for field in self._types}
         return pa.schema([pa.field(field.name, known.get(field.name, field.type)) for field in own])
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
+        schema, renamed = self._own, self.schema
         for path in self.paths:
             with ExitStack() as stack:
                 own, batches = _opened(self.places, path, schema, stack)
                 require_columns(own, schema, path, self.paths[0])
                 for rows in reading(path, batches):
-                    yield from fitted(rows, schema, path).to_batches()
+                    for batch in fitted(rows, schema, path).to_batches():
+                        yield batch.rename_columns(renamed.names)
 
     def __repr__(self) -> str:
         return f"FileRows({len(self.paths)} files, first={self.paths[0]!r})"

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -30,6 +30,7 @@ from crdt_mor.api.files_int96 import UNIT, ExactFiles, ParquetFile
 from crdt_mor.api.files_places import Places, iceberg_properties, is_same, require_known
 from crdt_mor.api.rows import ArrowRows
 from crdt_mor.columns.arrow_input import read_arrow
+from crdt_mor.columns.renames import NONE, Renames
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 
 LoadSource: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Data | Any
@@ -82,12 +83,20 @@ class Source:
         return InvalidInputError(f"the source cannot be read to its end. source={self.name} cause={cause}")
 
 
-def open_source(source: object, types: pa.Schema | None, uri: str, places: Places) -> Source:
+def open_source(source: object, types: pa.Schema | None, uri: str, places: Places, renames: Renames = NONE) -> Source:
     """The rows of a source; raises `InvalidInputError` for what has none, or cannot be found.
 
     types: those of the table's columns, where they are given: texts such as CSV are read in them. uri: where the table
-    is to be made, which is not where its rows come from. places: where files are.
+    is to be made, which is not where its rows come from. places: where files are. renames: new names of its columns.
     """
+    own = _opened_source(source, renames.back(types), uri, places)
+    if not renames.names:
+        return own
+    return replace(own, schema=renames.schema(own.schema), batches=lambda: map(renames.batch, own.batches()))
+
+
+def _opened_source(source: object, types: pa.Schema | None, uri: str, places: Places) -> Source:
+    """As `open_source`, under the names of the source."""
     if isinstance(source, str | os.PathLike):
         return _at(_named(source), types, uri, places)
     if isinstance(source, list | tuple) and source and all(isinstance(p, str | os.PathLike) for p in source):
@@ -149,7 +158,7 @@ def _visible(files: Iterable[str], folder: str) -> list[str]:
 
 def _files(paths: list[str], folder: str | None, types: pa.Schema | None, places: Places) -> Source:
     """folder: below it, the levels of the paths may be columns; None: they are not."""
-    rows = files_at(paths, types, places)
+    rows = files_at(paths, types, places, NONE)
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
     if not all(path.lower().endswith(".parquet") for path in rows.paths):
         return Source(name, ordinary(rows.schema), None, rows.to_reader)

@@ -180,6 +180,7 @@ class Table(TableReads, TableWrites, WrittenByMany):
         *,
         key: str | Sequence[str],
         schema: SchemaLike | None = None,
+        rename: Mapping[str, str] | None = None,
         ordering: str | None = None,
         partition_by: str | Sequence[str] = (),
         hive_style: bool = True,
@@ -205,6 +206,7 @@ class Table(TableReads, TableWrites, WrittenByMany):
         key: the columns that name a row. A key that stands twice in its partition is refused by name.
         schema: the types of the columns, where they are to be others than the source's; each value must become its
             column's type without loss. The rest is as in `create` and `upsert`.
+        rename: new names of columns, by their names in the source; all other arguments have the new ones.
         on_progress: called with a `LoadProgress` after some 100,000 rows; what it raises gives the load up.
 
         Rows are sorted in the table's store, so about as much space is needed besides as they take; memory is needed
@@ -218,6 +220,7 @@ class Table(TableReads, TableWrites, WrittenByMany):
         from crdt_mor.api import load
         from crdt_mor.api.files_places import Places, providers_of
         from crdt_mor.api.load_sources import open_source
+        from crdt_mor.columns.renames import Renames
         from crdt_mor.store.options import shared
 
         _inline(maintain)
@@ -235,7 +238,7 @@ class Table(TableReads, TableWrites, WrittenByMany):
             objects.probe()
         refuse_another_format(objects, str(uri))
         types = None if schema is None else read_schema(schema)
-        rows = open_source(source, types, str(uri), Places(given, environment, uri))
+        rows = open_source(source, types, str(uri), Places(given, environment, uri), Renames.of(rename))
         columns = TableSchema.of(rows.schema if types is None else types)
         layout = Layout.asked((), LINEAR, compression)
         properties, config = new_properties(environment, str(uri), config, columns, layout)

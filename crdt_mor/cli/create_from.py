@@ -13,7 +13,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Buckets, Codec, Compression, Form, Key, Merges, Ordering, PartitionBy, Uri
+from crdt_mor.cli.options import Buckets, Codec, Compression, Form, Key, Merges, Ordering, PartitionBy, Rename, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
 
@@ -41,6 +41,7 @@ def create_from(
     buckets: Buckets = 4,
     merge: Merges = None,
     compression: Compression = Codec.zstd,
+    rename: Rename = None,
     message: Message = None,
     info: Info = None,
     output: Form = Output.text,
@@ -52,7 +53,7 @@ def create_from(
     with _bar() as show:
         table = mor.Table.create_from(
             uri, sources if len(sources) > 1 else sources[0], key=inputs.names(key) or [],
-            schema=None if schema is None else read_schema(schema), ordering=ordering,
+            schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), ordering=ordering,
             partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
             compression=compression.value, commit_info=commit_info(message, info), on_progress=show,
             storage_options=inputs.storage(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -98,9 +98,19 @@ def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
         raise mor.InvalidInputError(f"this cannot be read as {form.value}{advice}: {said} file={path}") from error
 
 
-def rows_of(file: str, schema: pa.Schema, format: InputFormat | None = None) -> pa.Table:
+def rows_of(
+    file: str, schema: pa.Schema, format: InputFormat | None = None, rename: Sequence[str] | None = None
+) -> pa.Table:
     """The rows of a file on this machine, as `read_data` has them; or, by an address, of files, of a folder of Parquet
-    or of a table of Delta Lake or Iceberg in an object store."""
+    or of a table of Delta Lake or Iceberg in an object store. rename: new names of columns, `OLD=NEW`."""
+    from crdt_mor.columns.renames import Renames
+
+    renames = Renames.of(inputs.renames(rename))
+    return renames.table(_own_rows(file, renames.back(schema), format))
+
+
+def _own_rows(file: str, schema: pa.Schema, format: InputFormat | None) -> pa.Table:
+    """As `rows_of`, under the names of the source."""
     from crdt_mor.api.files_places import Places
     from crdt_mor.api.load_sources import open_source
 

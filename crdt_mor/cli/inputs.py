@@ -35,6 +35,21 @@ def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point
         raise typer.BadParameter(str(error)) from error
 
 
+def renames(texts: Sequence[str] | None) -> dict[str, str] | None:
+    """`--rename OLD=NEW`, as often as it is given; the last equals sign counts, as new names have none."""
+    if not texts:
+        return None
+    pairs = [text.rpartition("=") for text in texts]
+    wrong = [text for text, (old, _, new) in zip(texts, pairs, strict=True) if not old or not new]
+    if wrong:
+        raise typer.BadParameter(
+            f"a column's name and its new one: Total Sales=sales. got={wrong[0]!r}", param_hint="--rename"
+        )
+    if len({old for old, _, _ in pairs}) < len(pairs):
+        raise typer.BadParameter("a column is renamed once", param_hint="--rename")
+    return {old: new for old, _, new in pairs}
+
+
 def duration(text: str, name: str) -> timedelta:
     """`--keep 7d`: 90s, 30m, 12h, 7d or 2w. name: of the option, for the error."""
     ms = duration_ms(text)

@@ -54,3 +54,7 @@ AsOf = Annotated[
 ]
 Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")]
 How = Annotated[Format, typer.Option(help="How to print them.")]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(metavar="OLD=NEW", help="A column of the files and its name in the table. May be repeated."),
+]

@@ -12,7 +12,7 @@ import typer
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_files, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.options import Form, Rename, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Files, InputForm, Mode, SchemaMode, Token, say
 from crdt_mor.ground.late_imports import Late
@@ -40,6 +40,7 @@ def overwrite(
     partitions: Partitions = None,
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
+    rename: Rename = None,
     token: Token = None,
     message: Message = None,
     info: Info = None,
@@ -51,7 +52,7 @@ def overwrite(
     """
     check_files(files)
     table = inputs.opened(uri)
-    data = [pa.table(rows_of(file, table.schema, input_format)) for file in files]
+    data = [pa.table(rows_of(file, table.schema, input_format, rename)) for file in files]
     if partitions and "dynamic" in partitions and len(partitions) > 1:
         raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
     commit = table.overwrite(

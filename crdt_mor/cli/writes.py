@@ -16,7 +16,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, InputFormat, check_files, check_inputs, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.options import Form, Rename, Uri
 from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.render import Output
 from crdt_mor.ground.late_imports import Late
@@ -62,6 +62,7 @@ def append(
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
+    rename: Rename = None,
     token: Token = None,
     message: Message = None,
     info: Info = None,
@@ -71,7 +72,8 @@ def append(
 
     Example: crdt-mor append events monday.parquet tuesday.parquet
     """
-    _write_files(uri, Verb.append, files, schema_mode, False, input_format, token, commit_info(message, info), output)
+    said = commit_info(message, info)
+    _write_files(uri, Verb.append, files, schema_mode, False, input_format, rename, token, said, output)
 
 
 def upsert(
@@ -79,6 +81,7 @@ def upsert(
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
+    rename: Rename = None,
     token: Token = None,
     message: Message = None,
     info: Info = None,
@@ -88,7 +91,8 @@ def upsert(
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
-    _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, token, commit_info(message, info), output)
+    said = commit_info(message, info)
+    _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, rename, token, said, output)
 
 
 def update(
@@ -144,6 +148,7 @@ def delete(
     ] = None,
     plain: Plain = False,
     input_format: InputForm = None,
+    rename: Rename = None,
     token: Token = None,
     message: Message = None,
     info: Info = None,
@@ -159,7 +164,7 @@ def delete(
         raise typer.BadParameter("say what to delete in exactly one way: files, --where or --keys")
     said = commit_info(message, info)
     if files:
-        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, token, said, output)
+        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, rename, token, said, output)
         return
     if "-" in (keys or ()):
         check_inputs([STDIN] * (keys or []).count("-"))
@@ -188,13 +193,14 @@ def _write_files(
     schema_mode: SchemaMode,
     plain: bool,
     input_format: InputFormat | None,
+    rename: list[str] | None,
     token: str | None,
     said: dict[str, str] | None,
     output: Output,
 ) -> None:
     check_files(files)
     table = inputs.opened(uri)
-    data = [rows_of(file, table.schema, input_format) for file in files]
+    data = [rows_of(file, table.schema, input_format, rename) for file in files]
     with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         for rows in data:
             if verb is Verb.append:

@@ -367,3 +367,22 @@ def test_a_table_is_piped_into_another_by_real_processes(table: Path, tmp_path: 
     )
     assert b"3 rows written" in done.stderr
     assert rows(tmp_path / "copy") == rows(table)
+
+
+def test_columns_of_files_are_renamed(tmp_path: Path) -> None:
+    options = [
+        word for old, new in {"Total Sales": "sales", "@id": "id"}.items() for word in ("--rename", f"{old}={new}")
+    ]
+    frame = pl.DataFrame({"@id": ["a", "b"], "Total Sales": [1, 2]})
+    frame.write_csv(tmp_path / "x.csv")
+    frame.write_parquet(tmp_path / "x.parquet")
+    for name in ("x.csv", "x.parquet"):
+        uri, path = tmp_path / name.replace(".", "-"), tmp_path / name
+        run("create-from", uri, path, "--key", "id", *options)
+        run("upsert", uri, path, *options)
+        run("overwrite", uri, path, *options)
+        run("delete", uri, path, *options)
+        run("append", uri, path, *options)
+        assert rows(uri) == [("a", 1), ("b", 2)]
+        assert "a column's name and its new one" in said(run("upsert", uri, path, "--rename", "sales", code=2))
+        assert "renamed once" in said(run("upsert", uri, path, *options, "--rename", "@id=x", code=2))
