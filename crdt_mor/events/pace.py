@@ -61,7 +61,7 @@ class Pace:
 
         By this machine's clock, as it is only a hint.
         """
-        now_ms = self._session.environment.now_ms()
+        now_ms = self._looked_ms = self._session.environment.now_ms()
         posted = any(abs(now_ms - stat.modified_ms) <= FRESH_MS for stat in first.posts)
         published = any(abs(now_ms - stat.modified_ms) <= BUSY_MS for stat in first.versions[-1:])
         self.crowd.is_crowded = posted or published
@@ -121,6 +121,11 @@ class Pace:
         expected = Expected(PROPERTIES, self._session.settings_stat)
         return Followed(value, claim_after(value.clock, now_ms), expected, is_crowded)
 
+    @property
+    def has_published(self) -> bool:
+        """Whether this process has published something, or found it published, so that the table can be written."""
+        return self._projected >= 0
+
     def seen(self, partitions: Sequence[Put]) -> frozenset[str]:
         """Of the metadata of partitions, the paths of that which this session has seen after a data file was there."""
         return frozenset(put.path for put in partitions) & self._partitions.keys()
@@ -162,9 +167,14 @@ class Pace:
         is_stale = abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
         return self._races.is_look_due or (is_stale and self._session.is_far)
 
-    def is_changed(self, expected: Expected) -> bool:
-        """Whether the object is another one by now that a write was made by, which must not be posted then."""
-        return self._session.store.stat(expected.path) != expected.stat
+    def is_changed(self, followed: Followed) -> bool:
+        """Whether a write that was not committed alone was made by an object that is another one by now.
+
+        Then it must not be posted. One that has lost a race has looked beside its claim, and a post is looked at again.
+        """
+        if self._session.known().version > followed.value.version:
+            return False
+        return self._session.store.stat(followed.expected.path) != followed.expected.stat
 
     def commit_posted(self, expected: Expected, draft: Draft) -> GroupCommit | None:
         """Post a write, and see it committed by this process or another; None where it is to go the long way."""

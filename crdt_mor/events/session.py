@@ -154,11 +154,15 @@ class Session:
         side_by_side(self.store, calls)
         return results[0]
 
-    def settings(self) -> TableConfig:
+    def settings(self, *, as_read: bool = False) -> TableConfig:
         """The table's properties as they are now, which Hudi's writers change; read again only when the file is new.
 
+        as_read: as they were when they were last read, or when the table was opened, for a commit that sees beside its
+        claim whether the file is still the same.
         Raises `TableReplacedError` where they are those of another table, or no longer what this session goes by.
         """
+        if as_read and self.settings_stat is not None:
+            return self._settings[1]
         stat = self.store.stat(PROPERTIES)
         known_stat, config = self._settings
         if stat is not None and stat != known_stat and (data := self.store.read(PROPERTIES)) is not None:
@@ -169,7 +173,7 @@ class Session:
 
     @property
     def settings_stat(self) -> Stat | None:
-        """Of the file of properties when it was last read; None: it was not read since the table was opened."""
+        """Of the file of properties when it was last read; None: only its content was, as the table was opened."""
         return self._settings[0]
 
     def payloads(self) -> Carried:
@@ -237,7 +241,9 @@ class Session:
             return None
         found = opening.find(self.store, first, self.publisher.projector.folder)
         if found is not None:
-            _require_same(self.config, _decoded(found.properties, PROPERTIES))
+            current = _decoded(found.properties, PROPERTIES)
+            _require_same(self.config, current)
+            self._settings = (found.settings, current)
             self.remember(found.tail)
         return found
 

@@ -1,7 +1,7 @@
 """Opening a table in a bucket: three round trips, where nobody publishes at that very moment.
 
     1    the properties        the versions, listed           what writers have posted, listed
-    2    the newest version    whether there is one after it
+    2    the newest version    whether there is one after it               what the properties' object is
     3    that version again    the versions, listed again    the properties again    Hudi's timeline, listed
 
 These requests ask all that `tail.find_tail` and `session.first_tail` ask, in fewer steps. The second listing begins
@@ -37,10 +37,14 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The newest value; the properties as they were after it was read, and Hudi's timeline, listed after it."""
+    """The newest value; the properties as they were after it was read, and Hudi's timeline, listed after it.
+
+    settings: the object of the properties before they were read so: as long as it is the same, they are.
+    """
 
     tail: Timeline
     properties: bytes | None
+    settings: Stat | None
     hudi: Sequence[Stat]
 
 
@@ -60,7 +64,9 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
     number = path.rpartition("/")[2].partition(".")[0]
     if not number.isdecimal():
         return None
-    data, following = _at_once(lambda: store.read(path), lambda: store.stat(version_path(int(number) + 1)))
+    data, following, settings = _at_once(
+        lambda: store.read(path), lambda: store.stat(version_path(int(number) + 1)), lambda: store.stat(PROPERTIES)
+    )
     if data is None or following is not None:
         return None
     tail = Timeline.decode(data, path)
@@ -71,7 +77,7 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
     )
     if again is None or not tail.is_in(again) or not versions or versions[-1].path != path:
         return None
-    return Found(tail, properties, instants)
+    return Found(tail, properties, settings, instants)
 
 
 def _at_once(*requests: Callable[[], Any]) -> list[Any]:

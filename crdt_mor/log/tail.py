@@ -136,12 +136,13 @@ def _gallop(start: Timeline) -> Steps[Timeline | None]:
     that hits nothing may have hit a deleted version, so `start` is read again *after* the last probe: versions go
     oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
     """
-    low = start.version
+    low, tail = start.version, start
     if (yield GetStat(version_path(low + 1))) is not None:
-        low = yield from _climb(low + 1)
-    tail = start
-    if low != start.version:
-        data = yield Read(version_path(low))
+        low += 1
+        data, following = yield Together((Read(version_path(low)), GetStat(version_path(low + 1))))
+        if following is not None:
+            low = yield from _climb(low + 1)
+            data = yield Read(version_path(low))
         if data is None:
             return None
         tail = _decode_version(data, version_path(low))

@@ -83,9 +83,9 @@ class TriedWrite:
         followed = session.pace.follow(author, token)
         if followed is None:
             return None
-        is_first = followed.expected.stat is None
+        is_first = not session.pace.has_published
         if is_first:
-            require_writable(session)  # which looks at the table's properties
+            require_writable(session, as_read=True)
         bytes_ = size()
         if bytes_ is None or bytes_ > (POST_BYTES_MAX if followed.is_crowded else BYTES_MAX):
             return None
@@ -118,7 +118,7 @@ class TriedWrite:
             if write is None:
                 return None
             committed = pace.commit_alone(followed, write)
-            if committed is not None or pace.is_changed(followed.expected):
+            if committed is not None or pace.is_changed(followed):
                 return committed
             draft = draft or self._draft()
         return pace.commit_posted(followed.expected, draft) if draft is not None else None

@@ -10,9 +10,9 @@ from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.timeline import Timeline
 
 
-def require_writable(session: Session) -> None:
-    """Raise for tables that cannot be written, or whose payloads cannot be found here."""
-    require_bucketed(session.settings())
+def require_writable(session: Session, *, as_read: bool = False) -> None:
+    """Raise for tables that cannot be written, or whose payloads cannot be found here. as_read: see `settings`."""
+    require_bucketed(session.settings(as_read=as_read))
     require_payloads(session.config)
     require_no_archive(session)
 

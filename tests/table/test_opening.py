@@ -10,14 +10,15 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import Table, TableReplacedError
+from crdt_mor import InvalidInputError, Table, TableReplacedError
+from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.log import opening
-from crdt_mor.log.paths import version_path
+from crdt_mor.log.paths import PROPERTIES, version_path
 from tests.counting import Bucket
 from tests.inside import session_of
 
 URI = "s3://counted/table"
-REQUESTS = 8
+REQUESTS = 10
 
 
 def made(bucket: Bucket) -> Table:
@@ -91,3 +92,24 @@ def test_a_table_that_is_made_anew_meanwhile_is_not_taken_for_the_one_that_was_o
         for at in range(2, REQUESTS - 1):  # the last one is of Hudi's timeline
             with one_after_another(0, at, meanwhile), pytest.raises(TableReplacedError):
                 Table.open(URI, store=bucket.store())
+
+
+def test_a_setting_that_changes_while_a_table_is_opened_or_after_that_stops_the_first_write() -> None:
+    """Whichever request it comes before: a first write goes by the properties that were read as it was opened."""
+    for at in range(REQUESTS + 1):
+        bucket = Bucket()
+        with bucket.counting():
+            made(bucket)
+            store = bucket.store()
+
+            def meanwhile(store: Any = store) -> None:
+                properties = decode_table(store.read(PROPERTIES) or b"", PROPERTIES)
+                store.delete(PROPERTIES)
+                store.put(PROPERTIES, encode_table(properties | {"hoodie.table.metadata.partitions": "files"}))
+
+            with one_after_another(0, at, meanwhile):
+                table = Table.open(URI, store=bucket.store())
+            if at == REQUESTS:
+                meanwhile()
+            with pytest.raises(InvalidInputError, match="metadata table"):
+                table.upsert(pl.DataFrame({"id": ["a"]}))
