@@ -52,7 +52,7 @@ from crdt_mor.log.posts import (
 from crdt_mor.log.projection import wait_for_projection
 from crdt_mor.log.publish import Shortcuts, stopped_outcome, unknown_outcome
 from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Single, Steps, StoreNow, Together
-from crdt_mor.log.tail import find_tail, look_ahead, still_stands
+from crdt_mor.log.tail import find_tail, look_ahead, next_if_newest, still_stands
 from crdt_mor.model.instant import InstantTime, claim_after
 from crdt_mor.model.posts import Member, PostName, is_open
 from crdt_mor.model.restore import restored_since
@@ -135,14 +135,16 @@ def commit_alone(
     """As `one_event.commit`, of a write that was not posted, which takes along what others have posted.
 
     It looks beside its claim, so that nothing is staged where others have published meanwhile, or a service asks for a
-    turn.
+    turn. Where one version has followed, as since a while ago, and nobody has posted, it is made once more after that.
 
     draft: where it is a commit that is made already, which no other write may join, it takes along events alone.
     """
+    followed: list[bytes] = []
 
     def make(replies: Sequence[Any]) -> Steps[LoneWrite | None]:
         listed, following = replies
         if following is not None:
+            followed.extend([following] if not listed else [])
             return None
         now_ms: int = (yield StoreNow()) if listed else 0
         crowd.is_asked |= giving_way.is_asked_in(listed, now_ms)
@@ -160,8 +162,13 @@ def commit_alone(
         crowd.is_crowded |= bool(posts)
         return replace(draft.make(tail, requested, [*posts, draft.post], draft.post), events=events)
 
-    write = ClaimedWrite(requested, (List(POSTS), GetStat(version_path(tail.version + 1))), make)
-    return (yield from one_event.commit(publisher, tail, write, expected, shortcuts))
+    write = ClaimedWrite(requested, (List(POSTS), Read(version_path(tail.version + 1))), make)
+    outcome = yield from one_event.commit(publisher, tail, write, expected, shortcuts)
+    newest = (yield from next_if_newest(tail, followed[0])) if followed and isinstance(draft, Draft) else None
+    if newest is None or isinstance(draft, LoneWrite) or not draft.may_follow(newest):
+        return outcome
+    again = draft.make(newest, claim_after(newest.clock, (yield Now())), [draft.post], draft.post)
+    return (yield from one_event.commit(publisher, newest, again, expected, shortcuts))
 
 
 def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:

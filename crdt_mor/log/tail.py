@@ -86,6 +86,17 @@ def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Ste
     return (newest if again or count < ahead else (yield from find_tail(newest))), reply
 
 
+def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
+    """The version after `known`, whose bytes were read before, if it is genuine and the newest one; in one round trip.
+
+    `known` is read again after it, as after a climb: so that version is no ghost.
+    """
+    following = _decode_version(data, version_path(known.version + 1))
+    standing, later = yield Together((Read(version_path(known.version)), GetStat(version_path(known.version + 2))))
+    stands = standing is not None and known.is_in(standing)
+    return following if stands and later is None and not _is_foreign(following, known) else None
+
+
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
     """Whether a listing, made after a version was read, has shown a later one than a climb from there has reached.
 

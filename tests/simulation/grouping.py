@@ -136,7 +136,9 @@ def loner(number: int, value: Timeline, *, along: bool = False, bucket: bool = F
     else:
         write = written(requested, [draft.post], number)
         outcome = yield from one_event.commit(PUBLISHER, value, write, None, shortcuts)
-    return ("committed", number, requested) if isinstance(outcome, LoneCommit) else ("lost", number)
+    if isinstance(outcome, LoneCommit):
+        return ("committed", number, outcome.completion.requested)
+    return ("lost", number)
 
 
 def crowded() -> Shortcuts:

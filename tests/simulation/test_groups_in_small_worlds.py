@@ -192,6 +192,8 @@ def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
         (["owner", "owner"], {"deletions": False}),
         (["owner"], {"slept": 3, "dead": 1}),
         (["bucket"], {"slept": 3}),
+        (["along in a bucket"], {"slept": 3}),
+        (["along in a bucket", "owner"], {"deletions": False}),
         (["gives up"], {"slept": 3}),
         (["owner", "along"], {"taken": True, "deletions": False}),
         (["owner", "along"], {"copies": 1, "deletions": False}),
@@ -326,6 +328,14 @@ def a_commit_follows_what_may_be_a_ghost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group._Posted, "_commit", lambda self, known, tail, stats: commit(self, tail, tail, stats))
 
 
+def a_lone_commit_follows_what_may_be_a_ghost(patch: pytest.MonkeyPatch) -> None:
+    def trusting(known: Timeline, data: bytes) -> Steps[Timeline]:
+        return Timeline.decode(data, "")
+        yield
+
+    patch.setattr(group, "next_if_newest", trusting)
+
+
 def history_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group, "find_taken", nothing)
     patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 0)
@@ -360,6 +370,7 @@ def events_that_are_taken_along_are_not_noted(patch: pytest.MonkeyPatch) -> None
         (an_eraser_voids_nothing, ["along", "eraser"], {"dead": 1}, "after it was erased"),
         slow(an_outcome_is_believed_of_a_ghost, ["owner", "along", "three more"], {"dead": 1}, "."),
         (a_commit_follows_what_may_be_a_ghost, ["owner"], {"slept": 3}, "."),
+        (a_lone_commit_follows_what_may_be_a_ghost, ["along in a bucket"], {"slept": 3}, "."),
         slow(history_is_not_looked_at, ["owner", "along", "decider"], {"deletions": False}, "."),
         (acknowledged_before_hudi_knows, ["owner", "along"], {}, "Hudi was not told"),
         (a_restore_is_not_looked_for, ["owner", "restorer"], {"deletions": False}, "."),
