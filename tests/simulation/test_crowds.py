@@ -75,10 +75,11 @@ def test_who_is_alone_posts_nothing_and_looks_for_others_once_in_a_while(monkeyp
 @pytest.mark.parametrize(
     ("writers", "think_s", "rate", "p50_s", "p99_s", "requests"),
     [
-        (10, 0, 28, 0.4, 0.6, 18),
-        slow(100, 0, 250, 0.4, 0.6, 19),
-        slow(300, 60, 4, 0.5, 1.1, 30),
-        slow(1000, 60, 14, 0.6, 1.1, 30),
+        (1, 0, 5.5, 0.2, 0.25, 9),
+        (10, 0, 28, 0.4, 0.6, 15),
+        slow(100, 0, 250, 0.4, 0.6, 16),
+        slow(300, 60, 4, 0.45, 0.8, 27),
+        slow(1000, 60, 14, 0.55, 1.0, 26),
     ],
 )
 def test_the_commits_of_a_crowd(
