@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import polars as pl
+import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
-from crdt_mor.api.scan import Scan
+from crdt_mor.columns.casts import plain_values
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.config import TableConfig
-from crdt_mor.write.merge_into import Action, Clause, Kind, MergePlan, merged, refuse_there
+from crdt_mor.write.merge_into import Action, Clause, Kind, MergePlan, merged, refuse_occupied, refuse_there
 from crdt_mor.write.statements import Statements
 
 _EQUALITY: Final = re.compile(r"""^\s*(\w+)\.("[^"]+"|\w+)\s*==?\s*(\w+)\.("[^"]+"|\w+)\s*$""")
@@ -98,23 +99,27 @@ class MergeInto:
         return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
 
 
-def do_merge(plan: MergePlan, statements: Statements, scan: Callable[..., Scan]) -> Merged:
+def do_merge(plan: MergePlan, statements: Statements, read: Callable[..., pa.Table]) -> Merged:
     """Read the rows that the source may meet, and add to a write's statements what the clauses say.
 
-    scan: reads what comes before the write, as `Transaction.scan` does.
+    read: gives the rows that come before the write and for which a `filter` holds.
     """
     config, schema = statements.config, statements.schema
-    target = scan(filter=None if plan.reads_all else plan.meets(schema)).to_arrow()
+    target = read(filter=None if plan.reads_all else plan.meets(schema))
     outcome = merged(plan, target, statements)
     fields = config.key.fields
-    if outcome.inserted is not None and {column for _, column in plan.on} != {*fields}:
-        by_key = MergePlan(outcome.inserted, tuple((name, name) for name in fields))
-        refuse_there(by_key, scan(filter=by_key.meets(schema)).to_arrow(), schema)
+    own = tuple((name, name) for name in fields)
+    if outcome.inserted is not None and not outcome.are_unmet:
+        by_key = MergePlan(outcome.inserted, own)
+        refuse_there(by_key, read(filter=by_key.meets(schema)), schema)
+    if outcome.moved:
+        keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
+        refuse_occupied(outcome, read(filter=MergePlan(keys, own).meets(schema)), statements)
     ordering = config.merge.ordering if config.merge.kind == "ordering" else None
     named = dict.fromkeys([*fields, *config.key.partition_fields, *([ordering] if ordering else [])])
     for gone in outcome.deletes:
         statements.delete(gone.select([*named]), plain=False)
-    for rows in outcome.rows:
+    for rows in (*outcome.rows, *outcome.moved):
         statements.upsert(rows, "UPSERT", "strict")
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
@@ -144,7 +149,7 @@ def merge_of(
     run: Callable[[MergePlan], Merged],
 ) -> MergeInto:
     """A merge without clauses. on: as of `Table.merge`."""
-    rows = read_data(source)
+    rows = _plain(read_data(source))
     pairs = _pairs(on, aliases, config)
     absent = [name for name, _ in pairs if name not in rows.column_names]
     if absent:
@@ -155,13 +160,28 @@ def merge_of(
     return MergeInto(MergePlan(rows, pairs, aliases), run)
 
 
+def _plain(rows: pa.Table) -> pa.Table:
+    """Rows of a source, without list views, which polars has not; refuses several columns of one name."""
+    repeated = [name for name, count in Counter(rows.column_names).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(f"column names of a source must differ: rename one. repeated={repeated}")
+    return pa.table([plain_values(column) for column in rows.columns], names=rows.column_names)
+
+
 def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tuple[str, str], ...]:
     """Pairs of a column of the source and one of the table."""
-    if len(set(aliases)) < 2 or not all(alias.isidentifier() for alias in aliases):
-        raise InvalidInputError(f"the source and the table are called by two names. aliases={list(aliases)}")
+    if len(set(aliases)) < 2 or not all(alias.isidentifier() and not alias.startswith("_") for alias in aliases):
+        raise InvalidInputError(
+            "the source and the table are called by two names, which begin with a letter: source_alias=, "
+            f"target_alias=. aliases={list(aliases)}"
+        )
     if on is None:
         return tuple((name, name) for name in config.key.fields)
-    texts = [on] if isinstance(on, str) else list(on)
+    texts = [on] if isinstance(on, str) else list(on) if isinstance(on, Iterable) else []
+    if not texts or not all(isinstance(name, str) for name in texts):
+        raise InvalidInputError(
+            f"rows meet where columns are equal: on='id', on=['id', 'day'], or leave it out for the key. on={on!r}"
+        )
     if isinstance(on, str) and ("=" in on or any(f"{alias}." in on for alias in aliases)):
         return tuple(_equality(part, aliases) for part in re.split(r"\s+AND\s+", on, flags=re.IGNORECASE))
     return tuple((name, name) for name in texts)

@@ -189,8 +189,7 @@ class Transaction:
         if write is not None:
             config, schema = self._session.config, write.statements.schema
             assigned = assignments(set, schema, config)
-            rows = self.scan(columns=columns_of_update(assigned, schema, config), filter=where)
-            before = rows.to_arrow()
+            before = self._read(columns=columns_of_update(assigned, schema, config), filter=where)
             changed = changed_rows(before, with_values(before, assigned), [*assigned], write.statements)
             write.statements.upsert(changed, "UPSERT", "strict")
 
@@ -276,13 +275,18 @@ class Transaction:
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
         """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
-        if isinstance(self._write, TriedWrite):
-            self._write.has_read = True
         config = self._session.config
         needed = [*config.key.fields, *config.key.partition_fields]
         if config.merge.kind == "ordering" and config.merge.ordering:
             needed.append(config.merge.ordering)
-        return self.scan(columns=list(dict.fromkeys(needed)), filter=filter).to_arrow()
+        return self._read(columns=list(dict.fromkeys(needed)), filter=filter)
+
+    def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:
+        """Rows that a statement is about, in the snapshot of the transaction."""
+        rows = self.scan(columns=columns, filter=filter).to_arrow()
+        if isinstance(self._write, TriedWrite):
+            self._write.note_read(rows)
+        return rows
 
 
 class LoneTransaction(Transaction):
@@ -321,7 +325,7 @@ class LoneTransaction(Transaction):
 def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
     """Do a merge as a statement of a transaction."""
     write = tx._open_for_more("merge")  # noqa: SLF001  it is a part of the transaction that the table uses as well
-    return nothing_of(plan) if write is None else do_merge(plan, write.statements, tx.scan)
+    return nothing_of(plan) if write is None else do_merge(plan, write.statements, tx._read)  # noqa: SLF001
 
 
 def commit_rows(

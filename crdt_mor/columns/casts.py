@@ -7,6 +7,7 @@ name it. Knows columns, not tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +57,7 @@ def require_sound(data: pa.ChunkedArray, column: str) -> None:
 
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
     """A column of a batch in the stored type of the declared `column`; the error names field, row and value."""
-    plain = _plain(data)
+    plain = plain_values(data)
     if not column.nullable and plain.null_count:
         row = pc.index(plain.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
@@ -185,14 +186,13 @@ def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
         return True
     if pt.is_nested(declared):
         return _nested_meets(kind, declared)
-    if pt.is_timestamp(declared):
-        return pt.is_timestamp(kind) and (kind.tz is None) == (declared.tz is None)
+    if pt.is_timestamp(kind) and (pt.is_timestamp(declared) or pt.is_date64(declared)):  # polars holds it as a moment
+        return bool((kind.tz is None) == (pt.is_date64(declared) or declared.tz is None))
     if _is_number(declared):
         return _is_number(kind) and not (pt.is_decimal(declared) and pt.is_floating(kind))
-    try:
+    with suppress(SchemaMismatchError):
         return bool(stored_type(kind, "") == stored_type(declared, ""))
-    except SchemaMismatchError:
-        return False
+    return False
 
 
 def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
@@ -245,10 +245,12 @@ def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> lis
         return [target]
     if pt.is_fixed_size_binary(declared) and kind != declared:
         return [pa.binary(), declared, target]
+    if pt.is_date64(declared) and pt.is_timestamp(kind):
+        return [pa.timestamp("ms"), pa.int64(), declared, target]
     return [declared, target]
 
 
-def _plain(data: pa.ChunkedArray) -> pa.ChunkedArray:
+def plain_values(data: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values of a dictionary, and list views as lists: Arrow casts not all of the former, the latter wrongly."""
     if pt.is_dictionary(data.type):
         kind = data.type.value_type
@@ -283,7 +285,7 @@ def _has_map(kind: pa.DataType) -> bool:
 
 def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.ChunkedArray:
     """The values in the stored type of `declared`; raises `_InexactError` where one would change, at any depth."""
-    target, data = stored_type(declared, path), _plain(data)
+    target, data = stored_type(declared, path), plain_values(data)
     if _is_stored(data.type, declared, target):
         return data.cast(target)
     if pt.is_nested(declared) and pt.is_nested(data.type):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import polars as pl
 
@@ -13,6 +14,14 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.filter_errors import cause_of, columns_meant
 from crdt_mor.read.sql import Condition
+
+_NULL: Final = pl.lit(None)
+"""Null of whatever type a column has. As a condition, SQL's NULL is a Boolean."""
+
+_SYNTAX: Final = (
+    'it is to be an SQL expression, "price * 1.1", in which a name that is a word of SQL stands in double quotes, '
+    """'"order" + 1'"""
+)
 
 Assignments = Mapping[str, pl.Expr]
 """Of each column that is set, its new value; an expression of the columns that a row has before."""
@@ -50,7 +59,7 @@ def new_value(name: str, value: object, columns: pl.Schema) -> pl.Expr:
     """
     try:
         if isinstance(value, str):
-            expression = Condition(value, columns).expression()
+            expression = _NULL if value.strip().upper() == "NULL" else Condition(value, columns).expression()
         else:
             expression = value if isinstance(value, pl.Expr) else pl.lit(value, allow_object=False)
         if expression.meta.has_multiple_outputs():
@@ -69,7 +78,8 @@ def new_value(name: str, value: object, columns: pl.Schema) -> pl.Expr:
                 f"window, an order): read the rows, and upsert what you make of them. column={name} set={value}"
             )
     except (pl.exceptions.PolarsError, TypeError) as error:
+        is_syntax = isinstance(error, pl.exceptions.SQLSyntaxError) or str(error).startswith("expected an expression")
         raise InvalidInputError(
-            f"this is no new value of a column: {cause_of(error)}. column={name} set={value}"
+            f"this is no new value of a column: {_SYNTAX if is_syntax else cause_of(error)}. column={name} set={value}"
         ) from error
     return expression

@@ -72,7 +72,9 @@ class Snapshot:
         """
         shown = session.views.snapshot_completions(begun)
         if settled is not begun:
-            shown = commits_before(begun, shown, session.views.completions(settled), requested)
+            # What was adopted meanwhile, Hudi may have completed before.
+            ended = session.views.completions(settled, lambda s: s.last > begun.clock or not session.config.ours)
+            shown = commits_before(begun, shown, ended, requested)
         value = replace(begun, schema=settled.schema, added=settled.added)
         return cls(session, value, Cut("requested", requested), tuple(fold_slices(shown)))
 

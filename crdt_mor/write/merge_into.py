@@ -18,11 +18,14 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.model.config import TableConfig
-from crdt_mor.read.assignments import new_value
-from crdt_mor.write.statements import Statements
-from crdt_mor.write.update import changed_rows, with_values
+from crdt_mor.read.assignments import Assignments, new_value
+from crdt_mor.write.statements import Statements, keyed
+from crdt_mor.write.update import changed_rows, refuse_lost, with_values
 
 MATCHED: Final = "matched"
 """Of a pair: whether it has both rows."""
@@ -32,6 +35,7 @@ Action = Literal["update", "delete", "insert"]
 
 _ROW: Final = "_crdt_row"
 _HIT: Final = "_crdt_hit"
+_PLACE: Final = [PARTITION_PATH, RECORD_KEY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +71,29 @@ class MergePlan:
 
     def meets(self, schema: TableSchema) -> pl.Expr:
         """A condition on the table's rows that all rows fulfil which a row of the source may meet."""
-        keys = self._source_keys(schema)
-        conditions = [
-            pl.col(column).is_in(pl.Series(pl.from_arrow(keys[column])).drop_nulls().unique().implode())
-            for _, column in self.on
-        ]
+        keys = polars_frame(self._source_keys(schema))
+        conditions = [pl.col(column).is_in(keys[column].drop_nulls().unique().implode()) for _, column in self.on]
         return pl.all_horizontal(conditions) if len(conditions) > 1 else conditions[0]
 
     def _source_keys(self, schema: TableSchema) -> pa.Table:
         """The columns by which rows of the source meet others, under the table's names and in its types."""
         given = pa.table({column: self.source[name] for name, column in self.on})
-        return schema.restore(schema.normalise(given))
+        unknown = [name for name in given.column_names if name not in schema.declared.names]
+        if unknown:
+            raise InvalidInputError(
+                "the table has no such columns, by which rows of the source are to meet its own: name others, on=... "
+                f"unknown={unknown} known={schema.declared.names}"
+            )
+        columns = schema.select(given.column_names).declared
+        types = TableSchema(pa.schema([column.with_nullable(True) for column in columns]))
+        return types.restore(types.normalise(given))
 
     def joined(self, target: pa.Table, schema: TableSchema) -> pl.DataFrame:
         """Every pair: the two aliases as structs, the one that is missing null; and where the target's row stands."""
         source, table = self.aliases
         columns = {column: f"_crdt_on_{number}" for number, (_, column) in enumerate(self.on)}
-        given, rows = (pl.DataFrame(pl.from_arrow(side)) for side in (self.source, target))
-        keys = pl.DataFrame(pl.from_arrow(self._source_keys(schema)))
+        given, rows = polars_frame(self.source), polars_frame(target)
+        keys = polars_frame(self._source_keys(schema))
         left = keys.rename(columns).with_columns(given.to_struct(source), pl.lit(True).alias(_HIT))
         right = rows.select([*columns]).rename(columns).with_columns(rows.to_struct(table)).with_row_index(_ROW)
         both = left.join(
@@ -98,11 +107,14 @@ class MergePlan:
 class Outcome:
     """What a merge writes, and how many rows each clause has met.
 
-    deletes: rows that go, first; rows: rows that are changed or moved; inserted: rows that are new.
+    deletes: rows that go, first; rows: rows that are changed; moved: rows that come to another partition.
+    inserted: rows that are new. are_unmet: whether these have the keys by which their source's rows have met none.
     """
 
     rows: list[pa.Table] = field(default_factory=list)
+    moved: list[pa.Table] = field(default_factory=list)
     deletes: list[pa.Table] = field(default_factory=list)
+    are_unmet: bool = True
     counts: list[int] = field(default_factory=list)
     inserted: pa.Table | None = None
 
@@ -113,6 +125,7 @@ def merged(plan: MergePlan, target: pa.Table, statements: Statements) -> Outcome
     target: the rows of the table that the source may meet, or all of them, with all columns.
     """
     schema, config = statements.schema, statements.config
+    target = target.cast(pa.schema([column.with_type(without_views(column.type)) for column in target.schema]))
     pairs = plan.joined(target, schema)
     outcome = Outcome()
     inserted: list[pa.Table] = []
@@ -128,7 +141,9 @@ def merged(plan: MergePlan, target: pa.Table, statements: Statements) -> Outcome
         chosen, open_pairs[clause.kind] = left.filter(holds), left.filter(~holds)
         outcome.counts.append(chosen.height)
         if clause.action == "insert":
-            inserted.append(_inserted(clause, chosen, plan, statements))
+            values = _values(clause, chosen, plan, schema)
+            inserted.append(_inserted(values, chosen, statements))
+            outcome.are_unmet &= _has_keys_of_source(values, plan, config)
             continue
         if clause.kind == "matched":
             changed.append(chosen[_ROW])
@@ -142,6 +157,7 @@ def merged(plan: MergePlan, target: pa.Table, statements: Statements) -> Outcome
     _refuse_several(changed, target, config)
     if inserted:
         outcome.inserted = pa.concat_tables(inserted, promote_options="permissive")
+        _refuse_repeats(outcome.inserted, statements)
     return outcome
 
 
@@ -159,12 +175,12 @@ def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Series:
         return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
     expression = new_value("condition", condition, _columns(clause, pairs, plan))
     values = with_values(pa.table({"condition": pa.nulls(pairs.height)}), {"condition": expression}, pairs)
-    if values["condition"].type != pa.bool_():
+    if values["condition"].type not in (pa.bool_(), pa.null()):
         raise InvalidInputError(
             "a clause has a condition that is true or false for each pair of rows: 'source.at > target.at'. "
             f"condition={condition} type={values['condition'].type}"
         )
-    return pl.Series(pl.from_arrow(values["condition"])).fill_null(False)
+    return pl.Series(pl.from_arrow(values["condition"].cast(pa.bool_()))).fill_null(False)
 
 
 def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableSchema) -> dict[str, pl.Expr]:
@@ -204,11 +220,11 @@ def _add_update(
     config = statements.config
     where = [name for name in config.key.partition_fields if name in names and name not in config.key.fields]
     keys = [name for name in config.key.fields if name in names]
-    if keys and not _same(before, after, keys).all():
+    if keys and not _same(before, after, keys, statements.schema).all():
         raise InvalidInputError(
             f"a merge changes no key: let a clause delete the row, and insert it under another. columns={keys}"
         )
-    stays = _same(before, after, where)
+    stays = _same(before, after, where, statements.schema)
     if stays.all():
         set_names = [name for name in names if name not in (*where, *keys)]
         kept = _with(after, before, [*where, *keys])
@@ -222,16 +238,20 @@ def _add_update(
     mask = stays.to_arrow()
     moving = pa.array((~stays).to_list(), pa.bool_())
     _add_update(outcome, before.filter(mask), after.filter(mask), names, statements)
-    outcome.deletes.append(before.filter(moving))
-    outcome.rows.append(after.filter(moving))
+    leaving, coming = before.filter(moving), after.filter(moving)
+    ordering = config.merge.ordering if config.merge.kind == "ordering" else None
+    if ordering is not None and ordering in names:
+        refuse_lost(leaving, coming, ordering, statements)
+    outcome.deletes.append(leaving)
+    outcome.moved.append(coming)
 
 
-def _same(before: pa.Table, after: pa.Table, names: Sequence[str]) -> pl.Series:
+def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: TableSchema) -> pl.Series:
     """Which rows have the same values in some columns."""
     same = pl.repeat(True, before.num_rows, dtype=pl.Boolean, eager=True)
     for name in names:
-        old, new = (pl.Series(pl.from_arrow(side[name])) for side in (before, after))
-        same &= old.eq_missing(new.cast(old.dtype))
+        old, new = (pl.Series(pl.from_arrow(schema.normalise(side.select([name]))[name])) for side in (before, after))
+        same &= old.eq_missing(new)
     return same
 
 
@@ -242,10 +262,15 @@ def _with(rows: pa.Table, other: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows
 
 
-def _inserted(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, statements: Statements) -> pa.Table:
+def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
+    """Whether inserted rows have the very keys by which the rows of the source have met none."""
+    met = {column: pl.col(plan.aliases[0]).struct.field(name) for name, column in plan.on}
+    return met.keys() == {*config.key.fields} and all(met[name].meta.eq(values[name]) for name in met)
+
+
+def _inserted(values: Assignments, pairs: pl.DataFrame, statements: Statements) -> pa.Table:
     """The rows that a clause inserts. Columns that it does not give are null, or absent in partial updates."""
     schema, config = statements.schema, statements.config
-    values = _values(clause, pairs, plan, schema)
     absent = [name for name in (*config.key.fields, *config.key.partition_fields) if name not in values]
     if absent:
         raise InvalidInputError(f"an inserted row has a key and a partition: give them. missing={absent}")
@@ -258,18 +283,56 @@ def _inserted(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, statements: 
     return rows
 
 
+def _refuse_repeats(inserted: pa.Table, statements: Statements) -> None:
+    """Raise where two rows are to be inserted under one key."""
+    places = _places([inserted], statements)
+    repeated = places.filter(pl.struct(_PLACE).is_duplicated())
+    if repeated.height:
+        raise InvalidInputError(
+            "a key would be inserted twice, and which row of the source counts is not said: leave one of them, by "
+            f"an aggregate of the source, or by a clause's condition. key={repeated[RECORD_KEY][0]!r}"
+        )
+
+
 def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: TableConfig) -> None:
     """Raise where a row of the table is to become two things, as several rows of the source meet it."""
     rows = pl.concat(changed) if changed else pl.Series(dtype=pl.UInt32)
     repeated = rows.filter(rows.is_duplicated())
     if len(repeated):
         row = int(repeated[0])
-        names = dict.fromkeys([*config.key.partition_fields, *config.key.fields])
-        key = {name: target[name][row].as_py() for name in names}
+        key = {name: target[name][row].as_py() for name in _names_of_places(config)}
         raise InvalidInputError(
             "several rows of the source meet one row of the table, and which one counts is not said: leave one of "
             f"them, by an aggregate of the source, or by a clause's condition. key={key} rows={repeated.n_unique()}"
         )
+
+
+def refuse_occupied(outcome: Outcome, there: pa.Table, statements: Statements) -> None:
+    """Raise where a row that moves comes to the place of another one, which would be lost.
+
+    there: rows that may have one of the places; those that go themselves are not in the way.
+    """
+    moved = _places(outcome.moved, statements)
+    left = _places([there], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
+    taken = pl.concat([moved.filter(pl.struct(_PLACE).is_duplicated()), moved.join(left, on=_PLACE, how="semi")])
+    if taken.height:
+        raise InvalidInputError(
+            "a row moves to a partition in which another row has its key, and one of the two would be lost: delete one "
+            "of them in a clause, or rule the move out by the clause's condition. "
+            f"key={taken[RECORD_KEY][0]!r} partition={taken[PARTITION_PATH][0]!r}"
+        )
+
+
+def _places(tables: Sequence[pa.Table], statements: Statements) -> pl.DataFrame:
+    """Partition and record key of rows."""
+    names = _names_of_places(statements.config)
+    rows = [statements.schema.normalise(table.select(names)) for table in tables]
+    return pl.concat([keyed(statements.config, table).select(_PLACE) for table in rows])
+
+
+def _names_of_places(config: TableConfig) -> list[str]:
+    """The columns that say where a row lies."""
+    return [*dict.fromkeys([*config.key.partition_fields, *config.key.fields])]
 
 
 def refuse_there(plan: MergePlan, there: pa.Table, schema: TableSchema) -> None:

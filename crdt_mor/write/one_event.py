@@ -16,7 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import polars as pl
+import pyarrow as pa
 
+from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.one_event import Followed, LoneCommit, LoneWrite, may_be_alone
@@ -49,6 +51,10 @@ SLOW_MS: Final = 10
 
 BYTES_MAX: Final = 8 << 20
 """Bytes of rows, in memory, of a write that is tried as one event."""
+
+
+class ManyRowsError(Exception):
+    """What a write has read is too much for one event: it is made as one that begins."""
 
 
 @dataclass
@@ -92,6 +98,12 @@ class TriedWrite:
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
             followed = session.pace.follow(author, token)
         return None if followed is None else cls(session, followed, author, token, started_ms)
+
+    def note_read(self, rows: pa.Table) -> None:
+        """Note what a statement writes of the table's own rows; raises `ManyRowsError` where that is much."""
+        self.has_read = True
+        if bytes_of(rows) > BYTES_MAX:
+            raise ManyRowsError
 
     def commit(self) -> LoneCommit | GroupCommit | None:
         """Make the files and commit them; None where that failed, or is no work for one event: nothing is left."""

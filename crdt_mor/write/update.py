@@ -19,6 +19,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import Merging, lift
 from crdt_mor.merge.payload import Dot
+from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
@@ -46,7 +47,7 @@ def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], sta
     config, schema, merging = statements.config, statements.schema, statements.merging
     ordering = config.merge.ordering if config.merge.kind == "ordering" else None
     if ordering is not None and ordering in assigned:
-        _refuse_lost(rows, after, config, ordering)
+        refuse_lost(rows, after, ordering, statements)
     written = after
     if config.merge.partial:
         kept = {*config.key.fields, *config.key.partition_fields, *assigned}
@@ -72,7 +73,7 @@ def with_values(rows: pa.Table, assigned: Assignments, frame: pl.DataFrame | Non
 
     frame: what the expressions are of, a row for each; by default the rows themselves.
     """
-    frame = pl.DataFrame(pl.from_arrow(rows)) if frame is None else frame
+    frame = polars_frame(rows) if frame is None else frame
     try:
         values = frame.with_columns(expression.alias(name) for name, expression in assigned.items()).select(*assigned)
     except pl.exceptions.PolarsError as error:
@@ -86,9 +87,11 @@ def with_values(rows: pa.Table, assigned: Assignments, frame: pl.DataFrame | Non
     return rows
 
 
-def _refuse_lost(before: pa.Table, after: pa.Table, config: TableConfig, ordering: str) -> None:
+def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Statements) -> None:
     """Raise where an ordering value would be lower than it is: the row as it is would win over the changed one."""
-    values = pl.DataFrame({"before": pl.from_arrow(before[ordering]), "after": pl.from_arrow(after[ordering])})
+    config, schema = statements.config, statements.schema
+    old, new = (pl.from_arrow(schema.normalise(side.select([ordering]))[ordering]) for side in (before, after))
+    values = pl.DataFrame({"before": old, "after": new})
     lower = values.select(pl.col("after") < pl.col("before")).to_series().fill_null(True)
     if lower.any():
         row = int(lower.arg_max() or 0)

@@ -238,6 +238,8 @@ def _array(values: list[object], kind: pa.DataType, via: pa.DataType | None = No
         (pa.decimal128(5, 2), pa.array([decimal.Decimal("1.25"), decimal.Decimal("1.255")]), 1, "1.255"),
         (pa.decimal128(5, 2), pa.array([1, 1000]), 1, "1000"),
         (pa.date64(), _array([86_400_000, 86_400_001], pa.date64(), pa.int64()), 1, "1970"),
+        (pa.date64(), _array([86_400_000, 86_400_001], pa.timestamp("ms"), pa.int64()), 1, "1970"),
+        (pa.date64(), _array([86_400_000_000, 1], pa.timestamp("us"), pa.int64()), 1, "1970"),
         (pa.binary(2), pa.array([b"ab", b"a"]), 1, "b'a'"),
         (pa.list_(pa.int8()), pa.array([[1], [1, 300]]), 1, "300"),
         (pa.list_(pa.int8(), 2), pa.array([[1, 2], [1]]), 1, "[1]"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
@@ -282,3 +284,118 @@ def test_it_is_what_a_loop_over_dictionaries_is(
             expected[key] = source[key] * 10 if source[key] != n else n
     expected |= {key: n for key, n in source.items() if key not in target and n >= least}
     assert shown(table) == expected
+
+
+# --- what would be lost -----------------------------------------------------------------------------------------------
+
+PLACES = pa.schema([("id", pa.string()), ("place", pa.string()), ("n", pa.int64())])
+
+
+def in_two_places(**settings: Any) -> Table:
+    """A table in which the key "a" has a row in two partitions, and "b" one."""
+    table = make(PLACES, partition_by="place", **settings)
+    table.upsert(pa.table({"id": ["a", "a", "b"], "place": ["x", "y", "x"], "n": [1, 2, 3]}, schema=PLACES))
+    return table
+
+
+@pytest.mark.parametrize(
+    ("place", "on", "updates"),
+    [
+        ("y", ["id"], {"place": "source.place"}),  # onto a row that is changed as well
+        ("z", ["id"], {"place": "source.place"}),  # both to one place
+        ("x", ["id", "place"], {"place": "'y'"}),  # onto a row that no row of the source meets
+    ],
+)
+def test_a_row_that_moves_onto_another_one_is_refused(place: str, on: list[str], updates: dict[str, str]) -> None:
+    table = in_two_places()
+    before = table.scan().to_polars().sort("id", "place").rows()
+    source = pa.table({"id": ["a"], "place": [place]})
+    with pytest.raises(InvalidInputError, match=r"another row has its key.* key='a' partition='place=[yz]'"):
+        table.merge(source, on).when_matched_update(updates).execute()
+    assert table.scan().to_polars().sort("id", "place").rows() == before
+
+
+def test_rows_may_change_places_and_move_to_where_one_is_deleted() -> None:
+    table = in_two_places()
+    source = pa.table({"id": ["a", "a"], "place": ["x", "y"]})
+    swapped = {"place": "CASE WHEN target.place = 'x' THEN 'y' ELSE 'x' END"}
+    table.merge(source, ["id", "place"]).when_matched_update(swapped).execute()
+    assert table.scan().to_polars().sort("n").rows() == [("a", "y", 1), ("a", "x", 2), ("b", "x", 3)]
+    moving = table.merge(source.slice(0, 1), "id").when_matched_delete("target.place = source.place")
+    moving.when_matched_update({"place": "source.place"}).execute()
+    assert table.scan().to_polars().sort("n").rows() == [("a", "x", 1), ("b", "x", 3)]
+
+
+def test_a_row_does_not_move_with_a_lower_ordering_value() -> None:
+    table = in_two_places(ordering="n")
+    merge = table.merge(pa.table({"id": ["b"], "place": ["z"], "n": [2]}), "id").when_matched_update_all()
+    with pytest.raises(InvalidInputError, match="lower ordering value"):
+        merge.execute()
+
+
+def test_a_key_that_an_insert_makes_up_may_be_there() -> None:
+    table = filled()
+    merge = table.merge(numbers(x=7)).when_not_matched_insert({"id": "'a'", "n": "source.n"})
+    with pytest.raises(InvalidInputError, match="has the key of a row that is there"):
+        merge.execute()
+    assert shown(table) == {"a": 1, "b": 2, "c": 3}
+
+
+def test_two_rows_that_would_be_inserted_under_one_key_are_named() -> None:
+    rows = pa.table({"id": ["z", "z"], "n": [1, 2]})
+    with pytest.raises(InvalidInputError, match=r"would be inserted twice.* by an aggregate.* key='z'"):
+        filled().merge(rows).when_not_matched_insert_all().execute()
+
+
+# --- types and names --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string_view(), "t"),
+        (pa.struct([("t", pa.binary_view())]), {"t": b"t"}),
+        (pa.list_view(pa.int64()), [1, 2]),
+        (pa.decimal256(38, 0), Decimal(12)),
+        (pa.timestamp("us", "+05:30"), datetime(2026, 1, 31, tzinfo=UTC)),
+        (pa.list_(pa.timestamp("us", "+05:30")), [datetime(2026, 1, 31, tzinfo=UTC)]),
+        (pa.date64(), date(2026, 1, 31)),
+    ],
+    ids=str,
+)
+def test_sources_and_tables_have_types_that_polars_has_not(kind: pa.DataType, value: object) -> None:
+    schema = pa.schema([("id", pa.string()), ("v", kind), ("n", pa.int64())])
+    table = make(schema)
+    old = pa.table({"id": ["a"], "v": pa.array([None], kind), "n": [1]}, schema=schema)
+    new = pa.table({"id": ["a", "b"], "v": pa.array([value] * 2, kind), "n": [2, 3]}, schema=schema)
+    table.upsert(old)
+    table.merge(new).when_matched_update_all().when_not_matched_insert_all().execute()
+    table.merge(table.scan()).when_matched_update({"n": "target.n + 1", "v": "target.v"}).execute()
+    found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: str(row["id"]))
+    assert found == [{"id": "a", "v": value, "n": 3}, {"id": "b", "v": value, "n": 4}]
+
+
+def test_null_meets_nothing_of_a_column_without_nulls() -> None:
+    table = make(pa.schema([pa.field("id", pa.string(), nullable=False), ("n", pa.int64())]))
+    table.upsert(numbers(a=1))
+    source = pa.table({"id": ["a", None], "n": [5, 6]})
+    assert table.merge(source).when_matched_update({"n": "source.n"}).execute().updated == 1
+    assert shown(table) == {"a": 5}
+
+
+@pytest.mark.parametrize(
+    ("merge", "said"),
+    [
+        (lambda table: table.merge(numbers(a=1), on=[]), "on='id'"),
+        (lambda table: table.merge(numbers(a=1), on=pl.col("id")), "on='id'"),
+        (
+            lambda table: table.merge(numbers(a=1), on="target.m = source.id").when_matched_delete(),
+            r"on=.*known=\['id'",
+        ),
+        (lambda table: table.merge(numbers(a=1), source_alias="_crdt_row"), "begin with a letter"),
+        (lambda table: table.merge(pa.table([["a"], [1], [2]], names=["id", "n", "n"])), r"repeated=\['n'\]"),
+    ],
+)
+def test_what_a_merge_cannot_tell_apart_is_named(merge: Callable[[Table], MergeInto], said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        merge(filled()).execute()

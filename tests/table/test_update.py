@@ -195,6 +195,58 @@ def test_a_filter_that_is_none_is_refused() -> None:
         table.update({"n": 1}, wait=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.string_view(), "t"),
+        (pa.decimal256(38, 0), Decimal(12)),
+        (pa.timestamp("us", "+05:30"), MOMENT),
+        (pa.list_(pa.timestamp("us", "+05:30")), [MOMENT]),
+        (pa.date64(), date(2026, 1, 31)),
+        (pa.struct([("day", pa.date64())]), {"day": date(2026, 1, 31)}),
+    ],
+    ids=str,
+)
+def test_columns_of_types_that_polars_has_not_are_kept_and_set(kind: pa.DataType, value: object) -> None:
+    schema = pa.schema([("id", pa.string()), ("v", kind), ("w", kind), ("n", pa.int64())])
+    table = make(schema)
+    table.upsert(pa.table({"id": ["a"], "v": pa.array([value], kind), "w": pa.nulls(1, kind), "n": [1]}, schema=schema))
+    table.update({"n": "n + 1"})
+    table.update({"w": "v", "v": "NULL"})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "v": None, "w": value, "n": 2}]
+
+
+def test_null_is_a_value_of_every_column() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    table.update({"n": " null "})
+    assert shown(table) == {"a": None}
+
+
+def test_a_name_that_is_a_word_of_sql_stands_in_quotes() -> None:
+    table = make(pa.schema([("id", pa.string()), ("order", pa.int64())]))
+    table.upsert(pa.table({"id": ["a"], "order": [1]}))
+    with pytest.raises(InvalidInputError, match=r"stands in double quotes.* column=order set=order \+ 1"):
+        table.update({"order": "order + 1"})
+    table.update({"order": '"order" + 1'})
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "order": 2}]
+
+
+def test_many_rows_are_no_single_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows and files would all be in memory, and other writers would wait for a claim all the time."""
+    table = make()
+    table.upsert(numbers(a=1, b=2))
+    version = table.version
+    table.update({"n": "n + 1"})
+    assert table.version == version + 1
+    monkeypatch.setattr("crdt_mor.write.one_event.BYTES_MAX", 8)
+    table.update({"n": "n + 1"})
+    table.merge(numbers(a=0)).when_not_matched_by_source_update({"n": "target.n + 1"}).execute()
+    table.delete(filter="n > 0")
+    assert table.version == version + 7
+    assert shown(table) == {}
+
+
 # --- ordering columns -------------------------------------------------------------------------------------------------
 
 
