@@ -107,6 +107,8 @@ class Transaction:
                 self.commit = commit_of(self._session, stopping.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
+        if self._wait_ms is not None:
+            self._session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
         write = OpenWrite.begin(self._session, self._token, self._info)
         if self._wait_ms is not None:
             self._view = write.settle(self._wait_ms)
@@ -299,6 +301,8 @@ class LoneTransaction(Transaction):
         block, of the newest version: the one that this process knows may lack a column by now, or a token.
         """
         session = self._session
+        if self._wait_ms is not None and session.config.ours and session.has_known:
+            session.views.sealed(look=True)
         write = TriedWrite.begin(session, self._token, self._info, size)
         if write is None:
             return None

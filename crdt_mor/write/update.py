@@ -49,6 +49,9 @@ def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], sta
     if ordering is not None and ordering in assigned:
         refuse_lost(rows, after, ordering, statements)
     written = after
+    if config.merge.partial and config.merge.nulls == "keep":
+        of_payloads = {name for member in merging.rule.members for name in member.columns}
+        _refuse_kept(rows, after, [name for name in assigned if name not in of_payloads], config)
     if config.merge.partial:
         kept = {*config.key.fields, *config.key.partition_fields, *assigned}
         kept |= {name for member in _touched(merging, assigned) for name in member.columns}
@@ -100,6 +103,19 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: St
             f"one that is not lower. column={ordering!r} key={_key(before, row, config)} "
             f"before={before[ordering][row]} after={after[ordering][row]}"
         )
+
+
+def _refuse_kept(before: pa.Table, after: pa.Table, names: Collection[str], config: TableConfig) -> None:
+    """Raise where a value would become null in a table in which a null that is written says nothing."""
+    for name in names:
+        lost = np.asarray(after[name].is_null()) & np.asarray(before[name].is_valid())
+        if lost.any():
+            row = int(lost.argmax())
+            raise InvalidInputError(
+                "a null says nothing in a table of PartialUpdate(nulls='keep'), so that the value would stay: rule the "
+                f"row out, or keep its value by coalesce. column={name} key={_key(before, row, config)} "
+                f"before={before[name][row]}"
+            )
 
 
 def _key(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:

@@ -306,3 +306,26 @@ def test_a_commit_in_the_past_of_other_file_groups_is_shown(fast_path: Path, clo
     early = clock.ms - 40_000
     hudi_commits(table, rows("hudi").append_column("p", pa.array(["two"])), from_ms(early), from_ms(early + 10))
     assert keys(Table.open(table.uri, environment=clock).scan()) == ["a", "hudi"]
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+def add_one(table: Table) -> None:
+    table.update({"v": "v + 1"})
+
+
+def add_one_in_a_block(table: Table) -> None:
+    with table.transaction(isolation="serializable") as tx:
+        tx.update({"v": "v + 1"})
+
+
+@pytest.mark.parametrize("change", [add_one, add_one_in_a_block])
+def test_an_update_computes_from_what_hudi_has_written_before_it(
+    table: Table, clock: Clock, change: Callable[[Table], None]
+) -> None:
+    hudi(table, clock, "hudi")
+    before = Table.open(table.uri, environment=clock).scan().to_polars().sort("k")
+    change(table)
+    after = Table.open(table.uri, environment=clock).scan().to_polars().sort("k")
+    assert after["v"].to_list() == [value + 1 for value in before["v"]]

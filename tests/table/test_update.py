@@ -150,6 +150,20 @@ def test_partial_updates_write_the_set_columns_alone() -> None:
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "region": "eu!", "n": 7, "price": 5.0}]
 
 
+def test_a_null_that_would_say_nothing_is_refused() -> None:
+    table = make(merge=PartialUpdate(nulls="keep"))
+    table.upsert(numbers(a=1, b=None))
+    table.update({"n": None}, where="id = 'b'")
+    for change in (
+        lambda: table.update({"n": "CASE WHEN id = 'b' THEN n END"}),
+        lambda: table.merge(numbers(a=None)).when_matched_update_all().execute(),
+    ):
+        with pytest.raises(InvalidInputError, match=r"a null says nothing.* column=n key=\{'id': 'a'\} before=1"):
+            change()
+    table.update({"n": "n + 1"})
+    assert shown(table) == {"a": 2, "b": None}
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
