@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benches.bucket import bucket, ceiling
 from benches.combining_engines import ENGINES, remove_catalogs
-from benches.combining_real import Figures, measured, missing, waits
+from benches.combining_real import Figures, is_installed, measured, waits
 from tests.simulation.crowd import crowd_of
 
 LATENCY_MS = 30
@@ -110,9 +110,8 @@ def all_real(engines: Sequence[str], small: bool) -> list[Figures]:
         print(f"real, {LATENCY_MS} ms a request; the bucket itself:")
         found += shown([partial(ceiling, near, 1.0)])
         for engine in engines:
-            package = missing(engine)
-            if package is not None:
-                print(f"{engine}: not installed, which `pip install {package}` would change")
+            if not is_installed(engine):
+                print(f"{engine}: not installed, see `pip install -e '.[peers]'`")
                 continue
             found += shown(partial(measured, engine, away, count, seconds) for count in counts)
     remove_catalogs(away)

@@ -138,7 +138,6 @@ def checked(engine: str, uri: str, port: int, told: Sequence[Told]) -> Figures:
     return {"lost": len(acknowledged - there.keys()), "twice": len(twice)}
 
 
-def missing(engine: str) -> str | None:
-    """The package without which an engine cannot be measured, where it is not installed."""
+def is_installed(engine: str) -> bool:
     package = PACKAGES.get(engine.partition(",")[0])
-    return package if package and find_spec(package) is None else None
+    return package is None or find_spec(package) is not None
