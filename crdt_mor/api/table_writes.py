@@ -10,9 +10,10 @@ from typing import Final, Literal
 import polars as pl
 
 from crdt_mor.api.data import Data
+from crdt_mor.api.lone_transaction import commit_once, commit_rows
 from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, nothing_of
 from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
-from crdt_mor.api.transaction import Commit, Transaction, commit_once, commit_rows, merge_in
+from crdt_mor.api.transaction import Commit, Transaction, merge_in
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations

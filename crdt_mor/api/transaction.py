@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -15,10 +15,8 @@ from crdt_mor.api.data import Data, read_data
 from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothing_of
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
-from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
@@ -291,80 +289,10 @@ class Transaction:
         return rows
 
 
-class LoneTransaction(Transaction):
-    """One statement that is tried as one event, in no block."""
-
-    def run(self, statement: Callable[[Transaction], None], size: Callable[[], int | None]) -> Commit | None:
-        """Commit one statement in one event; None where it is to be made in a block, since nothing of it is committed.
-
-        size: the bytes of its rows; None where it is not to be tried. What the statement raises, it raises in the
-        block, of the newest version: the one that this process knows may lack a column by now, or a token.
-        """
-        session = self._session
-        if self._wait_ms is not None and session.config.ours and session.has_known:
-            session.views.sealed(look=True)
-        write = TriedWrite.begin(session, self._token, self._info, size)
-        if write is None:
-            return None
-        if self._wait_ms is not None:
-            if write.followed.value.pending:
-                return None  # which is to be waited for
-            write.has_read = True
-        self._write, self._value, self._state = write, write.followed.value, "open"
-        try:
-            statement(self)
-        except Exception:  # noqa: BLE001  the block raises it
-            return None
-        finally:
-            self._write, self._state = None, "over"
-        committed = write.commit()
-        if committed is None:
-            return None
-        upkeep_after(session, committed.value, committed.completion)
-        if isinstance(committed, GroupCommit):
-            return _commit_of_member(committed.completion, committed.member)
-        return commit_of(session, committed.completion, committed.value, repeated=False)
-
-
 def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
     """Do a merge as a statement of a transaction."""
     write = tx._open_for_more("merge")  # noqa: SLF001  it is a part of the transaction that the table uses as well
     return nothing_of(plan) if write is None else do_merge(plan, write.statements, tx._read)  # noqa: SLF001
-
-
-def commit_rows(
-    session: Session,
-    data: Data,
-    token: tuple[str, int] | None,
-    commit_info: Mapping[str, str] | None,
-    statement: Callable[[Transaction, pa.Table], None],
-) -> Commit:
-    """As `commit_once`, of rows: they are read once, however often they are written, and not for a repeated token."""
-    rows = cache(lambda: read_data(data))
-    return commit_once(session, token, commit_info, lambda tx: statement(tx, rows()), size=lambda: bytes_of(rows()))
-
-
-def commit_once(
-    session: Session,
-    token: tuple[str, int] | None,
-    commit_info: Mapping[str, str] | None,
-    statement: Callable[[Transaction], None],
-    size: Callable[[], int | None] = lambda: None,
-    wait_ms: int | None = None,
-) -> Commit:
-    """One statement as a transaction of its own; nothing is done where the token was used before.
-
-    size: the bytes of what the statement writes: if they are few, it is tried as one event, and made again if that
-        fails; None: it is not tried. wait_ms: as of `Transaction`.
-    """
-    commit = LoneTransaction(session, token, commit_info, wait_ms).run(statement, size)
-    if commit is not None:
-        return commit
-    with Transaction(session, token, commit_info, wait_ms) as tx:
-        if tx.commit is None:
-            statement(tx)
-    assert tx.commit is not None
-    return tx.commit
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
@@ -374,7 +302,7 @@ def commit_of(session: Session, source: Completion | Token, value: Timeline, rep
         return Commit(source.version, source.requested, source.completed, 0, 0, repeated)
     if isinstance(source, Token) and completion.members:
         carried = (source.application, source.number)
-        return _commit_of_member(completion, next(m for m in completion.members if m.token == carried), repeated)
+        return commit_of_member(completion, next(m for m in completion.members if m.token == carried), repeated)
     return Commit(
         completion.version,
         completion.requested,
@@ -386,7 +314,7 @@ def commit_of(session: Session, source: Completion | Token, value: Timeline, rep
     )
 
 
-def _commit_of_member(completion: Completion, member: Member, repeated: bool = False) -> Commit:
+def commit_of_member(completion: Completion, member: Member, repeated: bool = False) -> Commit:
     """One writer's part of a commit of several."""
     return Commit(completion.version, completion.requested, completion.completed, member.rows, member.deletes, repeated)
 

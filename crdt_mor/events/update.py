@@ -26,8 +26,10 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.planners.clean import is_commit
 
-FIRST_PAUSE_MS: Final = 10
+PAUSE_MS_MIN: Final = 2
 PAUSE_MS_MAX: Final = 1_000
+PAUSE_SHARE: Final = 8
+"""A pause is this part of the time that has been waited so far: what comes late by it is little beside the wait."""
 
 
 def earlier(value: Timeline, requested: InstantTime) -> list[Pending]:
@@ -58,7 +60,7 @@ def wait_for_earlier(
     write itself was given up meanwhile.
     """
     began: int = yield Now()
-    pause_ms, tail = FIRST_PAUSE_MS, known
+    tail = known
     while True:
         tail = yield from upkeep(publisher, tail, expiry_ms)
         if tail.find_pending(requested) is None:
@@ -69,8 +71,8 @@ def wait_for_earlier(
         waited_ms: int = (yield Now()) - began
         if waited_ms >= wait_ms:
             raise _still_pending(before, wait_ms)
+        pause_ms = min(max(PAUSE_MS_MIN, waited_ms // PAUSE_SHARE), PAUSE_MS_MAX)
         yield Wait(min(pause_ms, wait_ms - waited_ms))
-        pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 
 
 def _still_pending(before: list[Pending], wait_ms: int) -> EarlierWritePendingError:

@@ -125,7 +125,7 @@ class TriedWrite:
         """Alone, unless others were in the way lately; posted, if it can be, where they are."""
         pace, followed = self.session.pace, self.followed
         draft = self._draft() if followed.is_crowded or pace.is_look_due else None
-        if not followed.is_crowded:
+        if not followed.is_crowded or self.has_read:
             write = draft or self._write(self.statements, followed.requested, ())
             if write is None:
                 return None

@@ -24,7 +24,7 @@ from tests.simulation.promises import check_store
 from tests.simulation.small_store import LOG, Violation, completions_of, decoded, is_version
 from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, WriteRole, small_numbers
-from tests.tiers import long, slow
+from tests.tiers import slow
 
 small = small_numbers()
 
@@ -85,12 +85,14 @@ def world(who: Sequence[str], **options: Any) -> World:
         slow(["write", "update", "writer"], {"deletions": False}),
         (["write", "update", "update"], {"deletions": False}),
         (["write", "write", "update"], {"deletions": False}),
-        long(["write", "update", "update", "cleaner"], {"deletions": False}),
+        slow(["write", "update", "update"], {"faults": 1}),
+        slow(["write", "update", "write", "update"], {"deletions": False}),
+        slow(["write", "update", "update", "cleaner"], {"deletions": False}),
     ],
     ids=str,
 )
 def test_an_update_is_computed_from_what_comes_before_it(who: Sequence[str], options: dict[str, Any]) -> None:
-    assert world(who, **options).search() > 300
+    assert world(who, **options).search() > 50
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
