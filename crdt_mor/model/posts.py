@@ -1,4 +1,4 @@
-"""Posts: whole small writes that their writers have put down for whoever publishes next, and what becomes of them.
+"""Posts: small writes and events that their writers have put down for the next publisher, and what becomes of them.
 
 A post names the version that it was made at, and is *open* for the next `WINDOW` versions: any of them may take it, and
 none after them. A value keeps the names of the posts that were taken or voided for just as long. So a post is committed

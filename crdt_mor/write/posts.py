@@ -3,8 +3,8 @@
     post      the rows that the user gave, as an Arrow IPC stream, beside what kind of statement it is
     group     the statements of all posts, in their order, folded by the table's one merge into a log file a file group
 
-A post holds no time and nothing of the table, so that whoever commits it checks its rows again, by the schema of its
-own version. One that does not fit is left out, and its owner is told when it looks.
+A post holds no time and nothing of the table, so that the process which commits it checks its rows again, by the schema
+of its own version. One that does not fit is left out, and its owner is told when it looks.
 """
 
 from __future__ import annotations
