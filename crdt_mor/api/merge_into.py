@@ -14,6 +14,7 @@ import pyarrow as pa
 from crdt_mor.api.data import Data, read_data
 from crdt_mor.columns.casts import plain_values
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.deadlines import operation
 from crdt_mor.model.config import TableConfig
 from crdt_mor.write.merge_into import Action, Clause, Kind, MergePlan, merged, refuse_occupied, refuse_there
 from crdt_mor.write.statements import Statements
@@ -83,6 +84,7 @@ class MergeInto:
         """Delete rows that no row of the source meets: all file groups are read."""
         return self._with("only in target", "delete", None, predicate)
 
+    @operation
     def execute(self) -> Merged:
         """Do it, in one commit: see `Table.update` for what it waits for."""
         if not self._plan.clauses:

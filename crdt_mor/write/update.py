@@ -9,6 +9,7 @@ a column with a payload   what makes readers see the new value, in the payload's
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -78,16 +79,49 @@ def with_values(rows: pa.Table, assigned: Assignments, frame: pl.DataFrame | Non
     """
     frame = polars_frame(rows) if frame is None else frame
     try:
-        values = frame.with_columns(expression.alias(name) for name, expression in assigned.items()).select(*assigned)
+        values = _computed(frame, assigned, pl.Int64())
     except pl.exceptions.PolarsError as error:
         raise InvalidInputError(
             "a new value cannot be made of some row's values: rule the row out by `where`, or make it null there. "
             f"set={ {name: str(expression) for name, expression in assigned.items()} } cause={error}"
         ) from error
+    _refuse_overflow(frame, values, assigned)
     new = values.to_arrow()
     for name in assigned:
         rows = rows.set_column(rows.column_names.index(name), name, new.column(name))
     return rows
+
+
+def _computed(frame: pl.DataFrame, assigned: Assignments, integer: pl.DataType) -> pl.DataFrame:
+    """New values, of which integers were computed in a type that is wide enough for those of narrower columns."""
+    named = {root for expression in assigned.values() for root in expression.meta.root_names()}
+    casts = {name: kind for name in named if (kind := _wide(frame.schema[name], integer)) != frame.schema[name]}
+    wide = frame.with_columns(pl.col(name).cast(kind) for name, kind in casts.items())
+    return wide.with_columns(expression.alias(name) for name, expression in assigned.items()).select(*assigned)
+
+
+def _wide(kind: pl.DataType, integer: pl.DataType) -> pl.DataType:
+    """A type with wider integers, also in the fields of structs. Unsigned ones of 64 bits fit in no signed ones."""
+    if isinstance(kind, pl.Struct):
+        return pl.Struct([pl.Field(field.name, _wide(field.dtype, integer)) for field in kind.fields])  # type: ignore[arg-type]
+    return integer if kind.is_integer() and (kind != pl.UInt64 or integer == pl.Int128) else kind
+
+
+def _refuse_overflow(frame: pl.DataFrame, values: pl.DataFrame, assigned: Assignments) -> None:
+    """Raise where an integer does not fit in 64 bits: polars computes on with what is left of it."""
+    for name, expression in assigned.items():
+        found = values[name]
+        if not found.dtype.is_integer() or expression.meta.is_column():
+            continue
+        exact = found
+        if ".python_udf(" not in str(expression):  # which may give another value each time
+            with suppress(pl.exceptions.PolarsError):  # a function that takes no integers of 128 bits
+                exact = _computed(frame, {name: expression}, pl.Int128())[name]
+        if found.dtype == pl.Int128 or not exact.cast(pl.Int128).eq_missing(found.cast(pl.Int128)).all():
+            raise InvalidInputError(
+                "a new value does not fit in an integer of 64 bits: rule the row out by `where`, or compute with "
+                f"decimals or floats. column={name} set={expression}"
+            )
 
 
 def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Statements) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor import InvalidInputError, MemoryStore, MergeInto, SchemaMismatchError, Table
+from crdt_mor.api.merge_into import Merged
+from crdt_mor.ground.deadlines import current_operation
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.write.merge_into import MergePlan
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, frame
 
@@ -399,3 +403,26 @@ def test_null_meets_nothing_of_a_column_without_nulls() -> None:
 def test_what_a_merge_cannot_tell_apart_is_named(merge: Callable[[Table], MergeInto], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         merge(filled()).execute()
+
+
+def test_a_merge_is_one_operation_in_which_a_dead_store_is_waited_for_once() -> None:
+    merge = filled().merge(numbers(a=1)).when_matched_delete()
+    run, operations = merge._run, list[object]()
+
+    def noted(plan: MergePlan) -> Merged:
+        operations.extend((current_operation(), current_operation()))
+        return run(plan)
+
+    assert replace(merge, _run=noted).execute().deleted == 1
+    assert operations[0] is operations[1]
+
+
+def test_integers_of_a_merge_do_not_wrap_around() -> None:
+    schema = pa.schema([("id", pa.string()), ("n", pa.int8())])
+    table = make(schema)
+    table.upsert(pa.table({"id": ["a"], "n": [100]}, schema=schema))
+    merge = table.merge(pa.table({"id": ["a"], "n": pa.array([100], pa.int8())}))
+    with pytest.raises(SchemaMismatchError, match=r"column=n row=0 value=200"):
+        merge.when_matched_update({"n": "source.n + target.n"}).execute()
+    merge.when_matched_update({"n": "0"}, "source.n + target.n = 200").execute()
+    assert shown(table) == {"a": 0}

@@ -230,6 +230,35 @@ def test_columns_of_types_that_polars_has_not_are_kept_and_set(kind: pa.DataType
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "v": None, "w": value, "n": 2}]
 
 
+@pytest.mark.parametrize(
+    ("value", "shown_or_said"),
+    [
+        ("small * 100", "column=small row=0 value=10000"),
+        ("small + small", "column=small row=0 value=200"),
+        ("st.x + st.x - 100", 100),
+        ("big + 1", "does not fit in an integer of 64 bits"),
+        ("CASE WHEN big > 0 THEN 7 ELSE big * 2 END", 7),
+        (2**70, "does not fit in an integer of 64 bits"),
+        ("free - 2", "column=small row=0 value=-1|does not fit in an integer of 64 bits"),
+        ("free + 2", 3),
+    ],
+    ids=str,
+)
+def test_integers_do_not_wrap_around(value: object, shown_or_said: int | str) -> None:
+    struct = pa.struct([("x", pa.int8())])
+    columns = {"small": pa.int8(), "st": struct, "big": pa.int64(), "free": pa.uint64()}
+    schema = pa.schema([("id", pa.string()), *columns.items()])
+    table = make(schema)
+    row = {"id": "a", "small": 100, "st": {"x": 100}, "big": 2**63 - 1, "free": 1}
+    table.upsert(pa.Table.from_pylist([row], schema))
+    if isinstance(shown_or_said, int):
+        table.update({"small": value})
+        assert table.scan(columns="small").to_arrow().to_pylist() == [{"small": shown_or_said}]
+        return
+    with pytest.raises((InvalidInputError, SchemaMismatchError), match=shown_or_said):
+        table.update({"small": value})
+
+
 def test_null_is_a_value_of_every_column() -> None:
     table = make()
     table.upsert(numbers(a=1))
