@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Final
 
 import numpy as np
 import polars as pl
@@ -26,8 +25,6 @@ from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments
 from crdt_mor.write.statements import Statements
-
-_ROW: Final = "_crdt_row"
 
 
 def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig) -> list[str]:

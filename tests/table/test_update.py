@@ -182,7 +182,19 @@ def test_a_null_that_would_say_nothing_is_refused() -> None:
         ({"n": "n +"}, "no new value"),
         ({"n": "n + 'x'"}, "no new value|another type"),
     ],
-    ids=str,
+    ids=[
+        "nothing",
+        "a text",
+        "a key",
+        "no such column",
+        "of no such column",
+        "an aggregate",
+        "a window",
+        "several",
+        "an object",
+        "no SQL",
+        "types",
+    ],
 )
 def test_what_cannot_be_set_is_refused_and_nothing_changes(given: Any, said: str) -> None:
     table = make()
