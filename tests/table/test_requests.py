@@ -163,19 +163,20 @@ def waking(groups: int, rows: int) -> Count:
         in_block(table, frame(rows))
         table.upsert(frame(rows))
         opened(made).upsert(frame(1))
-        with patch.object(pace, "STALE_MS", -1):
+        with patch.object(pace, "STALE_MS", -1), patch.object(pace, "claim_after", later):
             return made.count(lambda: table.upsert(frame(rows)))
 
 
-def losing(groups: int, rows: int) -> Count:
-    """A commit that is tried alone while another process has committed meanwhile, at another time than it claims.
+def later(last: InstantTime, wall_ms: int) -> InstantTime:
+    """As `claim_after`, a moment later.
 
     Writers that are only milliseconds apart may choose one time, and then the second goes the long way at once.
     """
+    return claim_after(from_ms(max(to_ms(last), wall_ms) + 8), wall_ms)
 
-    def later(last: InstantTime, wall_ms: int) -> InstantTime:
-        return claim_after(from_ms(max(to_ms(last), wall_ms) + 8), wall_ms)
 
+def losing(groups: int, rows: int) -> Count:
+    """A commit that is tried alone while another process has committed meanwhile, at another time than it claims."""
     made = filled(groups, 1000)
     with made.counting():
         table = opened(made)
