@@ -20,7 +20,7 @@ from tests.simulation.random_history import Done, History, SkewedEnvironment, St
 SHARE: Final = 0.2
 """How often an update happens, of the steps of a history."""
 
-PAUSES_MAX: Final = 6
+PAUSES_MAX: Final = 3
 """After so many pauses everything that an update waits for is ended."""
 
 SETS: Final[Mapping[str, tuple[dict[str, object], Callable[[Row], dict[str, object]]]]] = {
@@ -117,9 +117,10 @@ class UpdateHistory(History):
         """A pause of the update: others go on."""
         assert self.pauses is not None
         self.pauses += 1
-        for _ in range(self.random.randint(1, 3)):
-            self.step()
-        if self.pauses > PAUSES_MAX:
+        if self.pauses <= PAUSES_MAX:
+            for _ in range(self.random.randint(1, 3)):
+                self.step()
+        else:
             while self.open:
                 self.commit(self.open.pop())
 
