@@ -2,6 +2,7 @@
 
 polars does not refuse them, it panics: a fixed offset from UTC or a time zone that it does not know, and decimals of
 256 bits. The moment and the number are the same in UTC and in 128 bits, which hold every decimal that a table can.
+Views of texts and bytes it has, but the oldest release that we promise crashes on those that pyarrow has cast.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow.types as pt
 
 from crdt_mor.columns.casts import to_declared
 from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns.types import without_views
 
 
 def polars_frame(data: pa.Table) -> pl.DataFrame:
@@ -43,6 +45,8 @@ def _known(kind: pa.DataType) -> pa.DataType:
         return kind if _has_zone(kind.tz) else pa.timestamp(kind.unit, "UTC")
     if pt.is_decimal256(kind):
         return pa.decimal128(kind.precision, kind.scale)
+    if pt.is_string_view(kind) or pt.is_binary_view(kind):
+        return without_views(kind)
     if pt.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _known(kind.value_type), ordered=kind.ordered)
     if pt.is_map(kind):
