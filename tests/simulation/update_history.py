@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
-from crdt_mor import Commit, Table
+from crdt_mor import Commit, InvalidInputError, Table
 from crdt_mor.testing.oracle import Row
 from tests.simulation.payload_columns import names
 from tests.simulation.random_history import Done, History, SkewedEnvironment, Statement
@@ -82,9 +82,17 @@ class UpdateHistory(History):
         where = self.chance.choice([*WHERE])
         self.pauses = 0
         table = Table.open(str(self.path), environment=Pausing(self.chance.choice([0, 30_000]), self.meanwhile))
-        commit = table.update(given, where)
+        commit = None
+        try:
+            commit = table.update(given, where)
+        except InvalidInputError as error:
+            if self.rule != "partial, keep" or "a null says nothing" not in str(error):
+                raise
         self.waited += self.pauses > 0
         self.pauses = None
+        if commit is None:
+            self.note("no update", given, where)
+            return
         before = self.before(commit)
         self.updates[commit] = [done.commit for done in before]
         found = {key: row for key, row in self.expected(before).items() if WHERE[where]({**EMPTY, **row})}
