@@ -95,14 +95,14 @@ class FileRows(ArrowRows):
         return pa.schema([pa.field(field.name, known.get(field.name, field.type)) for field in own])
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        schema, renamed = self._own, self.schema
+        schema = self._own
+        self._renames.schema(schema)  # refuses what is not there
         for path in self.paths:
             with ExitStack() as stack:
                 own, batches = _opened(self.places, path, schema, stack)
                 require_columns(own, schema, path, self.paths[0])
                 for rows in reading(path, batches):
-                    for batch in fitted(rows, schema, path).to_batches():
-                        yield batch.rename_columns(renamed.names)
+                    yield from map(self._renames.batch, fitted(rows, schema, path).to_batches())
 
     def __repr__(self) -> str:
         return f"FileRows({len(self.paths)} files, first={self.paths[0]!r})"

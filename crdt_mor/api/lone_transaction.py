@@ -52,7 +52,6 @@ class LoneTransaction(Transaction):
             self.is_held_up = bool(write.followed.value.pending)
             if self.is_held_up:
                 return None
-            write.has_read = True
         self._write, self._value, self._state = write, write.followed.value, "open"
         try:
             statement(self)

@@ -117,10 +117,8 @@ def do_merge(plan: MergePlan, statements: Statements, read: Callable[..., pa.Tab
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
         refuse_occupied(outcome, read(filter=MergePlan(keys, own).meets(schema)), statements)
-    ordering = config.merge.ordering if config.merge.kind == "ordering" else None
-    named = dict.fromkeys([*fields, *config.key.partition_fields, *([ordering] if ordering else [])])
     for gone in outcome.deletes:
-        statements.delete(gone.select([*named]), plain=False)
+        statements.delete(gone, plain=False)
     for rows in (*outcome.rows, *outcome.moved):
         statements.upsert(rows, "UPSERT", "strict")
     if outcome.inserted is not None:

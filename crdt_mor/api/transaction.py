@@ -36,7 +36,7 @@ from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
-from crdt_mor.write.statements import SchemaMode
+from crdt_mor.write.statements import SchemaMode, columns_of_delete
 from crdt_mor.write.update import changed_rows, columns_of_update, with_values
 
 if TYPE_CHECKING:
@@ -275,11 +275,7 @@ class Transaction:
 
     def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
         """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
-        config = self._session.config
-        needed = [*config.key.fields, *config.key.partition_fields]
-        if config.merge.kind == "ordering" and config.merge.ordering:
-            needed.append(config.merge.ordering)
-        return self._read(columns=list(dict.fromkeys(needed)), filter=filter)
+        return self._read(columns=columns_of_delete(self._session.config), filter=filter)
 
     def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:
         """Rows that a statement is about, in the snapshot of the transaction."""

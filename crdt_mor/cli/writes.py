@@ -123,7 +123,7 @@ def update(
         raise typer.BadParameter("a column is set once", param_hint="--set")
     table = inputs.opened(uri)
     commit = table.update(
-        dict(assigned),
+        assigned,
         where,
         wait=inputs.duration(wait, "--wait"),
         token=inputs.token(token),

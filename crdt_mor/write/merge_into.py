@@ -239,7 +239,7 @@ def _add_update(
     moving = pa.array((~stays).to_list(), pa.bool_())
     _add_update(outcome, before.filter(mask), after.filter(mask), names, statements)
     leaving, coming = before.filter(moving), after.filter(moving)
-    ordering = config.merge.ordering if config.merge.kind == "ordering" else None
+    ordering = config.merge.ordering
     if ordering is not None and ordering in names:
         refuse_lost(leaving, coming, ordering, statements)
     outcome.deletes.append(leaving)

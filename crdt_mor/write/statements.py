@@ -90,9 +90,8 @@ class Statements:
 
     def delete(self, data: pa.Table, plain: bool) -> None:
         """Delete by key. In a table with an ordering column tombstones carry its value, unless they are `plain`."""
-        config = self.config
-        ordering = config.merge.ordering if config.merge.kind == "ordering" and not plain else None
-        needed = [*dict.fromkeys([*config.key.fields, *config.key.partition_fields, *([ordering] if ordering else [])])]
+        ordering = None if plain else self.config.merge.ordering
+        needed = columns_of_delete(self.config, plain=plain)
         absent = [name for name in needed if name not in data.column_names]
         if absent:
             hint = "; pass plain=True to delete whatever came before this commit" if absent == [ordering] else ""
@@ -199,7 +198,7 @@ class Statements:
 
     def _check_columns(self, rows: pa.Table, merging: Merging) -> None:
         key = self.config.key
-        ordering = self.config.merge.ordering if self.config.merge.kind == "ordering" else None
+        ordering = self.config.merge.ordering
         absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
         if absent:
             raise SchemaMismatchError(f"a partial update still needs the key and partition columns. missing={absent}")
@@ -212,6 +211,12 @@ class Statements:
                 )
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
+
+
+def columns_of_delete(config: TableConfig, *, plain: bool = False) -> list[str]:
+    """The columns that rows of a delete have: key, partition, and what orders it unless it is plain."""
+    ordering = [] if plain or config.merge.ordering is None else [config.merge.ordering]
+    return list(dict.fromkeys([*config.key.fields, *config.key.partition_fields, *ordering]))
 
 
 def few_rows(statements: Sequence[Statement]) -> pa.Table | None:

@@ -43,7 +43,7 @@ def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], sta
     assigned: the columns that are set, in which the two may differ.
     """
     config, schema, merging = statements.config, statements.schema, statements.merging
-    ordering = config.merge.ordering if config.merge.kind == "ordering" else None
+    ordering = config.merge.ordering
     if ordering is not None and ordering in assigned:
         refuse_lost(rows, after, ordering, statements)
     written = after
