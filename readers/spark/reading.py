@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from crdt_mor import Changes, InvalidInputError, Scan, Table
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
-from crdt_mor.readers.spark.versions import PUSHES_CONDITIONS, require_spark
+from crdt_mor.readers.spark.versions import PUSHES_CONDITIONS, READS_NO_COLUMNS, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -32,7 +32,12 @@ class Part(InputPartition):
 
 
 def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
-    """The reader of the columns `schema`, which the user or Spark chose; raises where the table lacks one of them."""
+    """The reader of the columns `schema`, which the user or Spark chose; raises where the table lacks one of them.
+
+    Spark 4.0 takes a batch without columns for one without rows, and would count none.
+    """
+    if not schema.names:
+        require_spark(READS_NO_COLUMNS, "reading rows without their columns, to count them,")
     if options.changes is not None:
         return RowsReader(changes(options.open(), options, schema), schema)
     rows = snapshot(options)

@@ -2,7 +2,7 @@
 
 4.0    batch reads and writes, SQL, compaction
 4.1    all actions of a frame show one snapshot; streams are written; conditions are pushed down; the shuffle by
-       file group hands Python the keys alone
+       file group hands Python the keys alone; rows that are read without columns are counted
 4.2    streams of changes are read
 """
 
@@ -19,6 +19,7 @@ ONE_SNAPSHOT_A_FRAME = (4, 1)
 PUSHES_CONDITIONS = (4, 1)
 WRITES_STREAMS = (4, 1)
 HANDS_KEYS_ALONE = (4, 1)
+READS_NO_COLUMNS = (4, 1)
 READS_STREAMS = (4, 2)
 
 
