@@ -8,7 +8,7 @@ Alone, each engine does the same to a table of its own on this disk, in turns, a
 Beside others, a write that an engine refuses, as another one came between, is tried again at once, up to 20 times, as
 its documentation says; an *abort* is such a refusal. *lost* is what was acknowledged and is not in the number.
 
-    pip install -e '.[peers]'               # delta-rs and Lance; what is not installed is left out
+    pip install -e '.[peers]'               # delta-rs, Lance and DuckLake; what is not installed is left out
     python benches/update.py
     python benches/update.py --small
 """
@@ -16,6 +16,7 @@ its documentation says; an *abort* is such a refusal. *lost* is what was acknowl
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import tempfile
 import time
@@ -117,7 +118,44 @@ class Lance:
         return float(lance.dataset(path).to_table(filter="id = 0")["price"][0].as_py())
 
 
-ENGINES: tuple[Any, ...] = (Ours(), Delta(), Lance())
+class DuckLake:
+    """DuckLake, whose catalog is a SQLite file, as its documentation says for several processes on one machine."""
+
+    name, module = "DuckLake", "duckdb_extension_ducklake"
+
+    def load(self, path: str, rows: pa.Table) -> None:
+        Path(path).mkdir()
+        lake = self._attached(path)
+        lake.register("rows", rows)
+        lake.execute("CREATE TABLE lake.t AS SELECT * FROM rows")
+
+    def updater(self, path: str) -> Update:
+        lake = self._attached(path)
+        return lambda to, where: lake.execute(f"UPDATE lake.t SET price = {to} WHERE {where}")
+
+    def merge(self, path: str, rows: pa.Table) -> None:
+        lake = self._attached(path)
+        lake.register("rows", rows)
+        lake.execute(
+            "MERGE INTO lake.t USING rows ON t.id = rows.id WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+        )
+
+    def value(self, path: str) -> float:
+        return float(self._attached(path).execute("SELECT price FROM lake.t WHERE id = 0").fetchone()[0])
+
+    def _attached(self, path: str) -> Any:
+        import duckdb
+
+        lake = duckdb.connect()
+        for package in ("duckdb_extension_sqlite_scanner", "duckdb_extension_ducklake"):
+            (installed,) = importlib.import_module(package).__path__
+            (extension,) = Path(installed).rglob("*.duckdb_extension")
+            lake.execute(f"LOAD '{extension}'")
+        lake.execute(f"ATTACH 'ducklake:sqlite:{path}/catalog.sqlite' AS lake (DATA_PATH '{path}/data')")
+        return lake
+
+
+ENGINES: tuple[Any, ...] = (Ours(), Delta(), Lance(), DuckLake())
 
 
 def rows_of(ids: np.ndarray) -> pa.Table:
