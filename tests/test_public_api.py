@@ -50,7 +50,7 @@ SIGNATURES = {
     "Table.open": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
-    "Table.delete": "self data * keys filter plain token commit_info",
+    "Table.delete": "self data * keys filter plain wait token commit_info",
     "Table.overwrite": "self data * partitions schema_mode token commit_info",
     "Table.delete_partitions": "self partitions * token commit_info",
     "Table.truncate": "self * token commit_info",

@@ -119,9 +119,8 @@ class Scan(ArrowRows):
         if self._limit is not None:
             raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
-        light = replace(snapshot, value=snapshot.value.header, part=True)
         parts = balanced_parts([(slice_, slice_.weight) for slice_ in self._pruning.kept], part_size(size))
-        return [Scan(replace(light, slices=tuple(slices)), self._columns, self._filter, meta) for slices in parts]
+        return [Scan(snapshot.with_slices(slices), self._columns, self._filter, meta) for slices in parts]
 
     def explain(self) -> Explanation:
         """What this scan reads, and what it need not: files that are ruled out, columns, what goes down to Parquet.

@@ -77,6 +77,7 @@ class TableWrites:
         keys: object = None,
         filter: pl.Expr | str | None = None,
         plain: bool = False,
+        wait: timedelta = WAIT,
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
@@ -84,16 +85,19 @@ class TableWrites:
 
         keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
             partition as well.
-        filter: decided on the snapshot that the transaction begins with.
+        filter: decided on exactly what was written before the delete, as `update` decides which rows it changes.
         plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
+        wait: as of `update`, for a delete by `filter`; any other waits for nobody.
+        token, commit_info: as of `upsert`.
         """
+        wait_ms = milliseconds("wait", wait)
         require_delete(data, keys, filter)
         if data is not None:
             return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
         named = list(keys) if isinstance(keys, Iterator) else keys
         return commit_once(
             self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
-            size=lambda: 0,
+            size=lambda: 0, wait_ms=None if filter is None else wait_ms,
         )  # fmt: skip
 
     def update(

@@ -88,6 +88,7 @@ class Transaction:
         self._token = token
         self._wait_ms = wait_ms
         self._view: Snapshot | None = None
+        self._own: tuple[int, Snapshot] | None = None  # with so many statements of the block
         self._value: Timeline | None = None
         self._write: OpenWrite | TriedWrite | None = None
         self._overwrite: overwriting.OverwriteStatement | None = None
@@ -183,7 +184,7 @@ class Transaction:
             self._overwrite = overwriting.OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
 
     def update(self, set: Mapping[str, object], where: pl.Expr | str | None = None) -> None:
-        """As `Table.update`, in this commit, before all other statements of a serializable block."""
+        """As `Table.update`, in this commit: of a serializable block, whose statements so far it sees."""
         write = self._open_for_more("update")
         self._require_serializable("update")
         if write is not None:
@@ -201,7 +202,7 @@ class Transaction:
         source_alias: str = "source",
         target_alias: str = "target",
     ) -> MergeInto:
-        """As `Table.merge`, in this commit, before all other statements of a serializable block.
+        """As `Table.merge`, in this commit: of a serializable block, whose statements so far it sees.
 
         `execute` counts what will be done, and its version is 0, as the block commits later.
         """
@@ -222,21 +223,26 @@ class Transaction:
     ) -> Scan:
         """The snapshot that the transaction began with, and not its own writes.
 
-        In a serializable block, what all writes show that began before it; there it comes before the statements that
-        write, as it would not show them.
+        In a serializable block, what all writes show that began before it, and then the block's own statements so far.
         """
-        write = self._open()
-        if self._wait_ms is not None and write is not None and write.statements.collected:
-            raise InvalidInputError(
-                "a serializable block reads first and writes then, as a read does not show what the block has written: "
-                f"move the reads before the other statements. statements={len(write.statements.collected)}"
-            )
+        if self._wait_ms is None:
+            self._open()
+        else:
+            self._open_for_more("scan")
         return Scan(self._snapshot(), columns, filter, meta)
 
     def _snapshot(self) -> Snapshot:
         """What the block reads."""
         assert self._value is not None
-        return self._view or Snapshot.seal(self._session, self._value)
+        view = self._view or Snapshot.seal(self._session, self._value)
+        write = self._write
+        if self._wait_ms is None or not isinstance(write, OpenWrite) or not write.statements.collected:
+            return view
+        count, own = self._own or (0, view)
+        if count != len(write.statements.collected):
+            count, own = len(write.statements.collected), write.shown(view)
+            self._own = count, own
+        return own
 
     # --- inside ---------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ InputForm = Annotated[
 Plain = Annotated[bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")]
 Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")]
 
+Wait = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for writes that began before: 90s, 10m, 0s.")]
+
 
 class Verb(StrEnum):
     """What becomes of the rows of files."""
@@ -104,9 +106,7 @@ def update(
     where: Annotated[
         str | None, typer.Option(metavar="SQL", help='The rows for which this holds: "views < 10"; else all rows.')
     ] = None,
-    wait: Annotated[
-        str, typer.Option(metavar="TIME", help="How long to wait for writes that began before: 90s, 10m, 0s.")
-    ] = "60s",
+    wait: Wait = "60s",
     token: Token = None,
     message: Message = None,
     info: Info = None,
@@ -147,6 +147,7 @@ def delete(
         ),
     ] = None,
     plain: Plain = False,
+    wait: Wait = "60s",
     input_format: InputForm = None,
     rename: Rename = None,
     token: Token = None,
@@ -170,9 +171,9 @@ def delete(
         check_inputs([STDIN] * (keys or []).count("-"))
     table = inputs.opened(uri)
     rows = _keys(keys, table) if keys else None
-    with table.transaction(token=inputs.token(token), commit_info=said) as tx:
-        tx.delete(rows, filter=where, plain=plain)
-    say(tx.commit, output)
+    how_long = inputs.duration(wait, "--wait")
+    commit = table.delete(rows, filter=where, plain=plain, wait=how_long, token=inputs.token(token), commit_info=said)
+    say(commit, output)
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ compaction consumed stays in the old one. A carry log is named by the barrier an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from typing import Final, TypeVar
 
@@ -51,6 +51,10 @@ class FileSlice:
     def files(self) -> tuple[DataFile, ...]:
         return (*([self.base] if self.base else []), *self.logs)
 
+    def without(self, paths: Collection[str]) -> FileSlice:
+        """This slice without some of its logs."""
+        return replace(self, logs=tuple(log for log in self.logs if log.path not in paths)) if paths else self
+
     @property
     def weight(self) -> int:
         """What reading the slice costs, in bytes."""
@@ -87,6 +91,15 @@ def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
     if shared:
         _refuse_shared_logs(slices, shared)
     return slices
+
+
+def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[FileSlice, ...]:
+    """The slices when logs are shown as well that were requested after all of them, ordered by group."""
+    by_group = {slice_.group: slice_ for slice_ in slices}
+    for log in logs:
+        there = by_group.get(log.group, FileSlice(*log.group, None, ()))
+        by_group[log.group] = replace(there, logs=(*there.logs, log))
+    return tuple(by_group[group] for group in sorted(by_group))
 
 
 def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[DataFile]) -> None:

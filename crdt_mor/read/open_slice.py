@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
 
 import polars as pl
 
@@ -38,17 +40,25 @@ from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 REQUESTS_OF_SLICE = 8
 """Files of one of many slices that are asked for at once, at most."""
 
+NOTHING_AT_HAND: Final[Mapping[str, bytes]] = MappingProxyType({})
+
 NATURAL_ORDER = 0
 """The ordering value, an int, of a delete that removes whatever came before it, in Hudi as in our plain deletes."""
 
 
-def open_slice(store: Store, slice_: FileSlice, config: TableConfig, at_once: int = REQUESTS_OF_SLICE) -> Slice:
+def open_slice(
+    store: Store,
+    slice_: FileSlice,
+    config: TableConfig,
+    at_once: int = REQUESTS_OF_SLICE,
+    at_hand: Mapping[str, bytes] = NOTHING_AT_HAND,
+) -> Slice:
     """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order.
 
-    at_once: how many of its files a bucket is asked for at a time.
+    at_once: how many of its files a bucket is asked for at a time. at_hand: log files that no store has, by path.
     """
     keep_freed_memory()
-    base, contents = _opened(store, slice_, config, at_once)
+    base, contents = _opened(store, slice_, config, at_once, at_hand)
     logs: list[tuple[int, DataFile, LogBlock]] = []
     for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
         check_length(data, log, config)
@@ -67,24 +77,24 @@ def open_slice(store: Store, slice_: FileSlice, config: TableConfig, at_once: in
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     latest = None
     if base is not None:
-        with naming_damage(store, slice_):
+        with naming_damage(store, slice_.without(at_hand)):
             # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
             latest = read_footer(base).latest_requested or latest_in(base)
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
 
 def _opened(
-    store: Store, slice_: FileSlice, config: TableConfig, at_once: int
+    store: Store, slice_: FileSlice, config: TableConfig, at_once: int, at_hand: Mapping[str, bytes]
 ) -> tuple[ParquetSource | None, list[memoryview]]:
     """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
     if not is_bucket(store):
-        logs = [_view(store, log.path) for log in slice_.logs]
+        logs = [_held(at_hand, log) or _view(store, log.path) for log in slice_.logs]
         return (None if slice_.base is None else base_source(store, slice_.base)), logs
 
     def ask(file: DataFile) -> ParquetSource | memoryview:
         if file is not slice_.base:
-            return _log_in_bucket(store, file, config)
-        with naming_damage(store, slice_):
+            return _held(at_hand, file) or _log_in_bucket(store, file, config)
+        with naming_damage(store, slice_.without(at_hand)):
             source = base_source(store, file)
             read_footer(source)
         return source
@@ -97,6 +107,12 @@ def _opened(
         else:
             contents.append(answer)
     return base, contents
+
+
+def _held(at_hand: Mapping[str, bytes], log: DataFile) -> memoryview | None:
+    """All that a log holds which no store has; None of every other."""
+    data = at_hand.get(log.path)
+    return None if data is None else memoryview(data)
 
 
 def _log_in_bucket(store: Bucket, log: DataFile, config: TableConfig) -> memoryview:

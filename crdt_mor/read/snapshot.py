@@ -8,15 +8,15 @@ merged alone, or some of them together (read/together.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
 import polars as pl
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import FutureSnapshotError, SnapshotExpiredError
+from crdt_mor.errors import FutureSnapshotError, InvalidInputError, SnapshotExpiredError
 from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
 from crdt_mor.ground.threads import REQUESTS, in_threads
@@ -26,8 +26,9 @@ from crdt_mor.merge.blocks import Columns, Slice
 from crdt_mor.merge.polars_types import selected
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.slices import FileSlice, fold_slices, with_logs
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.fetching import Fetch, plan
@@ -46,6 +47,7 @@ class Snapshot:
 
     whole: whether the view has everything that the cut shows; a read-optimized view leaves the logs out.
     part: whether the view has some of the cut's file slices only, for a process that knows no more of the table.
+    at_hand: log files that are in memory alone, by their paths: what a block has written that is not committed yet.
     """
 
     session: Session
@@ -54,6 +56,7 @@ class Snapshot:
     slices: tuple[FileSlice, ...]
     whole: bool = True
     part: bool = False
+    at_hand: Mapping[str, bytes] = field(default_factory=dict, compare=False)
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
@@ -83,11 +86,33 @@ class Snapshot:
         slices = tuple(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
         return replace(self, slices=slices, whole=False)
 
+    def with_own(self, logs: Sequence[tuple[DataFile, bytes]], schema: TableSchema) -> Snapshot:
+        """This snapshot with the log files of a write that is not committed yet, which come after all that it shows.
+
+        schema: the table's, with the columns that the write brings.
+        """
+        value = replace(self.value, schema=schema.to_json())
+        slices = with_logs(self.slices, (file for file, _ in logs))
+        return replace(self, value=value, slices=slices, at_hand={file.path: data for file, data in logs})
+
+    def with_slices(self, slices: Iterable[FileSlice]) -> Snapshot:
+        """A part of this snapshot, for a process that knows no more of the table."""
+        kept = tuple(slices)
+        paths = {log.path for slice_ in kept for log in slice_.logs}
+        at_hand = {path: data for path, data in self.at_hand.items() if path in paths}
+        return replace(self, value=self.value.header, slices=kept, part=True, at_hand=at_hand)
+
     def sealed_cut(self) -> Cut:
         """The cut that this view shows, for use by later reads; raises where Hudi has committed before it unnoticed.
 
-        Such a commit has its place before the cut for ever, so that no cut shows what this view shows.
+        Such a commit has its place before the cut for ever, so that no cut shows what this view shows. Nor does any
+        show what a block has written that is not committed yet.
         """
+        if self.at_hand:
+            raise InvalidInputError(
+                "this scan shows what its block has written, which no moment of the table's history shows before the "
+                f"block is committed: take the moment of a scan after the block. statements_of={self.cut.time}"
+            )
         missing = [] if self.part else self.session.views.unseen(self.value, self.cut)
         if missing:
             raise SnapshotExpiredError(
@@ -141,9 +166,10 @@ class Snapshot:
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
-            with naming_damage(store, slice_):
+            stored = slice_.without(self.at_hand)
+            with naming_damage(store, stored):
                 parts = self._parts(slice_, columns, predicate, keys)
-                return [(slice_, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
+                return [(stored, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
 
         def fetch(item: tuple[FileSlice, Fetch]) -> Item:
             slice_, fetch = item
@@ -178,7 +204,7 @@ class Snapshot:
         """Ask a bucket for the ends of the first files, which are kept in memory: what it gives while a look takes."""
         store = self.session.store
         if is_bucket(store):
-            files = [file for slice_ in self.slices for file in slice_.files]
+            files = [file for slice_ in self.slices for file in slice_.without(self.at_hand).files]
             for _ in in_threads(lambda file: fetch_end(store, file), files[:_PREFETCHED], REQUESTS):
                 pass
 
@@ -191,7 +217,7 @@ class Snapshot:
             blocks = Slice(base_source(store, slice_.base))
         else:
             at_once = max(REQUESTS_OF_SLICE, REQUESTS // len(self.slices))
-            blocks = open_slice(store, slice_, config, at_once)
+            blocks = open_slice(store, slice_, config, at_once, self.at_hand)
         if keys is not None and blocks.base is not None:
             blocks = replace(blocks, base_ranges=ranges_of(blocks.base, keys))
         if slice_.base is not None and not slice_.logs:

@@ -147,6 +147,12 @@ def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = T
     return stat.size, False
 
 
+def in_memory(file: DataFile, content: Chunks) -> tuple[DataFile, bytes]:
+    """A log file, encoded, and what its commit says of it."""
+    data = b"".join(content)
+    return replace(file, size=len(data)), data
+
+
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
 ) -> tuple[Chunks, DataFile]:

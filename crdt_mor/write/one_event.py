@@ -12,7 +12,7 @@ cannot be posted is made again as one that begins (`open_write`), on the version
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import polars as pl
@@ -35,9 +35,7 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
-from crdt_mor.model.timeline_parts import DataFile
-from crdt_mor.store.protocol import Chunks
-from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.log_files import BUCKET, in_memory
 from crdt_mor.write.posts import NotedStatements, group_of, post_of
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.stage import Staging
@@ -180,7 +178,7 @@ class TriedWrite:
         """
         session = self.session
         staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN, session.judgements)
-        logs = tuple(staging.stage(statements.collected, _in_memory))
+        logs = tuple(staging.stage(statements.collected, in_memory))
         if not logs:
             return None
         partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
@@ -197,9 +195,3 @@ class TriedWrite:
             return True
         frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in self.statements.collected)
         return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames) <= GROUPS_MAX
-
-
-def _in_memory(file: DataFile, content: Chunks) -> tuple[DataFile, bytes]:
-    """A log file, encoded, and what its commit says of it."""
-    data = b"".join(content)
-    return replace(file, size=len(data)), data

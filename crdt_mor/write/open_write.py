@@ -44,7 +44,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.store.protocol import Chunks, side_by_side
-from crdt_mor.write.log_files import ensure_partition, put_chunks, staging
+from crdt_mor.write.log_files import ensure_partition, in_memory, put_chunks, staging
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
@@ -119,6 +119,13 @@ class OpenWrite:
         except BaseException:
             self.abandon()
             raise
+
+    def shown(self, view: Snapshot) -> Snapshot:
+        """A view of what comes before this write, with what its statements so far would make of it: in memory."""
+        statements = self.statements
+        logs = self.stage(statements.collected, in_memory)
+        growth = statements.growth
+        return view.with_own(logs, view.schema if growth is None else view.schema.grow(growth))
 
     def publish_growth(self) -> None:
         """Give the table the columns and types that the statements brought, in an event of its own.
