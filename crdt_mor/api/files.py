@@ -24,6 +24,7 @@ from crdt_mor.api.files_int96 import ParquetFile
 from crdt_mor.api.files_json import read_json
 from crdt_mor.api.files_places import Places, require_known
 from crdt_mor.api.rows import ArrowRows
+from crdt_mor.columns.growth import with_fields_of
 from crdt_mor.columns.renames import NONE, Renames
 from crdt_mor.errors import InvalidInputError
 
@@ -92,7 +93,8 @@ class FileRows(ArrowRows):
         with ExitStack() as stack:
             own, _ = _opened(self.places, self.paths[0], self._types, stack)
         known = {field.name: field.type for field in self._types}
-        return pa.schema([pa.field(field.name, known.get(field.name, field.type)) for field in own])
+        kinds = {field.name: with_fields_of(known.get(field.name, field.type), field.type) for field in own}
+        return pa.schema([pa.field(name, kind) for name, kind in kinds.items()])
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self._own
@@ -211,6 +213,14 @@ def require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) ->
             "files that are read together have the same columns, each once: read this one by itself. "
             f"file={path} first={first} missing={missing} more={more}"
         )
+    for field in own:
+        kind = schema.field(field.name).type
+        if with_fields_of(kind, field.type) != kind:
+            raise InvalidInputError(
+                "files that are read together have no fields in their columns that the first one lacks: read this one "
+                f"by itself, or first. file={path} first={first} column={field.name} type={field.type} "
+                f"first_type={kind}"
+            )
 
 
 def fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from crdt_mor.api.data import dates_as_text
+from crdt_mor.columns.growth import with_fields_of
 from crdt_mor.columns.texts import object_lines
 
 DEPTH_MAX: Final = 100
@@ -49,7 +50,7 @@ class _Lines:
 def read_json(content: bytes, types: pa.Schema) -> pa.Table:
     """The rows of JSON lines, or of an array: the columns that are there, in the types of `types` where it has them.
 
-    Dates are ISO text, as JSON has none of its own.
+    Dates are ISO text, as JSON has none of its own. Fields that objects in a row have beside those of `types` stay.
 
     Raises `pyarrow.ArrowInvalid` for what is no such text, or not of these types.
     """
@@ -63,7 +64,8 @@ def read_json(content: bytes, types: pa.Schema) -> pa.Table:
     known = {name: types.field(name).type for name in names if name in types.names}
     as_text = pa.schema({name: dates_as_text(kind) for name, kind in known.items()})
     rows = _parsed(lines, as_text).select(names)
-    return rows.cast(pa.schema([field.with_type(known.get(field.name, field.type)) for field in rows.schema]))
+    whole = (with_fields_of(known.get(field.name, field.type), field.type) for field in rows.schema)
+    return rows.cast(pa.schema([field.with_type(kind) for field, kind in zip(rows.schema, whole, strict=True)]))
 
 
 def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:

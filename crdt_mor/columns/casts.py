@@ -28,8 +28,6 @@ _DIGITS_OF_INT64 = 19
 _OF_CASTS = "whole number of days"
 """What Arrow says of a date that has a time of day: the cast refuses it, and names its row."""
 
-_UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
-
 
 class _InexactError(pa.ArrowInvalid):  # type: ignore[misc]
     """A value that would change, with the path of the field that it stands in."""
@@ -98,74 +96,47 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
 
 
-def aligned_type(kind: pa.DataType, target: pa.DataType) -> pa.DataType:
-    """A struct type with the fields of `target` in its order, absent ones included; anything else as it is."""
-    if not (pt.is_struct(kind) and pt.is_struct(target)) or not {f.name for f in kind} <= {f.name for f in target}:
-        return kind
-    return pa.struct([kind.field(f.name) if kind.get_field_index(f.name) >= 0 else f for f in target])
-
-
-def aligned(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """`data` with its fields in the order of a struct `target`, null where it lacks one."""
-    kind = aligned_type(data.type, target)
-    if kind == data.type:
-        return data
-
-    def one(chunk: pa.StructArray) -> pa.StructArray:
-        absent = {f.name: pa.nulls(len(chunk), f.type) for f in kind if data.type.get_field_index(f.name) < 0}
-        fields = [absent[f.name] if f.name in absent else pc.struct_field(chunk, f.name) for f in kind]
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=chunk.is_null())
-
-    return pa.chunked_array([one(chunk) for chunk in data.chunks], kind)
-
-
-def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether every value of the type `batch` has a place in the declared type, so that the column need not grow."""
-    batch = batch.value_type if pt.is_dictionary(batch) else batch
-    declared = declared.value_type if pt.is_dictionary(declared) else declared
-    if pt.is_integer(batch) and pt.is_integer(declared):
-        return _holds(declared, batch)
-    if pt.is_floating(batch) and pt.is_floating(declared):
-        return bool(batch.bit_width <= declared.bit_width)
-    if pt.is_timestamp(batch) and pt.is_timestamp(declared):
-        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
-    if pt.is_nested(declared):
-        return bool(batch == declared) or (_same_shape(batch, declared) and _parts_fit(batch, declared))
-    if pt.is_fixed_size_binary(declared):
-        return bool(batch == declared)
-    stored, written = stored_type(declared, ""), stored_type(batch, "")
-    return bool(stored == written or (written == pa.int32() and stored == pa.float64()))
-
-
-def _same_shape(batch: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether nested types are stored alike, and a list that always has so many items is written with as many."""
-    size = declared.list_size if pt.is_fixed_size_list(declared) else None
-    sized = size is None or (pt.is_fixed_size_list(batch) and batch.list_size == size)
-    return sized and bool(stored_type(batch, "") == stored_type(declared, ""))
-
-
-def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether what is inside a nested type fits, part by part. Types that are stored alike have the same parts."""
-    if is_list(declared):
-        return fits(batch.value_type, declared.value_type)
-    if pt.is_map(declared):
-        return fits(batch.item_type, declared.item_type)
-    return all(fits(one.type, other.type) for one, other in zip(batch, declared, strict=True))
-
-
-def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
-    signed = pt.is_signed_integer(declared)
-    if pt.is_signed_integer(batch):
-        return signed and bool(batch.bit_width <= declared.bit_width)
-    return bool(batch.bit_width < declared.bit_width or (not signed and batch.bit_width == declared.bit_width))
-
-
 # --- which kinds of type meet -----------------------------------------------------------------------------------------
 
 
 def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
+    _refuse_unknown_fields(kind, column.type, column.name)
     if not meets(kind, column.type):
         raise _mismatch(kind, column)
+
+
+def _refuse_unknown_fields(kind: pa.DataType, declared: pa.DataType, path: str) -> None:
+    """Refuse structs with fields that the declared type lacks, at every depth; those that they lack are null."""
+    if pt.is_map(kind) and pt.is_map(declared):
+        _refuse_unknown_fields(kind.item_type, declared.item_type, f"{path}.value")
+    elif is_list(kind) and is_list(declared):
+        _refuse_unknown_fields(kind.value_type, declared.value_type, f"{path}.element")
+    elif pt.is_struct(kind) and pt.is_struct(declared):
+        known = {field.name: field.type for field in declared}
+        _require_fields(kind, declared, path)
+        for field in kind:
+            _refuse_unknown_fields(field.type, known[field.name], f"{path}.{field.name}")
+
+
+def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> None:
+    """Refuse a struct with a field twice, or with one that the declared struct lacks."""
+    names = [field.name for field in kind]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"a struct has two fields of one name: rename one. column={path} type={kind}")
+    known = {field.name.lower(): field.name for field in declared}
+    unknown = [field for field in kind if field.name not in known.values()]
+    if not unknown:
+        return
+    misspelt = {field.name: known[field.name.lower()] for field in unknown if field.name.lower() in known}
+    if misspelt:
+        advice = f"the column has these fields under names that differ only in case: rename them. fields={misspelt}"
+    elif any(pt.is_null(field.type) for field in unknown):
+        advice = "a field of type null says nothing, and the column lacks it: drop it, or give it a type."
+    else:
+        advice = 'the column has no such fields: drop them, or add them with schema_mode="merge".'
+    raise SchemaMismatchError(
+        f"{advice} column={path} unknown={[field.name for field in unknown]} type={kind} column_type={declared}"
+    )
 
 
 def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
@@ -202,9 +173,9 @@ def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
     if pt.is_struct(declared):
         return (
             pt.is_struct(kind)
-            and [field.name for field in kind] == [field.name for field in declared]
+            and {field.name for field in kind} <= {field.name for field in declared}
             and not any(_is_view(field.type) for field in kind)
-            and all(meets(one.type, other.type) for one, other in zip(kind, declared, strict=True))
+            and all(meets(field.type, declared.field(field.name).type) for field in kind)
         )
     return is_list(kind) and not _is_view(kind.value_type) and meets(kind.value_type, declared.value_type)
 
@@ -299,7 +270,10 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
 
 
 def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.DataType) -> pa.Array:
-    """Nested values in stored types, field by field. What lies below nulls, or outside of a slice, is left out."""
+    """Nested values in stored types, field by field, which have their places by their names; absent ones are null.
+
+    What lies below nulls, or outside of a slice, is left out.
+    """
 
     def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         stored = _stored(pa.chunked_array([values]), kind, f"{path}.{name}").combine_chunks()
@@ -307,7 +281,8 @@ def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.
 
     mask = data.is_null()
     if pt.is_struct(declared):
-        fields = [inner(v, f.type, f.name) for v, f in zip(data.flatten(), declared, strict=True)]
+        given = dict(zip((field.name for field in data.type), data.flatten(), strict=True))
+        fields = [inner(given.get(f.name, pa.nulls(len(data))), f.type, f.name) for f in declared]
         return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
     lists = data.cast(_entries(data.type)) if pt.is_map(declared) else data
     offsets, values = _offsets(lists), lists.flatten()

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from crdt_mor.columns import avro, casts
 from crdt_mor.columns.arrow_input import read_arrow
+from crdt_mor.columns.growth import grown, said
 from crdt_mor.columns.types import (
     check_name,
     declared_type,
@@ -146,26 +147,33 @@ class TableSchema:
         """This schema, changed as little as a batch needs: for `schema_mode="merge"`.
 
         Columns keep their declared type and nullability where the batch fits into them, are widened where it does not,
-        and new ones are added as nullable; a view of text, which is how polars holds it, is added as `string`. A batch
-        that leaves columns out changes nothing about those. Columns of type null say nothing and add nothing.
+        and new ones are added as nullable; a view of text, which is how polars holds it, is added as `string`. The same
+        is true of what is inside nested columns. A batch that leaves columns or fields out changes nothing about those.
+        Columns and fields of type null say nothing and add nothing.
         """
-        typed = [column for column in batch if not pa.types.is_null(column.type)]
+        typed = [column for column in map(self._said, batch) if column is not None]
         _refuse_reserved(column.name for column in typed)
         new = TableSchema._of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
-        grown = []
+        columns: list[pa.Field] = []
         for column in self.declared:
             written = _column(new.declared, column.name)
-            if written is None or casts.fits(written.type, column.type):
-                grown.append(column)
-            else:
-                grown.append(column.with_type(join_types(column.type, written.type, column.name)))
+            kind = column.type if written is None else grown(column.type, written.type, column.name)
+            if kind != column.type:
+                _refuse_names_that_differ_in_case([column.with_type(kind)])
+            columns.append(column.with_type(kind))
         added = [
             column.with_nullable(True).with_type(without_views(column.type))
             for column in new.declared
             if column.name not in self.declared.names
         ]
         _refuse_names_that_differ_in_case(added, self.declared.names)
-        return TableSchema(pa.schema([*grown, *added]))
+        return TableSchema(pa.schema([*columns, *added]))
+
+    def _said(self, column: pa.Field) -> pa.Field | None:
+        """A column of a batch without the fields in it whose type is null; None where nothing is left of it."""
+        kind = said(column.type)
+        new = column.name not in self.declared.names and not pa.types.is_null(column.type)
+        return column if kind is None and new else kind and column.with_type(kind)
 
     # --- data in, data out ----------------------------------------------------------------------------------------
 
@@ -188,7 +196,6 @@ class TableSchema:
             casts.require_sound(written, column.name)
             if column.name in accepts:
                 field = _as_accepted(written.type, column, accepts[column.name])
-                written = casts.aligned(written, field.type)
             arrays.append(casts.to_stored(written, field))
         return pa.table(arrays, names=[column.name for column in kept])
 
@@ -232,7 +239,7 @@ class TableSchema:
 
 def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
     """The column in the first of the accepted types that values of the written type can become."""
-    kind = next((kind for kind in accepts if casts.meets(casts.aligned_type(written, kind), kind)), None)
+    kind = next((kind for kind in accepts if casts.meets(written, kind)), None)
     if kind is None:
         known = ", ".join(map(str, accepts))
         raise SchemaMismatchError(

@@ -53,6 +53,12 @@ def is_list(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
+def field_of(kind: pa.StructType, name: str) -> pa.Field | None:
+    """A field of a struct by its name; None where the struct lacks it."""
+    index = kind.get_field_index(name)
+    return None if index < 0 else kind.field(index)
+
+
 def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
     """`kind` as a table can promise to give it back; raises `SchemaMismatchError` for what it cannot hold.
 
@@ -199,8 +205,8 @@ def _unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchE
 def join_types(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
     """The least declared type that holds both exactly; commutative and associative.
 
-    Only int -> long, float -> double and int -> double widen. Rounding (long with float) is refused: the answer would
-    depend on when a compaction ran.
+    Only int -> long, float -> double and int -> double widen, at every depth. Rounding (long with float) is refused:
+    the answer would depend on when a compaction ran. Structs have the fields of both.
     """
     if left == right and str(left) == str(right):
         return left
@@ -234,18 +240,21 @@ def _join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def _join_nested(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType | None:
-    """Nested types join where their leaves are stored alike: nothing inside a nested value is ever widened."""
-    if stored_type(left, column) != stored_type(right, column):
-        return None
-    if is_list(left):
-        item = pa.field("element", join_types(left.value_type, right.value_type, column))
-        return pa.list_(item)
-    if pt.is_map(left):
+    """Nested types of one shape join part by part, as columns do, and structs have the fields of both, by name."""
+    if is_list(left) and is_list(right):
+        return pa.list_(pa.field("element", join_types(left.value_type, right.value_type, f"{column}.element")))
+    if pt.is_map(left) and pt.is_map(right):
         key = left.key_type if left.key_type == right.key_type else pa.string()
-        return pa.map_(key, pa.field("value", join_types(left.item_type, right.item_type, column)))
-    return pa.struct(
-        [pa.field(one.name, join_types(one.type, other.type, column)) for one, other in zip(left, right, strict=True)]
-    )
+        return pa.map_(key, pa.field("value", join_types(left.item_type, right.item_type, f"{column}.value")))
+    if not (pt.is_struct(left) and pt.is_struct(right)):
+        return None
+    fields = [_join_fields(field, field_of(right, field.name), column) for field in left]
+    return pa.struct([*fields, *(field for field in right if field_of(left, field.name) is None)])
+
+
+def _join_fields(left: pa.Field, right: pa.Field | None, column: str) -> pa.Field:
+    kind = left.type if right is None else join_types(left.type, right.type, f"{column}.{left.name}")
+    return pa.field(left.name, kind)
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.casts import aligned_type, meets
+from crdt_mor.columns.casts import meets
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.columns.types import is_list
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
@@ -46,7 +46,7 @@ class Merging:
 
     def takes(self, column: pa.Field) -> bool:
         """Whether a payload takes this column as it is."""
-        return any(meets(aligned_type(column.type, kind), kind) for kind in self.accepts.get(column.name, ()))
+        return any(meets(column.type, kind) for kind in self.accepts.get(column.name, ()))
 
     @cached_property
     def asks_what_was_seen(self) -> bool:

@@ -863,6 +863,54 @@ def widened_and_compacted(make: Maker) -> Table:
     return table
 
 
+FLAT = pa.list_(pa.struct([("x", pa.int32()), ("y", pa.string())]))
+MORE = pa.list_(pa.struct([("z", pa.string()), ("y", pa.string()), ("x", pa.int32())]))
+WIDER = pa.list_(pa.struct([("y", pa.string()), ("x", pa.int64())]))
+INSIDE = "hudi-rs takes no log block whose structs have fewer or narrower fields than the table's"
+
+
+def _grow_inside(make: Maker, more: pa.DataType, compact_first: bool) -> Table:
+    table = make.create(pa.schema([("id", pa.string()), ("c", FLAT)]), buckets=3)
+    table.append(pa.table({"id": keys(*range(6)), "c": pa.array([[{"x": 1, "y": "a"}, None], None] * 3, FLAT)}))
+    if compact_first:
+        table.maintenance.compact()
+    values = pa.array([[{"x": 2, "y": "b", "z": "new"}, {"y": None}]], more)
+    table.upsert(pa.table({"id": keys(1), "c": values}), schema_mode="merge")
+    return table
+
+
+@shape("refused", "equal", INSIDE)
+def fields_inside(make: Maker) -> Table:
+    """default, a field added inside of a list; log files only."""
+    return _grow_inside(make, MORE, compact_first=False)
+
+
+@shape()
+def fields_inside_over_bases(make: Maker) -> Table:
+    """default, a field added inside of a list after a compaction."""
+    return _grow_inside(make, MORE, compact_first=True)
+
+
+@shape()
+def fields_inside_compacted(make: Maker) -> Table:
+    """default, a field added inside of a list, then compacted."""
+    table = _grow_inside(make, MORE, compact_first=False)
+    table.maintenance.compact()
+    return table
+
+
+@shape("refused", "equal", INSIDE)
+def widened_inside(make: Maker) -> Table:
+    """default, a field widened inside of a list; log files only."""
+    return _grow_inside(make, WIDER, compact_first=False)
+
+
+@shape("equal", "refused", "Spark's vectorized reader takes no nested column whose type has changed, see below")
+def widened_inside_over_bases(make: Maker) -> Table:
+    """default, a field widened inside of a list after a compaction."""
+    return _grow_inside(make, WIDER, compact_first=True)
+
+
 def _limits_of_all(kind: pa.DataType) -> list[object]:
     """Null and a least and a greatest value; of times, those that every reader's language can spell."""
     ty = pa.types

@@ -183,6 +183,25 @@ def test_files_with_other_columns_or_values_are_named(folder: Path) -> None:
     assert mor.read_files(wide, schema=SCHEMA).to_arrow().num_rows == 4
 
 
+def test_no_field_inside_of_a_column_is_left_out_without_a_word(folder: Path) -> None:
+    first, more = str(folder / "first.parquet"), str(folder / "more.parquet")
+    pyarrow.parquet.write_table(pa.table({"id": [1], "c": [{"x": 1}]}), first)
+    pyarrow.parquet.write_table(pa.table({"id": [2], "c": [{"x": 2, "z": "z"}]}), more)
+    lines = folder / "more.jsonl"
+    lines.write_text('{"id": 2, "c": {"x": 2, "z": "z"}}')
+    table = Table.create("t", pyarrow.parquet.read_schema(first), key="id", store=MemoryStore())
+    with pytest.raises(InvalidInputError, match=r"fields in their columns.*more\.parquet.* column=c"):
+        mor.read_files([first, more]).to_reader().read_all()
+    with pytest.raises(InvalidInputError, match=r"fields in their columns.*more\.parquet.* column=c"):
+        Table.create_from("n", [first, more], key="id", store=MemoryStore())
+    for path in (more, str(lines)):
+        with pytest.raises(mor.SchemaMismatchError, match=r'schema_mode="merge"\. column=c unknown=\[\'z\'\]'):
+            table.upsert(mor.read_files(path, schema=table.schema))
+    table.upsert(mor.read_files([more, first]), schema_mode="merge")
+    assert table.to_arrow().sort_by("id")["c"].to_pylist() == [{"x": 1, "z": None}, {"x": 2, "z": "z"}]
+    table.upsert(mor.read_files(str(lines), schema=table.schema))
+
+
 def test_the_order_of_columns_does_not_matter(folder: Path) -> None:
     paths = written(folder, "parquet", part(0), part(1).select(["x", "n", "id"]))
     assert mor.read_files(paths).to_arrow().equals(pa.concat_tables([part(0), part(1)]))

@@ -1,0 +1,128 @@
+"""How the type of a column grows to hold a batch: as little as it can, and inside of nested types as outside.
+
+    fits             whether the declared type holds every value of the batch's, so that nothing grows
+    grown            the declared type, with wider leaves and with the fields that only structs of the batch have
+    said             the batch's type without the fields that say nothing, because their type is null
+    with_fields_of   a type with the fields of another one that it lacks, so that a cast to it leaves none of them out
+
+Fields of structs are matched by their names, whatever their order, and those that a batch lacks stay. Two writers that
+grow one struct at the same time meet in `types.join_types`.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.columns.types import field_of, is_list, join_types, stored_type, without_views
+
+_UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+
+
+def said(kind: pa.DataType) -> pa.DataType | None:
+    """The type without fields of type null, at every depth; None where nothing is left of it."""
+    if pt.is_null(kind):
+        return None
+    if pt.is_struct(kind):
+        fields = [field.with_type(inner) for field in kind if (inner := said(field.type)) is not None]
+        return pa.struct(fields) if fields or not kind.num_fields else None
+    if pt.is_map(kind):
+        inner = said(kind.item_type)
+        return inner and pa.map_(kind.key_type, kind.item_field.with_type(inner), keys_sorted=kind.keys_sorted)
+    if is_list(kind):
+        inner = said(kind.value_type)
+        return inner and _list_like(kind, kind.value_field.with_type(inner))
+    return kind
+
+
+def with_fields_of(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type, with the fields that structs of the type `other` have beside its own, at every depth."""
+    if pt.is_struct(kind) and pt.is_struct(other):
+        fields = [
+            field if (same := field_of(other, field.name)) is None else _with_fields_of(field, same.type)
+            for field in kind
+        ]
+        return pa.struct([*fields, *(field for field in other if field_of(kind, field.name) is None)])
+    if pt.is_map(kind) and pt.is_map(other):
+        item = _with_fields_of(kind.item_field, other.item_type)
+        return pa.map_(kind.key_type, item, keys_sorted=kind.keys_sorted)
+    if is_list(kind) and is_list(other):
+        return _list_like(kind, _with_fields_of(kind.value_field, other.value_type))
+    return kind
+
+
+def _with_fields_of(field: pa.Field, other: pa.DataType) -> pa.Field:
+    return field.with_type(with_fields_of(field.type, other))
+
+
+def grown(declared: pa.DataType, batch: pa.DataType, column: str) -> pa.DataType:
+    """The declared type, changed as little as values of the type `batch` need it; raises where the two do not join."""
+    if fits(batch, declared):
+        return declared
+    if pt.is_struct(declared) and pt.is_struct(batch):
+        fields = [_grown_field(field, batch, column) for field in declared]
+        new = (field for field in batch if field_of(declared, field.name) is None)
+        return pa.struct([*fields, *(field.with_type(without_views(field.type)) for field in new)])
+    if pt.is_map(declared) and pt.is_map(batch):
+        item = declared.item_field.with_type(grown(declared.item_type, batch.item_type, f"{column}.value"))
+        return pa.map_(declared.key_type, item, keys_sorted=declared.keys_sorted)
+    if is_list(declared) and is_list(batch) and _has_room(declared, batch):
+        item = grown(declared.value_type, batch.value_type, f"{column}.element")
+        return _list_like(declared, declared.value_field.with_type(item))
+    return join_types(declared, batch, column)
+
+
+def _grown_field(field: pa.Field, batch: pa.StructType, column: str) -> pa.Field:
+    written = field_of(batch, field.name)
+    return field if written is None else field.with_type(grown(field.type, written.type, f"{column}.{field.name}"))
+
+
+def _list_like(kind: pa.DataType, item: pa.Field) -> pa.DataType:
+    """A list of the same sort with other items; of a view, the list that a table makes of it."""
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(item, kind.list_size)
+    return pa.large_list(item) if pt.is_large_list(kind) or pt.is_large_list_view(kind) else pa.list_(item)
+
+
+def _has_room(declared: pa.DataType, batch: pa.DataType) -> bool:
+    """Whether lists of the batch have as many items as the declared type asks for."""
+    if not pt.is_fixed_size_list(declared):
+        return True
+    return bool(pt.is_fixed_size_list(batch) and batch.list_size == declared.list_size)
+
+
+def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether every value of the type `batch` has a place in the declared type, so that the column need not grow."""
+    batch = batch.value_type if pt.is_dictionary(batch) else batch
+    declared = declared.value_type if pt.is_dictionary(declared) else declared
+    if pt.is_integer(batch) and pt.is_integer(declared):
+        return _holds(declared, batch)
+    if pt.is_floating(batch) and pt.is_floating(declared):
+        return bool(batch.bit_width <= declared.bit_width)
+    if pt.is_timestamp(batch) and pt.is_timestamp(declared):
+        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+    if pt.is_nested(declared):
+        return bool(batch == declared) or _parts_fit(batch, declared)
+    if pt.is_fixed_size_binary(declared):
+        return bool(batch == declared)
+    stored, written = stored_type(declared, ""), stored_type(batch, "")
+    return bool(stored == written or (written == pa.int32() and stored == pa.float64()))
+
+
+def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether what is inside a nested type fits, part by part. Fields of structs may be absent, or in another order."""
+    if is_list(declared):
+        return is_list(batch) and _has_room(declared, batch) and fits(batch.value_type, declared.value_type)
+    if pt.is_map(declared):
+        return bool(pt.is_map(batch)) and fits(batch.item_type, declared.item_type)
+    if not (pt.is_struct(declared) and pt.is_struct(batch)):
+        return False
+    places = ((field.type, field_of(declared, field.name)) for field in batch)
+    return all(place is not None and fits(kind, place.type) for kind, place in places)
+
+
+def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
+    signed = pt.is_signed_integer(declared)
+    if pt.is_signed_integer(batch):
+        return signed and bool(batch.bit_width <= declared.bit_width)
+    return bool(batch.bit_width < declared.bit_width or (not signed and batch.bit_width == declared.bit_width))
