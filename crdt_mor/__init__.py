@@ -31,6 +31,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.scan import Scan
     from crdt_mor.api.table import Table
     from crdt_mor.api.transaction import Commit, Transaction
+    from crdt_mor.api.update_parts import PartDone, UpdatePart
     from crdt_mor.columns.schema import TableSchema
     from crdt_mor.errors import (
         CheckpointExpiredError,
@@ -189,6 +190,7 @@ _NAMES = {
     "store.racing": ("StoreCheck",),
     "api.table": ("Table",),
     "api.transaction": ("Commit", "Transaction"),
+    "api.update_parts": ("PartDone", "UpdatePart"),
     "write.job_values": ("Receipt",),
     "write.statements": ("SchemaMode",),
 }
@@ -284,6 +286,7 @@ __all__ = [
     "Observation",
     "OnProgress",
     "ParquetSource",
+    "PartDone",
     "PartEvent",
     "PartialUpdate",
     "Payload",
@@ -326,6 +329,7 @@ __all__ = [
     "UnknownPayloadError",
     "UnsupportedFeatureError",
     "UnsupportedVersionError",
+    "UpdatePart",
     "Upkeep",
     "UpkeepEvent",
     "WaitEvent",

@@ -28,7 +28,7 @@ PUBLIC = [
     "MergeSpec", "Merged",
     "Migrated", "MigrationProgress", "Nulls",
     "Observation", "OnProgress", "ParquetSource",
-    "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
+    "PartDone", "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
     "PlanEvent", "Point", "Process", "RaceLostEvent", "RangeReader", "Receipt", "RecordPayload",
     "RestoreUnfinishedError", "Restored",
     "RollbackEvent", "Savepoint", "Scan",
@@ -37,7 +37,7 @@ PUBLIC = [
     "TableExistsError",
     "TableMovedError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
-    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "Upkeep", "UpkeepEvent",
+    "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "UpdatePart", "Upkeep", "UpkeepEvent",
     "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe",
     "parse_point", "read_files", "storage_options",
 ]  # fmt: skip
@@ -57,6 +57,8 @@ SIGNATURES = {
     "Table.transaction": "self * isolation wait token commit_info",
     "Table.merge": "self source on * source_alias target_alias wait token commit_info",
     "Table.update": "self set where * wait token commit_info",
+    "Table.update_in_parts": "self set where * execute_parts wait token commit_info",
+    "Table.delete_in_parts": "self where * execute_parts plain wait token commit_info",
     "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
     "Table": "uri * payloads writer_expiry maintain storage_options store environment",
@@ -115,10 +117,10 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write append changes complete_write config count create create_from delete delete_partitions "
-    "diff drop_savepoint environment file_groups head history inspect maintenance merge open overwrite plan_write "
-    "properties refresh savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars "
-    "transaction truncate update upsert version",
+    "Table": "abandon_write append changes complete_write config count create create_from delete delete_in_parts "
+    "delete_partitions diff drop_savepoint environment file_groups head history inspect maintenance merge open "
+    "overwrite plan_write properties refresh savepoint savepoints scan schema set_properties storage_options to_arrow "
+    "to_pandas to_polars transaction truncate update update_in_parts upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",

@@ -25,7 +25,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
-from crdt_mor.model.authors import check_info
+from crdt_mor.model.authors import Info, check_info
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.store.open import portable
@@ -139,16 +139,7 @@ class WrittenByMany:
         check_token_form(token)
         info = check_info(commit_info)
         _check_staged(job, receipts)
-        try:
-            committed = distributed.complete(self._session, job.job, receipts, token, info)
-        except BaseException:
-            distributed.abandon(self._session, job.job, "")  # another driver may have taken it over
-            raise
-        self._session.remember(committed.value)
-        commit = commit_of(self._session, committed.completion, committed.value, committed.repeated)
-        if isinstance(committed.completion, Completion) and not committed.repeated:
-            upkeep_after(self._session, committed.value, committed.completion)
-        return commit
+        return completed(self._session, job.job, receipts, token, info)
 
     def abandon_write(self, job: WriteJob) -> None:
         """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
@@ -163,6 +154,22 @@ class WrittenByMany:
         value = self._session.known()
         schema = TableSchema.from_json(value.schema)
         return pa.table(distributed.file_groups(self._session.config, schema, read_data(data)))
+
+
+def completed(
+    session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None = None, info: Info = ()
+) -> Commit:
+    """The commit that a job becomes, or has become; if it fails, nothing is left."""
+    try:
+        committed = distributed.complete(session, job, receipts, token, info)
+    except BaseException:
+        distributed.abandon(session, job, "")  # another driver may have taken it over
+        raise
+    session.remember(committed.value)
+    commit = commit_of(session, committed.completion, committed.value, committed.repeated)
+    if isinstance(committed.completion, Completion) and not committed.repeated:
+        upkeep_after(session, committed.value, committed.completion)
+    return commit
 
 
 def _check_staged(job: object, receipts: object) -> None:

@@ -1,8 +1,8 @@
 """A table: create or open it, write to it from any number of processes, read it.
 
 `Table` is how a table is made and opened, and what it is. What reads it is `table_reads`, what writes to it
-`table_writes`, and `job` where many processes make one commit. There is no lock, no coordinator and no retry loop to
-write: two writers of one key both succeed, and the table's merge decides what readers see.
+`table_writes`, and `job` and `update_parts` where many processes make one commit. There is no lock, no coordinator and
+no retry loop to write: two writers of one key both succeed, and the table's merge decides what readers see.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
 from crdt_mor.api.table_reads import TableReads
 from crdt_mor.api.table_writes import TableWrites
+from crdt_mor.api.update_parts import UpdatedByMany
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.events.session import Session
@@ -58,7 +59,7 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
-class Table(TableReads, TableWrites, WrittenByMany):
+class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
     It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no

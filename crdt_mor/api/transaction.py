@@ -36,8 +36,8 @@ from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
-from crdt_mor.write.statements import SchemaMode, columns_of_delete
-from crdt_mor.write.update import changed_rows, columns_of_update, with_values
+from crdt_mor.write.statements import SchemaMode, Statements
+from crdt_mor.write.update import Change, Deletion, Update
 
 if TYPE_CHECKING:
     from crdt_mor.write import overwrite as overwriting
@@ -157,7 +157,7 @@ class Transaction:
         elif keys is not None:
             write.statements.delete(self._keys_table(keys), plain)
         else:
-            write.statements.delete(self._matching(filter), plain)
+            self._change(Deletion(plain), filter, write.statements)
 
     def overwrite(
         self,
@@ -188,11 +188,8 @@ class Transaction:
         write = self._open_for_more("update")
         self._require_serializable("update")
         if write is not None:
-            config, schema = self._session.config, write.statements.schema
-            assigned = assignments(set, schema, config)
-            before = self._read(columns=columns_of_update(assigned, schema, config), filter=where)
-            changed = changed_rows(before, with_values(before, assigned), [*assigned], write.statements)
-            write.statements.upsert(changed, "UPSERT", "strict")
+            update = Update(assignments(set, write.statements.schema, self._session.config))
+            self._change(update, where, write.statements)
 
     def merge(
         self,
@@ -279,9 +276,10 @@ class Transaction:
         assert self._value is not None
         return key_rows(keys, key.fields, TableSchema.from_json(self._value.schema).declared)
 
-    def _matching(self, filter: pl.Expr | str | None) -> pa.Table:
-        """The rows of a delete for which a condition holds in the snapshot that the transaction began with."""
-        return self._read(columns=columns_of_delete(self._session.config), filter=filter)
+    def _change(self, change: Change, filter: pl.Expr | str | None, statements: Statements) -> None:
+        """Change the rows for which a condition holds in what the transaction reads."""
+        columns = change.columns(statements.schema, self._session.config)
+        change.add(self._read(columns=columns, filter=filter), statements)
 
     def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:
         """Rows that a statement is about, in the snapshot of the transaction."""

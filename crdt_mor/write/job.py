@@ -65,7 +65,7 @@ from crdt_mor.write.log_files import BUCKET, put_log, staging
 from crdt_mor.write.open_write import OpenWrite, join
 from crdt_mor.write.overwrite import Partitions, scope_of
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
-from crdt_mor.write.statements import Operation, SchemaMode, Statement, keyed
+from crdt_mor.write.statements import Operation, SchemaMode, keyed
 
 
 def plan(
@@ -84,31 +84,52 @@ def plan(
 
     The columns stay if the rows are refused later: growth that waited for them might meet another writer's by then.
     """
+
+    def rehearse(write: OpenWrite) -> Replacing | None:
+        _collect(write, schema.empty_table(), operation, mode, plain)
+        return None if replaced is False else _replacing(write, replaced)
+
+    return planned(session, Job("", operation, plain, token, info=info), rehearse)
+
+
+def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacing | None]) -> Job:
+    """A job that may begin, or whose token was used before.
+
+    job: without its name and what the table says. rehearse: makes the statements of no rows, which raises where the
+    write is refused whatever its rows are, and returns what an overwrite replaces.
+    """
     require_writable(session)
     session.adopt()
     tail = session.tail()
     require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
-    author = session.author(application_of(info, token), info)  # the tasks are of the driver's application
-    name = ticket.job_name(session.environment.nonce(), planned_at)
-    if stopping.blocking_token(tail, token) is not None:
-        stopping.repeated_token(tail, token)
-        return Job(name, operation, plain, token, repeated=True, table_id=tail.table_id)
+    author = session.author(application_of(job.info, job.token), job.info)  # tasks are of the driver's application
+    job = replace(job, name=ticket.job_name(session.environment.nonce(), planned_at), table_id=tail.table_id)
+    if stopping.blocking_token(tail, job.token) is not None:
+        stopping.repeated_token(tail, job.token)
+        return replace(job, repeated=True)
     require_open(tail, author)
-    rehearsal = OpenWrite(session, tail, Pending(EPOCH, name, tail.version, author=author))
-    _collect(rehearsal, schema.empty_table(), operation, mode, plain)
-    replaces = None if replaced is False else _replacing(rehearsal, replaced)
+    rehearsal = OpenWrite(session, tail, Pending(EPOCH, job.name, tail.version, author=author))
+    replaces = rehearse(rehearsal)
     rehearsal.publish_growth()
-    payloads = session.payloads()
-    return Job(
-        name, operation, plain, token, table_id=tail.table_id, planned=tail.clock,
-        application=author.application, info=info, payloads=payloads,
-        replacing=replaces,
-    )  # fmt: skip
+    payloads, application = session.payloads(), author.application
+    return replace(job, planned=tail.clock, application=application, payloads=payloads, replacing=replaces)
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
     """Stage the rows that `read()` returns as log files that nobody sees yet; nothing where the job is done."""
+
+    def collect(write: OpenWrite) -> int:
+        rows = read()
+        if rows.num_rows:
+            _collect(write, rows, job.operation, "strict", job.plain)
+        return len(rows)
+
+    return stage_part(session, job, collect, task)
+
+
+def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], task: int) -> Receipt:
+    """As `stage`, of what `collect` adds to the statements of the write; it returns how many rows these have."""
     session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
@@ -120,7 +141,6 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
         with beating(store, session.environment, begun.requested, session.expiry_ms), staging():
-            rows = read()
             write = OpenWrite(session, value, begun, task=task)
 
             def put(file: DataFile, data: Chunks) -> StagedFile:
@@ -128,7 +148,8 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
                 path = f"{STAGED}/{begun.requested}-{session.environment.nonce()}"
                 return StagedFile(path, put_log(store, path, data, file, durable=False))  # copying makes it durable
 
-            statements = _collect(write, rows, job.operation, "strict", job.plain) if rows.num_rows else []
+            rows = collect(write)
+            statements = write.statements.collected
             bases = job_overwrite.stage_part(write, statements, job.replacing) if job.replacing else ()
             logs = job.replacing is None or job_overwrite.needs_logs(write)
             files = tuple(write.stage(statements, put)) if logs else ()
@@ -138,7 +159,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
         with suppress(StorageUnavailableError):
             store.delete(heartbeat_path(begun.requested))
         raise
-    return Receipt(task, begun.requested, rows.num_rows, files, bases)
+    return Receipt(task, begun.requested, rows, files, bases)
 
 
 def complete(
@@ -221,13 +242,12 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
         session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
 
 
-def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> list[Statement]:
+def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> None:
     """Make the rows the one statement of a write."""
     if operation == "DELETE":
         write.statements.delete(rows, plain)
     else:
         write.statements.upsert(rows, operation, mode)
-    return write.statements.collected
 
 
 def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -24,7 +26,47 @@ from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments
-from crdt_mor.write.statements import Statements
+from crdt_mor.write.statements import Statements, columns_of_delete
+
+
+class Change(Protocol):
+    """What a statement makes of rows that it has read; pickled for processes of which each does it to some file groups.
+
+    It says nothing of other rows, so that the rows of a table may be changed in any number of parts.
+    """
+
+    def columns(self, schema: TableSchema, config: TableConfig) -> list[str]:
+        """The columns that are read of the rows."""
+
+    def add(self, rows: pa.Table, statements: Statements) -> None:
+        """Add to the statements of a write what becomes of rows, which are as the table shows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Columns are set."""
+
+    assigned: Assignments
+
+    def columns(self, schema: TableSchema, config: TableConfig) -> list[str]:
+        return columns_of_update(self.assigned, schema, config)
+
+    def add(self, rows: pa.Table, statements: Statements) -> None:
+        changed = changed_rows(rows, with_values(rows, self.assigned), [*self.assigned], statements)
+        statements.upsert(changed, "UPSERT", "strict")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Rows are deleted. plain: as of `Table.delete`."""
+
+    plain: bool
+
+    def columns(self, schema: TableSchema, config: TableConfig) -> list[str]:  # noqa: ARG002  its columns keep their types
+        return columns_of_delete(config, plain=self.plain)
+
+    def add(self, rows: pa.Table, statements: Statements) -> None:
+        statements.delete(rows, self.plain)
 
 
 def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig) -> list[str]:

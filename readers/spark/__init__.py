@@ -1,15 +1,17 @@
 """Tables in Spark, through PySpark's data source API: no jar, no JVM code.
 
-from crdt_mor.readers.spark import CrdtMorSource, compact, upsert
+from crdt_mor.readers.spark import CrdtMorSource, compact, update, upsert
 spark.dataSource.register(CrdtMorSource)
 spark.read.format("crdt_mor").load("/lake/events")
 upsert(df, "/lake/events")
+update(spark, "/lake/events", {"seen": "seen + 1"}, "day = '2026-01-31'")
 compact(spark, "/lake/events")
 """
 
 from crdt_mor.readers.spark.compacting import compact
 from crdt_mor.readers.spark.source import CrdtMorSource
 from crdt_mor.readers.spark.sql import register_path, require_java
+from crdt_mor.readers.spark.updating import delete_where, update
 from crdt_mor.readers.spark.writing import append, by_file_group, delete, overwrite, upsert
 
 __all__ = [
@@ -18,8 +20,10 @@ __all__ = [
     "by_file_group",
     "compact",
     "delete",
+    "delete_where",
     "overwrite",
     "register_path",
     "require_java",
+    "update",
     "upsert",
 ]

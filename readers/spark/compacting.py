@@ -8,14 +8,12 @@ done and changes nothing. So does a compaction of the same plan by any other pro
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.functions import udf
-
 import crdt_mor as mor
+from crdt_mor.readers.spark.tasks import in_tasks
 
 _OF_FILES = (mor.FormatError, mor.PayloadError, mor.SnapshotExpiredError, mor.UnsupportedFeatureError)
 """What `execute` raises of a file group that cannot be compacted, however often it is tried."""
@@ -42,18 +40,8 @@ def _execute(
     spark: SparkSession, table: mor.Table, parts: Sequence[mor.CompactionPlan]
 ) -> list[list[mor.DataFile] | mor.CrdtMorError]:
     uri, options = table.uri, table.storage_options
-    pickled = [pickle.dumps(part) for part in parts]
 
-    # A plain function of rows, which every release of Spark 4 runs and which needs no pandas.
-    @udf("binary", useArrow=False)
-    def execute(number: int) -> bytes:
-        part = pickle.loads(pickled[number])
-        maintenance = mor.Table.open(uri, storage_options=options).maintenance
-        try:
-            return pickle.dumps(maintenance.execute(part))
-        except _OF_FILES as error:  # whatever else fails, Spark tries again
-            return pickle.dumps(error)
+    def execute(part: mor.CompactionPlan) -> list[mor.DataFile]:
+        return mor.Table.open(uri, storage_options=options).maintenance.execute(part)
 
-    tasks = spark.range(0, len(parts), 1, numPartitions=len(parts))
-    outputs = tasks.select("id", execute("id").alias("files")).collect()
-    return [pickle.loads(row.files) for row in sorted(outputs, key=lambda row: row.id)]
+    return in_tasks(spark, parts, execute, lambda error: isinstance(error, _OF_FILES))

@@ -17,7 +17,15 @@ from pathlib import Path
 from tests.spark.sessions import ROOT
 
 RELEASES = ("4.0", "4.1", "4.2")
-BATCHES = ("test_reading.py", "test_writing.py", "test_sql.py", "test_types.py", "test_failing.py", "test_versions.py")
+BATCHES = (
+    "test_reading.py",
+    "test_writing.py",
+    "test_sql.py",
+    "test_types.py",
+    "test_failing.py",
+    "test_versions.py",
+    "test_updating.py",
+)
 """Files of tests of what every release of Spark 4 can do."""
 
 

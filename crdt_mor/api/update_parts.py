@@ -1,0 +1,183 @@
+"""An update or a delete that many processes make, each of them of some file groups; see `Table.update_in_parts`.
+
+def elsewhere(parts):                                 # parts and what they give back can be pickled
+    return [part.execute() for part in parts]         # anywhere, in any order, as often as it takes
+
+table.update_in_parts(set={"price": "price * 1.1"}, execute_parts=elsewhere)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
+
+import polars as pl
+
+from crdt_mor.api.job import completed
+from crdt_mor.api.scan import Scan
+from crdt_mor.api.statements import check_token_form, require_delete
+from crdt_mor.api.table_writes import WAIT
+from crdt_mor.api.transaction import Commit
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.ground.late_imports import Late
+from crdt_mor.model.authors import check_info
+from crdt_mor.model.policies import milliseconds
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.assignments import assignments
+from crdt_mor.read.conditions import checked
+from crdt_mor.write.job_values import Job, Receipt
+from crdt_mor.write.statements import Operation, Statements
+from crdt_mor.write.update import Change, Deletion, Update
+
+if TYPE_CHECKING:
+    from crdt_mor.write import update_parts as in_parts
+else:
+    in_parts = Late("crdt_mor.write.update_parts")
+
+
+@dataclass(frozen=True, slots=True)
+class PartDone:
+    """What became of one part, for the process that completes the write; `Table.update_in_parts` takes it.
+
+    receipt: of the files that it has staged. operation: what Hudi calls what was done; None: nothing.
+    """
+
+    receipt: Receipt
+    operation: Literal["INSERT", "UPSERT", "DELETE"] | None
+
+
+@operations
+@dataclass(frozen=True, slots=True)
+class UpdatePart:
+    """Some file groups of an update or a delete, which any process that holds it computes. number: the part's.
+
+    It has the rows that are read, what becomes of them, and what the table says of rows that are written.
+    """
+
+    number: int
+    _session: Session = field(repr=False)
+    _job: Job = field(repr=False)
+    _rows: Scan
+    _change: Change
+    _columns: Timeline = field(repr=False)
+
+    def execute(self) -> PartDone:
+        """Read the rows, compute what becomes of them, and stage that where nobody looks.
+
+        It may be called any number of times, anywhere; what counts is what `execute_parts` gives back.
+        """
+
+        def change(statements: Statements) -> None:
+            self._change.add(self._rows.to_arrow(), statements)
+
+        receipt, made = in_parts.stage(self._session, self._job, self._columns, self.number, change)
+        return PartDone(receipt, made.operation if made is not None and made.collected else None)
+
+
+ExecuteParts = Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]]
+
+
+@operations
+class UpdatedByMany:
+    """The part of a table that many processes update together."""
+
+    _session: Session
+
+    def update_in_parts(
+        self,
+        set: Mapping[str, object],
+        where: pl.Expr | str | None = None,
+        *,
+        execute_parts: Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]],
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """As `update`, computed elsewhere: each part is some of the file groups in which `where` can hold.
+
+        execute_parts: is called with the parts, which can be pickled, once nothing can come before the update any more,
+            and gives for each, in their order, what its `execute` gives, or the error that it raises. Meanwhile the
+            write is kept alive. It is not called where there are no such file groups.
+
+        If it raises, nothing is left of the update.
+        """
+
+        def change(schema: TableSchema) -> Change:
+            return Update(assignments(set, schema, self._session.config))
+
+        return _in_parts(self._session, change, where, execute_parts, wait, token, commit_info)
+
+    def delete_in_parts(
+        self,
+        where: pl.Expr | str,
+        *,
+        execute_parts: Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]],
+        plain: bool = False,
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Commit:
+        """Delete the rows for which `where` holds among all that was written before, computed as `update_in_parts` is.
+
+        plain: as of `delete`.
+        """
+        require_delete(None, None, where)
+        return _in_parts(self._session, lambda _: Deletion(plain), where, execute_parts, wait, token, commit_info)
+
+
+def _in_parts(
+    session: Session,
+    change_of: Callable[[TableSchema], Change],
+    where: pl.Expr | str | None,
+    execute_parts: ExecuteParts,
+    wait: timedelta,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+) -> Commit:
+    """One commit of what parts make of the rows for which a condition holds. change_of: what becomes of the rows."""
+    check_token_form(token)
+    wait_ms = milliseconds("wait", wait)
+
+    def rehearse(statements: Statements) -> None:
+        schema = statements.schema
+        if where is not None:
+            checked(where, schema)
+        change = change_of(schema)
+        change.add(schema.select(change.columns(schema, session.config)).declared.empty_table(), statements)
+
+    job = in_parts.plan(session, token, check_info(commit_info), rehearse)
+    if job.repeated:
+        return completed(session, job, [])
+    with in_parts.settled(session, job, wait_ms) as view:
+        change = change_of(view.schema)
+        rows = Scan(view, change.columns(view.schema, session.config), where, meta=False)
+        columns = in_parts.columns_of(view)
+        parts = [UpdatePart(i, session, job, part, change, columns) for i, part in enumerate(rows.parts())]
+        done = _all_done(parts, execute_parts)
+    return completed(session, replace(job, operation=_operation(done, job.operation)), [one.receipt for one in done])
+
+
+def _all_done(parts: Sequence[UpdatePart], execute_parts: ExecuteParts) -> list[PartDone]:
+    """What became of all parts; raises the error of the first that has one."""
+    outcomes = list(execute_parts(parts)) if parts else []
+    for outcome in outcomes:
+        if isinstance(outcome, CrdtMorError):
+            raise outcome
+    done = [outcome for outcome in outcomes if isinstance(outcome, PartDone)]
+    if [one.receipt.task for one in done] != [part.number for part in parts]:
+        raise InvalidInputError(
+            "execute_parts gives for each part, in their order, what part.execute() gives, or the error that it "
+            f"raises. parts={len(parts)} given={[type(outcome).__name__ for outcome in outcomes]}"
+        )
+    return done
+
+
+def _operation(done: Sequence[PartDone], default: Operation) -> Operation:
+    """What Hudi's commit calls what the parts did; different operations together are an UPSERT."""
+    operations = {one.operation for one in done if one.operation is not None}
+    return "UPSERT" if len(operations) > 1 else next(iter(operations), default)

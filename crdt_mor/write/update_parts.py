@@ -1,0 +1,91 @@
+"""An update, a delete or a merge of many processes: a job whose tasks read what they change.
+
+    driver    begin     the write takes its place in the order of writes, and waits for earlier ones (`events.update`)
+    tasks     stage     each reads whole file groups of what comes before the write, and stages what becomes of the rows
+    driver    complete  one commit, as of any job
+
+Nothing can come before the write any more once it has waited. So each task's view is final before the task begins, and
+no part of it is read or computed a second time, whatever others commit meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from crdt_mor.events.heartbeat import beating
+from crdt_mor.events.session import Session
+from crdt_mor.events.write import WriteOutcome
+from crdt_mor.model.authors import Info
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.write import job as distributed
+from crdt_mor.write.job_values import Job, Receipt
+from crdt_mor.write.open_write import OpenWrite, join
+from crdt_mor.write.statements import Operation, Statements
+
+
+def plan(session: Session, token: tuple[str, int] | None, info: Info, rehearse: Callable[[Statements], None]) -> Job:
+    """A job that reads what it changes. rehearse: adds the statements that it makes of no rows."""
+    operation: Operation = "UPSERT"
+
+    def rehearsed(write: OpenWrite) -> None:
+        nonlocal operation
+        rehearse(write.statements)
+        operation = write.statements.operation
+
+    job = distributed.planned(session, Job("", operation, token=token, info=info), rehearsed)
+    return replace(job, operation=operation)
+
+
+@contextmanager
+def settled(session: Session, job: Job, wait_ms: int) -> Iterator[Snapshot]:
+    """What comes before the write of a job, which begins now, for good; the write is kept alive until the block ends.
+
+    If the block raises, or writes that began before are not over after `wait_ms`, the write is given up.
+    """
+    try:
+        session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
+        joined = join(session, job.name, job.planned, session.author(job.application, job.info))
+        assert not isinstance(joined, WriteOutcome), "a job that nobody else knows yet"
+        value, begun = joined
+        with beating(session.store, session.environment, begun.requested, session.expiry_ms):
+            yield OpenWrite(session, value, begun).settle(wait_ms)
+    except BaseException:
+        distributed.abandon(session, job)
+        raise
+
+
+def columns_of(view: Snapshot) -> Timeline:
+    """What tasks have to know of the value of a view to write rows: all but its history. Nothing is pending in it."""
+    return replace(
+        view.value,
+        pending=(),
+        plans=(),
+        rolled_back=(),
+        completions=(),
+        segments=(),
+        tokens=(),
+        overwrites=(),
+        posts=(),
+    )
+
+
+def stage(
+    session: Session, job: Job, value: Timeline, task: int, change: Callable[[Statements], None]
+) -> tuple[Receipt, Statements | None]:
+    """Stage what `change` adds to the statements of a task's write, and these; None where the job is done already.
+
+    value: as of `columns_of`.
+    """
+    made: list[Statements] = []
+
+    def collect(write: OpenWrite) -> int:
+        write.statements = Statements(session.config, value, write.begun.requested, task)
+        change(write.statements)
+        made.append(write.statements)
+        return sum(statement.height for statement in write.statements.collected)
+
+    receipt = distributed.stage_part(session, job, collect, task)
+    return receipt, made[0] if made else None

@@ -1,0 +1,73 @@
+"""Updates in place as Spark jobs: tasks read and compute some file groups each, the driver publishes one commit.
+
+    update(spark, "/lake/orders", {"price": "price * 1.1"}, "country = 'DE'")
+    delete_where(spark, "/lake/orders", "closed < '2020-01-01'")
+
+    driver    begin     the write takes its place in the order of writes, and waits for those that began before it
+    tasks     execute   read what comes before the write, and stage what becomes of the rows where nobody looks
+    driver    complete  the receipts of the attempts that Spark counted, one commit; or, if the job fails, nothing
+
+The driver keeps the write alive. What comes before it is final when the tasks begin, so that there is no second round
+of tasks, whatever others commit meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+import crdt_mor as mor
+from crdt_mor.readers.spark.tasks import in_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAIT = timedelta(seconds=60)
+"""For how long a write waits for those that began before it, unless it is told otherwise."""
+
+
+def update(
+    spark: SparkSession,
+    path: str,
+    set: Mapping[str, object],
+    where: pl.Expr | str | None = None,
+    *,
+    wait: timedelta = WAIT,
+    token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> mor.Commit:
+    """Change columns of the rows for which `where` holds, in place. See `crdt_mor.Table.update`.
+
+    set, where: SQL texts, expressions of polars, or values; a Spark column is none of them.
+    """
+    table = mor.Table.open(path, storage_options=storage_options)
+    return table.update_in_parts(set, where, execute_parts=partial(_execute, spark), wait=wait, token=token)
+
+
+def delete_where(
+    spark: SparkSession,
+    path: str,
+    where: pl.Expr | str,
+    *,
+    plain: bool = False,
+    wait: timedelta = WAIT,
+    token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> mor.Commit:
+    """Delete the rows for which `where` holds among all that was written before. See `crdt_mor.Table.delete`."""
+    table = mor.Table.open(path, storage_options=storage_options)
+    run = partial(_execute, spark)
+    return table.delete_in_parts(where, execute_parts=run, plain=plain, wait=wait, token=token)
+
+
+def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.PartDone | mor.CrdtMorError]:
+    return in_tasks(spark, parts, mor.UpdatePart.execute, _is_final)
+
+
+def _is_final(error: mor.CrdtMorError) -> bool:
+    """Whether an error of a part is one of its rows, or of the write: all but a store's."""
+    return not isinstance(error, mor.StorageUnavailableError | mor.CommitUnknownError)

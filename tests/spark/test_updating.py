@@ -1,0 +1,153 @@
+"""What Spark updates is what one process would have updated, in one commit, or nothing at all."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from crdt_mor import CrdtMorError, EarlierWritePendingError, InvalidInputError, PartDone, SchemaMismatchError, Table
+from crdt_mor import UpdatePart as Part
+from crdt_mor.api.scan import Scan
+from tests.spark.sessions import fixture
+from tests.spark.tables import leftovers, pending, same_rows
+from tests.spark.written import TABLES, batch, make
+
+pytestmark = pytest.mark.spark
+spark = fixture("local[2,2]")
+
+UPDATED = ("latest", "partitioned", "ordering", "partial", "counter")
+
+
+@pytest.fixture(autouse=True)
+def some_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two or three file groups a task, where such small tables would be one task as a whole."""
+    whole = Scan.parts
+    monkeypatch.setattr(Scan, "parts", lambda scan: whole(scan, 4 << 20))
+
+
+def filled(path: Path, kind: str = "latest") -> Table:
+    table = make(path, TABLES[kind])
+    table.upsert(batch(table.schema, 5))
+    table.maintenance.compact()
+    table.upsert(batch(table.schema, 5, rows=20))
+    return table
+
+
+def beside(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
+    """`happens` is called once the write has begun and waited, just before its tasks run."""
+    from crdt_mor.readers.spark import updating
+
+    whole = updating._execute
+
+    def execute(spark: Any, parts: Sequence[Part]) -> list[PartDone | CrdtMorError]:
+        happens()
+        return whole(spark, parts)
+
+    monkeypatch.setattr(updating, "_execute", execute)
+
+
+@pytest.mark.parametrize("kind", UPDATED)
+def test_it_is_what_one_process_makes(spark: Any, tmp_path: Path, kind: str) -> None:
+    from crdt_mor.readers.spark import delete_where, update
+
+    table, expected = (filled(tmp_path / name, kind) for name in ("table", "expected"))
+    assigned, where = {"n": "n + 3", "s": pl.col("s") + "!"}, "id % 3 = 1"
+    done = expected.update(assigned, where)
+    commit = update(spark, table.uri, assigned, where)
+    assert (commit.rows, commit.deletes) == (done.rows, 0)
+    same_rows(table, expected)
+
+    with expected.transaction(isolation="serializable") as tx:
+        tx.delete(filter=pl.col("id") > 20)
+    assert tx.commit is not None
+    assert delete_where(spark, table.uri, pl.col("id") > 20).deletes == tx.commit.deletes > 0
+    same_rows(table, expected)
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_where_nothing_matches_there_is_a_commit_without_rows(spark: Any, tmp_path: Path) -> None:
+    from crdt_mor.readers.spark import delete_where, update
+
+    table = filled(tmp_path / "t")
+    assert update(spark, table.uri, {"n": 0}, "s = 'none'").rows == 0
+    assert delete_where(spark, table.uri, "s = 'none'").deletes == 0
+    empty = make(tmp_path / "empty", {})
+    assert update(spark, empty.uri, {"n": 0}).rows == 0
+    assert empty.scan().count() == 0
+
+
+def test_what_ends_while_tasks_run_comes_after_it(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crdt_mor.readers.spark import update
+
+    table, other = filled(tmp_path / "t"), Table.open(tmp_path / "t")
+    before = dict(table.scan(columns=["id", "n"]).to_polars().rows())
+
+    def later() -> None:
+        other.upsert(pa.table({"id": [1], "day": ["d1"], "n": [500], "s": [""]}, table.schema))
+        other.maintenance.compact()
+        with pytest.raises(EarlierWritePendingError):
+            other.update({"n": 0}, wait=timedelta(0))
+
+    beside(monkeypatch, later)
+    update(spark, table.uri, {"n": "n + 1"}, token=("job", 1))
+    expected = {key: n + 1 for key, n in before.items()} | {1: 500}
+    assert dict(table.scan(columns=["id", "n"]).to_polars().rows()) == expected
+    assert update(spark, table.uri, {"n": "n + 1"}, token=("job", 1)).repeated
+    assert dict(table.scan(columns=["id", "n"]).to_polars().rows()) == expected
+
+
+def test_a_worker_that_is_killed_counts_once(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crdt_mor.readers.spark import updating
+    from crdt_mor.readers.spark.tasks import in_tasks
+
+    def killed_at_first(part: Part) -> PartDone:
+        from pyspark import TaskContext
+
+        done = part.execute()
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() == 0 and part.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    table = filled(tmp_path / "t")
+    before = table.scan(columns=["n"]).to_polars()["n"].sum()
+
+    def run(spark: Any, parts: Sequence[Part]) -> list[PartDone | CrdtMorError]:
+        assert len(parts) > 1
+        return in_tasks(spark, parts, killed_at_first, updating._is_final)
+
+    monkeypatch.setattr(updating, "_execute", run)
+    commit = updating.update(spark, table.uri, {"n": "n + 1"})
+    assert table.scan(columns=["n"]).to_polars()["n"].sum() == before + commit.rows
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_what_is_refused_is_refused_as_in_one_process_and_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+    from pyspark.sql.functions import col
+
+    from crdt_mor.readers.spark import delete_where, update
+
+    table = filled(tmp_path / "t", "ordering")
+    version, set_to = table.version, partial(update, spark, table.uri)
+    with pytest.raises(InvalidInputError, match="no such columns"):
+        set_to({"m": 1})
+    with pytest.raises(InvalidInputError, match="no new value of a column"):
+        set_to({"s": col("s")})
+    with pytest.raises(InvalidInputError, match="filter"):
+        delete_where(spark, table.uri, "id + 1")
+    with pytest.raises(SchemaMismatchError, match="column=n"):
+        set_to({"n": "s"}, "id = 1")
+    assert table.version == version, "they are refused before the write begins"
+    with pytest.raises(InvalidInputError, match="lower ordering value"):
+        set_to({"n": "n - 1"}, "id = 1")
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
