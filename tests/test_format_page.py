@@ -23,6 +23,7 @@ from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.model.config_properties import ENGINE_VERSION
+from crdt_mor.model.declared import NAMES_MAX, Declared
 from crdt_mor.model.instant import EPOCH, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.migration import Moving, Origin, Step
@@ -59,7 +60,7 @@ WHO = Author("application", "host", 1, (("message", "text"),))
 COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), False, "driver", WHO, T)
 VALUE = Timeline(
     1, "nonce", T, "[]",
-    pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO),),
+    pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO, Declared(("day=mon",), ("price",), existing=True)),),
     plans=(OpenPlan(T, "nonce", 1, "path", "clean"),),
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
@@ -167,6 +168,16 @@ def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:
     assert "`[application, host, pid, what the user says]`" in section("`pending`")
     assert f"`{COMMIT_INFO_KEY}`" in section("What Hudi is told")
     assert f"{INFO_BYTES_MAX:,} bytes" in section("`pending`")
+
+
+def test_what_a_write_declares_is_as_the_page_says() -> None:
+    page, (told,) = section("`pending`"), encoded()["pending"]
+    assert told[7] == {"partitions": ["day=mon"], "columns": ["price"], "existing": True}
+    assert re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE) == list(told[7])
+    assert f"at most {NAMES_MAX} names" in page
+    begin = json.loads(encode_intent(BeginIntent("nonce", 5, WHO, Declared(("day=mon",))), "id"))["begin"]
+    assert begin[2:] == [{"partitions": ["day=mon"]}]
+    assert len(json.loads(encode_intent(BeginIntent("nonce", 5, WHO), "id"))["begin"]) == 2
 
 
 def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:

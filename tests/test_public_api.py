@@ -54,7 +54,7 @@ SIGNATURES = {
     "Table.overwrite": "self data * partitions schema_mode token commit_info",
     "Table.delete_partitions": "self partitions * token commit_info",
     "Table.truncate": "self * token commit_info",
-    "Table.transaction": "self * isolation wait token commit_info",
+    "Table.transaction": "self * isolation wait partitions columns token commit_info",
     "Table.merge": "self source on * source_alias target_alias wait token commit_info",
     "Table.update": "self set where * wait token commit_info",
     "Table.update_in_parts": "self set where * execute_parts wait token commit_info",

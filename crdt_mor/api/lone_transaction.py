@@ -18,8 +18,9 @@ from crdt_mor.api.transaction import Commit, Transaction, commit_of, commit_of_m
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.session import Session
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.services.maintain_inline import upkeep_after
-from crdt_mor.write.one_event import TriedWrite
+from crdt_mor.write.one_event import HeldUpError, TriedWrite
 
 RACES_MAX: Final = 8
 """How often an update is tried as one event before it begins."""
@@ -32,7 +33,8 @@ PAUSED_MS_MAX: Final = 100
 class LoneTransaction(Transaction):
     """One statement that is tried as one event, in no block.
 
-    has_lost: it was tried, and another process was faster. is_held_up: an update found that writes are under way.
+    has_lost: it was tried, and another process was faster. is_held_up: writes are under way that may touch
+    what it reads.
     """
 
     has_lost = False
@@ -48,13 +50,12 @@ class LoneTransaction(Transaction):
         write = TriedWrite.begin(session, self._token, self._info, size)
         if write is None:
             return None
-        if self._wait_ms is not None:
-            self.is_held_up = bool(write.followed.value.pending)
-            if self.is_held_up:
-                return None
         self._write, self._value, self._state = write, write.followed.value, "open"
         try:
             statement(self)
+        except HeldUpError:
+            self.is_held_up = True
+            return None
         except Exception:  # noqa: BLE001  the block raises it
             return None
         finally:
@@ -88,16 +89,17 @@ def commit_once(
     statement: Callable[[Transaction], None],
     size: Callable[[], int | None] = lambda: None,
     wait_ms: int | None = None,
+    declare: Callable[[], Declared] = lambda: ANYTHING,
 ) -> Commit:
     """One statement as a transaction of its own; nothing is done where the token was used before.
 
     size: the bytes of what the statement writes: if they are few, it is tried as one event, and made again if that
-        fails; None: it is not tried. wait_ms: as of `Transaction`.
+        fails; None: it is not tried. wait_ms, declare: as of `Transaction`.
     """
     commit = _tried(session, token, commit_info, statement, size, wait_ms)
     if commit is not None:
         return commit
-    with Transaction(session, token, commit_info, wait_ms) as tx:
+    with Transaction(session, token, commit_info, wait_ms, declare) as tx:
         if tx.commit is None:
             statement(tx)
     assert tx.commit is not None

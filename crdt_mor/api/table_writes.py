@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final, Literal
 
 import polars as pl
@@ -17,7 +18,9 @@ from crdt_mor.api.transaction import Commit, Transaction, merge_in
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
+from crdt_mor.model.declared import ANYTHING
 from crdt_mor.model.policies import milliseconds
+from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.statements import SchemaMode
 
@@ -98,6 +101,7 @@ class TableWrites:
         return commit_once(
             self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
             size=lambda: 0, wait_ms=None if filter is None else wait_ms,
+            declare=lambda: ANYTHING if filter is None else declared_by_delete(filter, self._session),
         )  # fmt: skip
 
     def update(
@@ -129,8 +133,9 @@ class TableWrites:
         """
         wait_ms = milliseconds("wait", wait)
         return commit_once(
-            self._session, token, commit_info, lambda tx: tx.update(set, where), size=lambda: 0, wait_ms=wait_ms
-        )
+            self._session, token, commit_info, lambda tx: tx.update(set, where), size=lambda: 0, wait_ms=wait_ms,
+            declare=lambda: declared_by_update(set, where, self._session),
+        )  # fmt: skip
 
     def merge(
         self,
@@ -167,7 +172,9 @@ class TableWrites:
             def size() -> int:
                 return bytes_of(plan.source)
 
-            commit = commit_once(self._session, token, commit_info, statement, size, wait_ms)
+            session = self._session
+            declare = partial(declared_by_merge, plan, session)
+            commit = commit_once(session, token, commit_info, statement, size, wait_ms, declare)
             return replace(
                 counted,
                 version=commit.version,
@@ -225,14 +232,25 @@ class TableWrites:
         *,
         isolation: Literal["snapshot", "serializable"] = "snapshot",
         wait: timedelta = WAIT,
+        partitions: Collection[object] | None = None,
+        columns: Collection[str] | None = None,
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Transaction:
         """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`
 
         isolation: "snapshot": the block reads what had been completed when it began; "serializable": it reads exactly
-            what comes before it in the order of writes, as `update` does, and so its reads come before its writes.
-        wait: for how long a serializable block waits, when it begins, for writes that began before it.
+            what comes before it in the order of writes, as `update` does, and what it has written itself.
+        wait: for how long a serializable block waits, when it reads, for writes that began before it.
+        partitions: all partitions that its rows and deletes are in, named as for `overwrite`; None: any. Updates of
+            others, and blocks that read others, do not wait for it. A statement about another one is refused.
+        columns: in a table of `PartialUpdate`, the columns that it sets, besides key and partition; None: any. Updates
+            that read others do not wait for it, unless rows that it brings may be among those that they change: a
+            condition on another column rules these out. A delete is refused, as it touches all columns.
         """
         wait_ms = milliseconds("wait", wait) if require_isolation(isolation) == "serializable" else None
-        return Transaction(self._session, token, commit_info, wait_ms)
+        session = self._session
+        if partitions is None and columns is None:
+            return Transaction(session, token, commit_info, wait_ms)
+        declare = partial(declared_by_user, session, partitions, columns)
+        return Transaction(session, token, commit_info, wait_ms, declare)

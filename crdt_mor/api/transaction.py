@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -16,22 +16,25 @@ from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothi
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.log import stopping
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.authors import check_info
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.overwrite import EVERYTHING
+from crdt_mor.model.overwrite import EVERYTHING as EVERYTHING_REPLACED
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.planners.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
 from crdt_mor.read.assignments import assignments
+from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
+from crdt_mor.write.held import hold_scope
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
@@ -80,15 +83,19 @@ class Transaction:
         token: tuple[str, int] | None,
         commit_info: Mapping[str, str] | None = None,
         wait_ms: int | None = None,
+        declare: Callable[[], Declared] = lambda: ANYTHING,
     ) -> None:
-        """wait_ms: of a serializable block, for how long it waits for writes that began before it; None: a snapshot."""
+        """wait_ms: of a serializable block, for how long it waits for writes that began before it; None: a snapshot.
+
+        declare: what the block may touch, asked when it begins.
+        """
         check_token_form(token)
         self._info = check_info(commit_info)
         self._session = session
         self._token = token
         self._wait_ms = wait_ms
-        self._view: Snapshot | None = None
-        self._own: tuple[int, Snapshot] | None = None  # with so many statements of the block
+        self._declare = declare
+        self._own: tuple[Snapshot, int, Snapshot] | None = None  # a view, and how it is with so many statements
         self._value: Timeline | None = None
         self._write: OpenWrite | TriedWrite | None = None
         self._overwrite: overwriting.OverwriteStatement | None = None
@@ -108,9 +115,7 @@ class Transaction:
                 return self
         if self._wait_ms is not None:
             self._session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
-        write = OpenWrite.begin(self._session, self._token, self._info)
-        if self._wait_ms is not None:
-            self._view = write.settle(self._wait_ms)
+        write = OpenWrite.begin(self._session, self._token, self._info, self._declare())
         self._write, self._value, self._state = write, write.value, "open"
         return self
 
@@ -169,27 +174,35 @@ class Transaction:
         """As `Table.overwrite`, as the only statement of this commit."""
         if (write := self._open_alone("overwrite")) is not None:
             scope = overwriting.overwrite_rows(write, read_data(data), partitions, check_mode(schema_mode))
-            operation = OVERWRITE_TABLE if scope == EVERYTHING else OVERWRITE
+            hold_scope(write.begun.declared, scope)
+            operation = OVERWRITE_TABLE if scope == EVERYTHING_REPLACED else OVERWRITE
             self._overwrite = overwriting.OverwriteStatement(scope, operation)
 
     def delete_partitions(self, partitions: Collection[object]) -> None:
         """As `Table.delete_partitions`, as the only statement of this commit."""
         if (write := self._open_alone("delete_partitions")) is not None:
             scope = overwriting.scope_of(write, require_partitions(partitions))
+            hold_scope(write.begun.declared, scope)
             self._overwrite = overwriting.OverwriteStatement(scope, DELETE_PARTITION)
 
     def truncate(self) -> None:
         """As `Table.truncate`, as the only statement of this commit."""
-        if self._open_alone("truncate") is not None:
-            self._overwrite = overwriting.OverwriteStatement(EVERYTHING, OVERWRITE_TABLE)
+        if (write := self._open_alone("truncate")) is not None:
+            hold_scope(write.begun.declared, EVERYTHING_REPLACED)
+            self._overwrite = overwriting.OverwriteStatement(EVERYTHING_REPLACED, OVERWRITE_TABLE)
 
     def update(self, set: Mapping[str, object], where: pl.Expr | str | None = None) -> None:
         """As `Table.update`, in this commit: of a serializable block, whose statements so far it sees."""
         write = self._open_for_more("update")
         self._require_serializable("update")
         if write is not None:
-            update = Update(assignments(set, write.statements.schema, self._session.config))
-            self._change(update, where, write.statements)
+            config, statements = self._session.config, write.statements
+            try:
+                update = Update(assignments(set, statements.schema, config))
+            except CrdtMorError:  # of columns that a write under way may bring
+                self._snapshot(None, None)
+                update = Update(assignments(set, statements.schema, config))
+            self._change(update, where, statements)
 
     def merge(
         self,
@@ -226,20 +239,24 @@ class Transaction:
             self._open()
         else:
             self._open_for_more("scan")
-        return Scan(self._snapshot(), columns, filter, meta)
+        return Scan(self._snapshot(None if meta else columns, filter), columns, filter, meta)
 
-    def _snapshot(self) -> Snapshot:
-        """What the block reads."""
+    def _snapshot(self, columns: str | Sequence[str] | None, filter: pl.Expr | str | None) -> Snapshot:
+        """What the block reads, where it reads these columns of these rows; it waits for what comes before that."""
         assert self._value is not None
-        view = self._view or Snapshot.seal(self._session, self._value)
         write = self._write
-        if self._wait_ms is None or not isinstance(write, OpenWrite) or not write.statements.collected:
+        if write is None or self._wait_ms is None:
+            return Snapshot.seal(self._session, self._value)
+        reads = Reads.of(columns, filter, write.statements.schema)
+        if isinstance(write, TriedWrite):
+            write.require_first(reads)
+            return Snapshot.seal(self._session, self._value)
+        view, count = write.settle(reads, self._wait_ms), len(write.statements.collected)
+        if not count:
             return view
-        count, own = self._own or (0, view)
-        if count != len(write.statements.collected):
-            count, own = len(write.statements.collected), write.shown(view)
-            self._own = count, own
-        return own
+        if self._own is None or self._own[:2] != (view, count):
+            self._own = view, count, write.shown(view)
+        return self._own[2]
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -255,6 +272,8 @@ class Transaction:
         write = self._open()
         if self._overwrite is not None:
             raise _not_alone(statement, self._overwrite.operation)
+        if isinstance(write, OpenWrite) and self._wait_ms is not None and write.statements.merging.asks_what_was_seen:
+            write.settle(EVERYTHING, self._wait_ms)  # what a statement is about is what was written before the block
         return write
 
     def _open_alone(self, statement: str) -> OpenWrite | None:
@@ -278,7 +297,9 @@ class Transaction:
 
     def _change(self, change: Change, filter: pl.Expr | str | None, statements: Statements) -> None:
         """Change the rows for which a condition holds in what the transaction reads."""
-        columns = change.columns(statements.schema, self._session.config)
+        config = self._session.config
+        self._snapshot(change.columns(statements.schema, config), filter)  # after which all earlier columns are known
+        columns = change.columns(statements.schema, config)
         change.add(self._read(columns=columns, filter=filter), statements)
 
     def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:

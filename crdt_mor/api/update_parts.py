@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
@@ -26,10 +27,13 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import check_info
+from crdt_mor.model.declared import Declared
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.assignments import assignments
 from crdt_mor.read.conditions import checked
+from crdt_mor.read.reads import Reads
+from crdt_mor.write.declaring import declared_by_delete, declared_by_update
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.statements import Operation, Statements
 from crdt_mor.write.update import Change, Deletion, Update
@@ -110,7 +114,8 @@ class UpdatedByMany:
         def change(schema: TableSchema) -> Change:
             return Update(assignments(set, schema, self._session.config))
 
-        return _in_parts(self._session, change, where, execute_parts, wait, token, commit_info)
+        declare = partial(declared_by_update, set, where, self._session)
+        return _in_parts(self._session, change, where, execute_parts, wait, token, commit_info, declare)
 
     def delete_in_parts(
         self,
@@ -127,7 +132,10 @@ class UpdatedByMany:
         plain: as of `delete`.
         """
         require_delete(None, None, where)
-        return _in_parts(self._session, lambda _: Deletion(plain), where, execute_parts, wait, token, commit_info)
+        declare = partial(declared_by_delete, where, self._session)
+        return _in_parts(
+            self._session, lambda _: Deletion(plain), where, execute_parts, wait, token, commit_info, declare
+        )
 
 
 def _in_parts(
@@ -138,8 +146,12 @@ def _in_parts(
     wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
+    declare: Callable[[], Declared],
 ) -> Commit:
-    """One commit of what parts make of the rows for which a condition holds. change_of: what becomes of the rows."""
+    """One commit of what parts make of the rows for which a condition holds.
+
+    change_of: what becomes of the rows. declare: what the write may touch.
+    """
     check_token_form(token)
     wait_ms = milliseconds("wait", wait)
 
@@ -150,10 +162,12 @@ def _in_parts(
         change = change_of(schema)
         change.add(schema.select(change.columns(schema, session.config)).declared.empty_table(), statements)
 
-    job = in_parts.plan(session, token, check_info(commit_info), rehearse)
+    job = in_parts.plan(session, token, check_info(commit_info), declare(), rehearse)
     if job.repeated:
         return completed(session, job, [])
-    with in_parts.settled(session, job, wait_ms) as view:
+    schema = TableSchema.from_json(session.known().schema)
+    reads = Reads.of(change_of(schema).columns(schema, session.config), where, schema)
+    with in_parts.settled(session, job, reads, wait_ms) as view:
         change = change_of(view.schema)
         rows = Scan(view, change.columns(view.schema, session.config), where, meta=False)
         columns = in_parts.columns_of(view)

@@ -15,6 +15,7 @@ from crdt_mor.log.steps import GetStat, Nonce, Put, Read, Steps, Walk, delete_fo
 from crdt_mor.log.stopping import require_open
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name, driver_of_token
 from crdt_mor.model.timeline import Timeline
@@ -28,6 +29,7 @@ def join(
     job: str,
     planned: InstantTime,
     author: Author | None = None,
+    declared: Declared = ANYTHING,
 ) -> Steps[tuple[Timeline, Pending] | WriteOutcome]:
     """Begin the write of a job, or join it: the first process begins, and all hold the value that it began from.
 
@@ -36,11 +38,11 @@ def join(
     The ticket is the value that the write began from. A process that dies before it has put the ticket leaves the
     version that published the begin, and the ticket is made from it.
 
-    job: its name. planned: the table's clock at that time.
+    job: its name. planned: the table's clock at that time. declared: all that it may touch.
     """
     ticket = yield from read_ticket(job)
     if ticket is None:
-        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned, author)
+        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned, author, declared)
     else:
         tail = yield from find_tail(known)
     pending = tail.find_by_nonce(job)
@@ -68,6 +70,7 @@ def _begin_once(
     job: str,
     planned: InstantTime,
     author: Author | None,
+    declared: Declared,
 ) -> Steps[Timeline]:
     """A value in which the write of a job has begun, unless it had ended before.
 
@@ -94,7 +97,7 @@ def _begin_once(
         if (yield GetStat(note_path(job))) is not None:
             return None
         require_open(tail, author)
-        return tail.begin(job, wall_ms, store_ms, author)
+        return tail.begin(job, wall_ms, store_ms, author, declared)
 
     return (yield from publisher.publish(derive, tail, Shortcuts(store_ms=store_ms)))
 

@@ -40,6 +40,7 @@ from crdt_mor.log.tail import find_tail, table_replaced
 from crdt_mor.model import layout
 from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
@@ -280,11 +281,11 @@ class Session:
         process = self.environment.process()
         return Author(application or process.program, process.host, process.pid, info)
 
-    def begin(self, author: Author) -> tuple[Timeline, Pending]:
+    def begin(self, author: Author, declared: Declared = ANYTHING) -> tuple[Timeline, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
         shortcuts = self.pace.before_long_way()
-        value, begun = self.run(write.begin(self.publisher, self.known(), self.expiry_ms, author, shortcuts))
+        value, begun = self.run(write.begin(self.publisher, self.known(), self.expiry_ms, author, shortcuts, declared))
         return self.pace.published(value, shortcuts), begun
 
     def tell_of(
@@ -306,10 +307,12 @@ class Session:
             )
         )  # fmt: skip
 
-    def join(self, job: str, planned: InstantTime, author: Author) -> tuple[Timeline, Pending] | write.WriteOutcome:
+    def join(
+        self, job: str, planned: InstantTime, author: Author, declared: Declared = ANYTHING
+    ) -> tuple[Timeline, Pending] | write.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
-        joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author))
+        joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author, declared))
         self.remember(joined.value if isinstance(joined, write.WriteOutcome) else joined[0])
         return joined
 

@@ -1,7 +1,8 @@
 """An update in place: its write begins as any other, and waits until all that was requested before it has ended.
 
     begin     T, its place in the order of writes, is fixed (`events.write`)
-    wait      until no write that was requested before T is pending: from then on nothing can come before T any more
+    wait      until no write that was requested before T is pending, but for those that have declared at their begin
+              that they touch nothing of what is read: from then on nothing of it can come before T any more
     read      what all commits requested before T show, and none requested after it (`Snapshot.before`)
     complete  as any other write
 
@@ -13,7 +14,7 @@ wait for each other: the one that began first waits for neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from crdt_mor.errors import EarlierWritePendingError
@@ -21,6 +22,7 @@ from crdt_mor.events.sweep import upkeep
 from crdt_mor.events.write import ended_error
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Now, Steps, Wait
+from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
@@ -32,9 +34,18 @@ PAUSE_SHARE: Final = 8
 """A pause is this part of the time that has been waited so far: what comes late by it is little beside the wait."""
 
 
-def earlier(value: Timeline, requested: InstantTime) -> list[Pending]:
-    """The pending writes of a value that were requested before a time."""
-    return [pending for pending in value.pending if pending.requested < requested]
+Meets = Callable[[Declared], bool]
+"""Whether a write that has declared this may touch what an update reads."""
+
+
+def anything_meets(declared: Declared) -> bool:  # noqa: ARG001
+    """An update that reads everything, and so waits for all writes."""
+    return True
+
+
+def earlier(value: Timeline, requested: InstantTime, meets: Meets = anything_meets) -> list[Pending]:
+    """The pending writes of a value that were requested before a time, and may touch what an update reads."""
+    return [pending for pending in value.pending if pending.requested < requested and meets(pending.declared)]
 
 
 def commits_before(
@@ -43,8 +54,8 @@ def commits_before(
     """The completions of the view of a write: all commits that were requested before it, none requested after it.
 
     begun: the value in which the write began; shown: the completions that it shows. settled: those of a later value,
-    in which nothing is pending any more that was requested before the write. Compactions since the begin are left out:
-    they may have folded rows that come after the write.
+    in which nothing is pending any more that was requested before the write and touches what it reads. Compactions
+    since the begin are left out: they may have folded rows that come after the write.
     """
     known = {completion.requested for completion in shown}
     late = [c for c in settled if c.version > begun.version and c.requested < requested and is_commit(c)]
@@ -52,9 +63,14 @@ def commits_before(
 
 
 def wait_for_earlier(
-    publisher: TablePublisher, known: Timeline, requested: InstantTime, expiry_ms: int, wait_ms: int
+    publisher: TablePublisher,
+    known: Timeline,
+    requested: InstantTime,
+    expiry_ms: int,
+    wait_ms: int,
+    meets: Meets = anything_meets,
 ) -> Steps[Timeline]:
-    """The newest value, once no write is pending in it that was requested before this one.
+    """The newest value, once no write is pending in it that was requested before this one and touches what it reads.
 
     Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`, and `WriterExpiredError` where the
     write itself was given up meanwhile.
@@ -65,7 +81,7 @@ def wait_for_earlier(
         tail = yield from upkeep(publisher, tail, expiry_ms)
         if tail.find_pending(requested) is None:
             raise (yield from ended_error(requested, tail))
-        before = earlier(tail, requested)
+        before = earlier(tail, requested, meets)
         if not before:
             return tail
         waited_ms: int = (yield Now()) - began
@@ -82,7 +98,8 @@ def _still_pending(before: list[Pending], wait_ms: int) -> EarlierWritePendingEr
     return EarlierWritePendingError(
         "an update computes from all that was written before it, and a write that began before it is still under way. "
         "Nothing was written: update again when that write has ended, or wait longer, wait=timedelta(...); "
-        "table.inspect.pending() lists such writes. "
+        "table.inspect.pending() lists such writes. A long write that begins with transaction(partitions=[...]) or "
+        "columns=[...] is not waited for by updates that read others. "
         f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
         f"writes={len(before)} waited_s={wait_ms / 1000:g}"
     )

@@ -25,6 +25,7 @@ from crdt_mor.log.steps import Delete, Nonce, Steps, Touch, delete_for_good
 from crdt_mor.log.stopping import repeated_token
 from crdt_mor.model import layout
 from crdt_mor.model.authors import Author
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.overwrite import void_files
@@ -59,10 +60,11 @@ def begin(
     expiry_ms: int,
     author: Author | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
+    declared: Declared = ANYTHING,
 ) -> Steps[tuple[Timeline, Pending]]:
     """A new pending write, and the value that it begins from. Upkeep comes before it."""
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
-    intent = BeginIntent((yield Nonce()), store_ms, author)
+    intent = BeginIntent((yield Nonce()), store_ms, author, declared)
     value = yield from publisher.publish(intent.derive, tail, shortcuts.after_a_look(store_ms), intent)
     pending = value.find_by_nonce(intent.nonce)
     if not isinstance(pending, Pending):

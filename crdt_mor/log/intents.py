@@ -14,6 +14,7 @@ from typing import Any, Final
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.log.stopping import blocking_token, require_open
 from crdt_mor.model.authors import Author, author_json, author_of
+from crdt_mor.model.declared import ANYTHING, Declared, declared_from, declared_json
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import void_files
 from crdt_mor.model.posts import PostName, names_in, noting, still_kept
@@ -32,13 +33,14 @@ class BeginIntent:
     nonce: str
     store_ms: int | None
     author: Author | None
+    declared: Declared = ANYTHING
 
     def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
         """The next value; None if the write has begun. Raises where nothing may begin."""
         if tail.find_by_nonce(self.nonce):
             return None
         require_open(tail, self.author)
-        return tail.begin(self.nonce, wall_ms, self.store_ms, self.author)
+        return tail.begin(self.nonce, wall_ms, self.store_ms, self.author, self.declared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ def encode_intent(intent: Intent, table_id: str) -> bytes:
 
 def _body(intent: Intent) -> dict[str, object]:
     if isinstance(intent, BeginIntent):
-        return {"begin": [intent.store_ms, author_json(intent.author)]}
+        declared = [] if intent.declared == ANYTHING else [declared_json(intent.declared)]
+        return {"begin": [intent.store_ms, author_json(intent.author), *declared]}
     files = [file_json(file) for file in intent.files]
     return {"complete": [intent.requested, intent.driver, intent.operation, files, intent.token]}
 
@@ -137,8 +140,8 @@ def decode_intent(data: bytes, table_id: str | None) -> Intent | None:
 
 def _intent_of(document: dict[str, Any]) -> Intent:
     if "begin" in document:
-        store_ms, author = document["begin"]
-        return BeginIntent(document["nonce"], store_ms, author_of(author))
+        store_ms, author, *declared = document["begin"]
+        return BeginIntent(document["nonce"], store_ms, author_of(author), *map(declared_from, declared))
     requested, driver, operation, files, token = document["complete"]
     named = tuple(DataFile(*file) for file in files)
     require_types(named)

@@ -3,8 +3,8 @@
 Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
 mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
 predicate says what breaking it would do. Those of a table's history are in `model.invariants_history`, those of posts
-in `model.invariants_posts`, and those of moving completions to segments in `model.invariants_sealing`; the lists below
-name all of them.
+in `model.invariants_posts`, that of declarations in `model.invariants_declared`, and those of moving completions to
+segments in `model.invariants_sealing`; the lists below name all of them.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
 groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from crdt_mor.model import invariants_history, invariants_posts, invariants_sealing
+from crdt_mor.model import invariants_declared, invariants_history, invariants_posts, invariants_sealing
 from crdt_mor.model.instant import InstantTime, is_claimable
 from crdt_mor.model.overwrite import still_noted, void_files
 from crdt_mor.model.timeline import Timeline
@@ -158,7 +158,7 @@ def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline)
     """
     before = {p.requested: p for p in previous.pending}
     return all(
-        (old.nonce, old.version, old.begun_ms) == (p.nonce, p.version, p.begun_ms)
+        (old.nonce, old.version, old.begun_ms, old.declared) == (p.nonce, p.version, p.begun_ms, p.declared)
         and ((old.driver, old.drivers, old.author) == (p.driver, p.drivers, p.author) or p.drivers == old.drivers + 1)
         for p in following.pending
         if (old := before.get(p.requested)) is not None
@@ -357,6 +357,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     invariants_history.savepoints_never_change,
     invariants_posts.a_post_is_taken_once_and_in_time,
     invariants_posts.posts_are_noted_while_they_are_open,
+    invariants_declared.a_write_keeps_to_what_it_has_declared,
     nothing_begins_in_a_closed_table,
     a_migration_ends_once,
 )

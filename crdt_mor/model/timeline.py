@@ -37,6 +37,7 @@ from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.authors import Author
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
 from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
@@ -91,10 +92,13 @@ class Timeline(Value):
         oldest = min((p.requested for p in following.pending), default=None)
         return replace(following, overwrites=still_noted(following.overwrites, oldest))
 
-    def begin(self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None) -> Timeline:
+    def begin(
+        self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None,
+        declared: Declared = ANYTHING,
+    ) -> Timeline:  # fmt: skip
         """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
         requested = begin_after(self.clock, wall_ms)
-        begun = Pending(requested, nonce, self.version + 1, store_ms, author=author)
+        begun = Pending(requested, nonce, self.version + 1, store_ms, author=author, declared=declared)
         return self.following(nonce, requested, pending=(*self.pending, begun))
 
     def hand_over(

@@ -11,6 +11,7 @@ from typing import Any
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
+from crdt_mor.model.declared import ANYTHING, declared_from, declared_json
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.overwrite import overwriting_json, overwriting_of
@@ -43,7 +44,7 @@ known of a migration: such a release would begin a write in a table that is clos
 alone: such a release would begin a write at a time that another process has claimed, and find its files under it; and
 events that their writers have posted: it would forget a write that was given up while its begin is still posted.
 Format 7 adds commits of several writers, and the names of posts: such a release would forget which were taken, and lose
-the tokens of all but one writer.
+the tokens of all but one writer; and what a write has declared at its begin.
 """
 
 _BEFORE_CLAIMS = 5
@@ -127,15 +128,17 @@ def _is_plain(file: DataFile) -> bool:
 
 def pending_json(p: Pending) -> list[object]:
     plain = [p.requested, p.nonce, p.version, p.begun_ms, author_json(p.author)]
-    return [*plain, *([p.driver, p.drivers] if p.driver else [])]
+    taken_over = [p.driver, p.drivers] if p.driver else []
+    return [*plain, *taken_over, *([] if p.declared == ANYTHING else [declared_json(p.declared)])]
 
 
 def pending_of(entry: list[Any], written_in: int) -> Pending:
     requested, nonce, version, *rest = entry
     begun_ms = rest.pop(0) if rest else None  # the first release noted none
     author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
+    declared = declared_from(rest.pop()) if rest and isinstance(rest[-1], dict) else ANYTHING
     driver, drivers = rest or ("", 0)
-    return Pending(requested, nonce, version, begun_ms, driver, drivers, author)
+    return Pending(requested, nonce, version, begun_ms, driver, drivers, author, declared)
 
 
 def plan_json(p: OpenPlan) -> list[object]:

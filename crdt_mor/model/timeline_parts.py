@@ -8,6 +8,7 @@ from functools import cached_property
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import Author
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
 from crdt_mor.model.overwrite import Overwriting
@@ -69,6 +70,7 @@ class Pending:
     `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
     `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
     `author`: of its begin, or the driver; None: it was begun by a release that did not note it.
+    `declared`: all that the write may touch.
     """
 
     requested: InstantTime
@@ -78,6 +80,7 @@ class Pending:
     driver: str = ""
     drivers: int = 0
     author: Author | None = None
+    declared: Declared = ANYTHING
 
 
 @dataclass(frozen=True, slots=True)

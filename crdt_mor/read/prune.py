@@ -11,7 +11,7 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.config import TableConfig
@@ -76,6 +76,31 @@ def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableC
         else:
             kept.append(slice_)
     return Pruning(tuple(kept), tuple(by_partition), tuple(by_bucket))
+
+
+def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
+    """Those of some partitions that may hold a row for which all of these conditions hold."""
+    return _partitions({*paths}, parts, key, schema)
+
+
+def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
+    """The paths of all partitions in which a row can be for which the condition holds; None: any, or too many."""
+    fields = config.key.partition_fields
+    if condition is None or not fields or not config.ours:
+        return None
+    pins = reduce(_intersection, (_pins(part, schema) for part in conjuncts(condition)))
+    if not set(fields) <= pins.keys() or prod(len(pins[name]) for name in fields) > KEYS_MAX:
+        return None
+    rows = list(product(*(sorted(pins[name]) for name in fields)))
+    if not rows:
+        return ()
+    try:
+        stored = schema.select(fields).normalise(
+            pa.table({name: [row[i] for row in rows] for i, name in enumerate(fields)})
+        )
+        return tuple(sorted(set(config.key.partition_paths(stored).to_pylist())))
+    except CrdtMorError:
+        return None
 
 
 # --- partitions -----------------------------------------------------------------------------------------------------

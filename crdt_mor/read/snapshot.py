@@ -68,7 +68,8 @@ class Snapshot:
     def before(cls, session: Session, begun: Timeline, settled: Timeline, requested: InstantTime) -> Snapshot:
         """What all commits show that were requested before a pending write, and none that was requested after it.
 
-        begun: the value in which it began. settled: a later one, in which nothing is pending that was requested before.
+        begun: the value in which it began. settled: a later one, in which nothing is pending that was requested before
+        and touches what is read.
 
         The slices are those of the begin, and of later commits those are added that were requested before it. A later
         compaction may have folded rows that come after the write; no clean removes the files of a pending write's view.

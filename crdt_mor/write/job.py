@@ -133,7 +133,7 @@ def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], 
     session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
-    joined = join(session, job.name, job.planned, session.author(job.application, job.info))
+    joined = join(session, job.name, job.planned, session.author(job.application, job.info), job.declared)
     if isinstance(joined, events.WriteOutcome):
         return Receipt(task, joined.completion.requested)
     value, begun = joined
@@ -178,7 +178,7 @@ def complete(
         assert token is not None
         return events.WriteOutcome(stopping.repeated_token(tail, token), tail, repeated=True)
     author = session.author(application, tuple({**dict(job.info), **dict(info)}.items()))
-    joined = join(session, job.name, job.planned, author)
+    joined = join(session, job.name, job.planned, author, job.declared)
     if isinstance(joined, events.WriteOutcome):
         _refuse_other_writes(receipts, joined.completion.requested)
         return _repeated(session, joined.completion)

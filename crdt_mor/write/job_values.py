@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.model.authors import Info
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.overwrite import Scope
 from crdt_mor.model.timeline_parts import DataFile
@@ -30,7 +31,7 @@ class Job:
     planned: the table's clock when the job was planned; it has not begun before that.
     application, info: what its commit says of itself, unless `complete_write` says more.
     payloads: the classes of the table's payloads, which need not be imported where a task runs.
-    replacing: of an overwrite; None of any other write.
+    replacing: of an overwrite; None of any other write. declared: all that its tasks may touch.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Job:
     info: Info = ()
     payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
     replacing: Replacing | None = None
+    declared: Declared = ANYTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import and_
 from typing import Final, Literal
 
 import polars as pl
@@ -24,6 +25,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
+from crdt_mor.read.expressions import joined
 from crdt_mor.write.statements import Statements, keyed
 from crdt_mor.write.update import changed_rows, refuse_lost, with_values
 
@@ -71,11 +73,11 @@ class MergePlan:
 
     def meets(self, schema: TableSchema) -> pl.Expr:
         """A condition on the table's rows that all rows fulfil which a row of the source may meet."""
-        keys = polars_frame(self._source_keys(schema))
+        keys = polars_frame(self.source_keys(schema))
         conditions = [pl.col(column).is_in(keys[column].drop_nulls().unique().implode()) for _, column in self.on]
-        return pl.all_horizontal(conditions) if len(conditions) > 1 else conditions[0]
+        return joined(conditions, and_)
 
-    def _source_keys(self, schema: TableSchema) -> pa.Table:
+    def source_keys(self, schema: TableSchema) -> pa.Table:
         """The columns by which rows of the source meet others, under the table's names and in its types."""
         given = pa.table({column: self.source[name] for name, column in self.on})
         unknown = [name for name in given.column_names if name not in schema.declared.names]
@@ -93,7 +95,7 @@ class MergePlan:
         source, table = self.aliases
         columns = {column: f"_crdt_on_{number}" for number, (_, column) in enumerate(self.on)}
         given, rows = polars_frame(self.source), polars_frame(target)
-        keys = polars_frame(self._source_keys(schema))
+        keys = polars_frame(self.source_keys(schema))
         left = keys.rename(columns).with_columns(given.to_struct(source), pl.lit(True).alias(_HIT))
         right = rows.select([*columns]).rename(columns).with_columns(rows.to_struct(table)).with_row_index(_ROW)
         both = left.join(

@@ -35,6 +35,7 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
+from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.write.log_files import BUCKET, in_memory
 from crdt_mor.write.posts import NotedStatements, group_of, post_of
 from crdt_mor.write.refusals import require_writable
@@ -53,6 +54,10 @@ BYTES_MAX: Final = 8 << 20
 
 class ManyRowsError(Exception):
     """What a write has read is too much for one event: it is made as one that begins."""
+
+
+class HeldUpError(Exception):
+    """A write that is under way may touch what this one reads, which comes after it."""
 
 
 @dataclass
@@ -96,6 +101,13 @@ class TriedWrite:
         if is_first or session.environment.now_ms() - started_ms > SLOW_MS:
             followed = session.pace.follow(author, token)
         return None if followed is None else cls(session, followed, author, token, started_ms)
+
+    def require_first(self, reads: Reads) -> None:
+        """Raise `HeldUpError` where a write is under way that may touch what a statement reads."""
+        config, statements = self.session.config, self.statements
+        reads = EVERYTHING if statements.merging.asks_what_was_seen else reads
+        if any(reads.may_meet(p.declared, config, statements.schema) for p in self.followed.value.pending):
+            raise HeldUpError
 
     def note_read(self, rows: pa.Table) -> None:
         """Note what a statement writes of the table's own rows; raises `ManyRowsError` where that is much."""

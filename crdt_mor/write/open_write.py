@@ -37,10 +37,12 @@ from crdt_mor.log.outcome import find_completion, find_overwrite, may_be_dropped
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.authors import Author, Info, application_of
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.store.protocol import Chunks, side_by_side
@@ -82,16 +84,24 @@ class OpenWrite:
     _shortcuts: Shortcuts = field(init=False)
     _pending_in: Timeline = field(init=False)
     _looked_ms: int | None = None
+    _before: Snapshot | None = None
+    _ahead: list[Pending] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.statements = Statements(self.session.config, self.value, self.begun.requested, self.task)
+        begun = self.begun
+        self.statements = Statements(self.session.config, self.value, begun.requested, self.task, begun.declared)
         self._pending_in, self._shortcuts = self.value, self.session.pace.shortcuts(self.value.version)
 
     @classmethod
-    def begin(cls, session: Session, token: tuple[str, int] | None, info: Info = ()) -> OpenWrite:
-        """Begin; refuses tables whose keys might live in file groups that the bucket index did not make."""
+    def begin(
+        cls, session: Session, token: tuple[str, int] | None, info: Info = (), declared: Declared = ANYTHING
+    ) -> OpenWrite:
+        """Begin; refuses tables whose keys might live in file groups that the bucket index did not make.
+
+        declared: all that it may touch.
+        """
         started_ms = session.environment.now_ms()
-        value, begun = _begin_writable(session, session.author(application_of(info, token), info))
+        value, begun = _begin_writable(session, session.author(application_of(info, token), info), declared)
         write = cls(session, value, begun, token, started_ms=started_ms)
         write._looked_ms = session.environment.now_ms()
         write.keep_alive()
@@ -102,23 +112,29 @@ class OpenWrite:
         store, environment = self.session.store, self.session.environment
         self._alive.enter_context(beating(store, environment, self.begun.requested, self.session.expiry_ms))
 
-    def settle(self, wait_ms: int) -> Snapshot:
-        """What comes before this write for good: see `events.update`. Its statements have seen all of it.
+    def settle(self, reads: Reads, wait_ms: int) -> Snapshot:
+        """What comes before this write of what it reads, for good: see `events.update`.
 
-        wait_ms: for how long it waits for writes that began before it. Where that is not enough, or anything else
-        fails, the write is given up.
+        wait_ms: for how long it waits for writes that began before it. Where payloads ask what a write has seen, it
+        waits for all of them, and its statements have seen them.
         """
         session, requested = self.session, self.begun.requested
-        try:
-            settled = self.value
-            if updates.earlier(settled, requested):
-                waiting = updates.wait_for_earlier(session.publisher, settled, requested, session.expiry_ms, wait_ms)
-                settled = session.remember(session.run(waiting))
-            self.statements = Statements(session.config, replace(settled, pending=()), requested)
-            return Snapshot.before(session, self.value, settled, requested)
-        except BaseException:
-            self.abandon()
-            raise
+        reads = EVERYTHING if self.statements.merging.asks_what_was_seen else reads
+        meets = partial(reads.may_meet, config=session.config, schema=self.statements.schema)
+        ahead = self._ahead if self._before is not None else updates.earlier(self.value, requested)
+        waits = any(meets(pending.declared) for pending in ahead)
+        if self._before is not None and not waits:
+            return self._before
+        settled = self.value
+        if waits:
+            waiting = updates.wait_for_earlier(
+                session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets
+            )
+            settled = session.remember(session.run(waiting))
+        self._ahead = updates.earlier(settled, requested)
+        self.statements.learn(replace(settled, pending=tuple(self._ahead)))
+        self._before = Snapshot.before(session, self.value, settled, requested)
+        return self._before
 
     def shown(self, view: Snapshot) -> Snapshot:
         """A view of what comes before this write, with what its statements so far would make of it: in memory."""
@@ -311,18 +327,18 @@ class OpenWrite:
         return tail
 
 
-def _begin_writable(session: Session, author: Author) -> tuple[Timeline, Pending]:
+def _begin_writable(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
     """Begin a write; refuses tables that cannot be written, which is looked at meanwhile where a look is a round trip.
 
     A write that has begun and is refused is rolled back.
     """
     if not session.is_far:
         require_writable(session)
-        return begin(session, author)
+        return begin(session, author, declared)
     begun: list[tuple[Timeline, Pending]] = []
 
     def start() -> None:
-        begun.append(begin(session, author))
+        begun.append(begin(session, author, declared))
 
     try:
         calls: list[Callable[[], None]] = [start, partial(require_writable, session)]
@@ -334,20 +350,20 @@ def _begin_writable(session: Session, author: Author) -> tuple[Timeline, Pending
     return begun[0]
 
 
-def begin(session: Session, author: Author) -> tuple[Timeline, Pending]:
+def begin(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
     """Begin a write; refuses a table with file groups that the bucket index did not make."""
     with _nothing_published():
-        value, begun = session.begin(author)
+        value, begun = session.begin(author, declared)
     _refuse_foreign_groups(session, value, begun)
     return value, begun
 
 
 def join(
-    session: Session, job: str, planned: InstantTime, author: Author
+    session: Session, job: str, planned: InstantTime, author: Author, declared: Declared
 ) -> tuple[Timeline, Pending] | events.WriteOutcome:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
-        joined = session.join(job, planned, author)
+        joined = session.join(job, planned, author, declared)
     if not isinstance(joined, events.WriteOutcome):
         _refuse_foreign_groups(session, *joined)
     return joined

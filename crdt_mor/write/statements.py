@@ -20,9 +20,11 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.write.held import hold_deletes, hold_rows
 from crdt_mor.write.log_files import BUCKET
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
@@ -42,17 +44,25 @@ class Statements:
     """The statements of one write, in their order.
 
     value: the timeline at the write's begin. requested: the write's place in the table's order, which payloads see.
-    task: which part of a distributed write this is; None: all of it.
+    task: which part of a distributed write this is; None: all of it. declared: all that the statements may touch.
     config: the table's.
     collected: the statements. schema, merging: the table's columns and how they merge, with those that the statements
         bring.
     """
 
-    def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime, task: int | None = None) -> None:
+    def __init__(
+        self,
+        config: TableConfig,
+        value: Timeline,
+        requested: InstantTime,
+        task: int | None = None,
+        declared: Declared = ANYTHING,
+    ) -> None:
         self.config = config
         self._value = value
         self._requested = requested
         self._task = task
+        self._declared = declared
         self._schema_at_begin = TableSchema.from_json(value.schema)
         self._operations: set[Operation] = set()
         self.collected: list[Statement] = []
@@ -73,6 +83,7 @@ class Statements:
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
         keys = _keys(self.config, rows)
+        hold_rows(self._declared, rows, keys, self.config)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
         statement = RowsWrite(pa.table({**columns_of_rows, **keys}))
         if operation == "INSERT" and rows.num_rows > 1:
@@ -100,6 +111,8 @@ class Statements:
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"the ordering value of a delete must not be null. column={ordering!r}")
         frame = keyed(self.config, rows)
+        if self._declared != ANYTHING:
+            hold_deletes(self._declared, frame[PARTITION_PATH].unique())
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
         self._operations.add("DELETE")
@@ -156,6 +169,22 @@ class Statements:
         if grown != self.schema:
             self.check_growth(grown)
         return grown
+
+    def learn(self, value: Timeline) -> None:
+        """Go on from a later value, in which all is pending that these statements have not seen.
+
+        Columns that others have added since are the table's from here on; rows so far have no values of them.
+        """
+        known = self._value.schema
+        self._value = value
+        if value.schema == known:
+            return
+        growth = self.growth
+        self._schema_at_begin = TableSchema.from_json(value.schema)
+        self.move_to(self._schema_at_begin if growth is None else self._schema_at_begin.grow(growth))
+        if not self.config.merge.partial:
+            types = self.merging.columns.stored
+            self.collected = [_whole(statement, types) for statement in self.collected]
 
     def check_growth(self, grown: TableSchema) -> None:
         """Raise where payloads or the ordering do not allow that the table's schema becomes `grown`."""
@@ -263,6 +292,15 @@ def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: s
     if ordering is None or "ordering" not in statement.keys.columns:
         return statement
     return DeleteWrite(statement.keys.with_columns(pl.col("ordering").cast(types[ordering])))
+
+
+def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
+    """A statement whose rows are null in columns that they lack."""
+    if not isinstance(statement, RowsWrite):
+        return statement
+    absent = [name for name in types if name not in statement.rows.columns]
+    rows = statement.rows.with_columns(pl.lit(None, types[name]).alias(name) for name in absent)
+    return RowsWrite(rows, None if statement.given is None else (*statement.given, *absent))
 
 
 def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:

@@ -18,7 +18,9 @@ from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
 from crdt_mor.events.write import WriteOutcome
 from crdt_mor.model.authors import Info
+from crdt_mor.model.declared import Declared
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write import job as distributed
 from crdt_mor.write.job_values import Job, Receipt
@@ -26,7 +28,13 @@ from crdt_mor.write.open_write import OpenWrite, join
 from crdt_mor.write.statements import Operation, Statements
 
 
-def plan(session: Session, token: tuple[str, int] | None, info: Info, rehearse: Callable[[Statements], None]) -> Job:
+def plan(
+    session: Session,
+    token: tuple[str, int] | None,
+    info: Info,
+    declared: Declared,
+    rehearse: Callable[[Statements], None],
+) -> Job:
     """A job that reads what it changes. rehearse: adds the statements that it makes of no rows."""
     operation: Operation = "UPSERT"
 
@@ -35,23 +43,25 @@ def plan(session: Session, token: tuple[str, int] | None, info: Info, rehearse: 
         rehearse(write.statements)
         operation = write.statements.operation
 
-    job = distributed.planned(session, Job("", operation, token=token, info=info), rehearsed)
+    job = distributed.planned(session, Job("", operation, token=token, info=info, declared=declared), rehearsed)
     return replace(job, operation=operation)
 
 
 @contextmanager
-def settled(session: Session, job: Job, wait_ms: int) -> Iterator[Snapshot]:
+def settled(session: Session, job: Job, reads: Reads, wait_ms: int) -> Iterator[Snapshot]:
     """What comes before the write of a job, which begins now, for good; the write is kept alive until the block ends.
+
+    It is final of what the write reads.
 
     If the block raises, or writes that began before are not over after `wait_ms`, the write is given up.
     """
     try:
         session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
-        joined = join(session, job.name, job.planned, session.author(job.application, job.info))
+        joined = join(session, job.name, job.planned, session.author(job.application, job.info), job.declared)
         assert not isinstance(joined, WriteOutcome), "a job that nobody else knows yet"
         value, begun = joined
         with beating(session.store, session.environment, begun.requested, session.expiry_ms):
-            yield OpenWrite(session, value, begun).settle(wait_ms)
+            yield OpenWrite(session, value, begun).settle(reads, wait_ms)
     except BaseException:
         distributed.abandon(session, job)
         raise
@@ -82,7 +92,7 @@ def stage(
     made: list[Statements] = []
 
     def collect(write: OpenWrite) -> int:
-        write.statements = Statements(session.config, value, write.begun.requested, task)
+        write.statements = Statements(session.config, value, write.begun.requested, task, job.declared)
         change(write.statements)
         made.append(write.statements)
         return sum(statement.height for statement in write.statements.collected)

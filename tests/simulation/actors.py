@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import Any
 
 from crdt_mor.errors import WriterExpiredError
@@ -13,6 +13,7 @@ from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.paths import PLANS, version_path
 from crdt_mor.log.steps import Put
 from crdt_mor.log.tail import find_tail
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
@@ -102,11 +103,14 @@ def decider(known: Timeline, moment: InstantTime) -> Run:
     return ("decided", moment, tuple(sorted(c.requested for c in value.completions if c.completed <= moment)))
 
 
-def begun_world(count: int) -> tuple[dict[str, bytes], Timeline]:
-    """Objects of a table in which `count` writes have begun, and all but the newest version are gone."""
+def begun_world(count: int, declared: Sequence[Declared] = ()) -> tuple[dict[str, bytes], Timeline]:
+    """Objects of a table in which `count` writes have begun, and all but the newest version are gone.
+
+    declared: what each of them has declared; where there are fewer, the others have declared nothing.
+    """
     value = GENESIS
     for i in range(count):
-        value = value.begin(f"begun{i}", 0)
+        value = value.begin(f"begun{i}", 0, declared=declared[i] if i < len(declared) else ANYTHING)
     objects = {path: b"" for p in value.pending for path in begun_paths(p.requested)}
     return {**objects, version_path(value.version): value.encode()}, value
 

@@ -20,6 +20,7 @@ import pytest
 from crdt_mor.log import segments, tail
 from crdt_mor.log.paths import SEGMENTS, VERSIONS, version_path
 from crdt_mor.log.steps import Put, Steps
+from crdt_mor.model.declared import Declared
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from tests.simulation.actors import (
@@ -78,9 +79,12 @@ class Place:
         self.actors: list[Actor] = []
 
     @classmethod
-    def with_begun(cls, count: int) -> Place:
-        """A table in which `count` writes have begun, and all but the newest version are gone."""
-        objects, _ = begun_world(count)
+    def with_begun(cls, count: int, declared: Sequence[Declared] = ()) -> Place:
+        """A table in which `count` writes have begun, and all but the newest version are gone.
+
+        declared: as of `begun_world`.
+        """
+        objects, _ = begun_world(count, declared)
         return cls(objects)
 
     @property

@@ -1,0 +1,95 @@
+"""What a write declares at its begin that it will touch: as its user says it, or as its condition implies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import polars as pl
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.declared import ANYTHING, NAMES_MAX, Declared, declared_of
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.read.conditions import checked
+from crdt_mor.read.prune import pinned_partitions
+from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.open_write import OpenWrite
+
+
+def declared_by_user(
+    session: Session, partitions: Collection[object] | None, columns: Collection[str] | None
+) -> Declared:
+    """The declaration of partitions, named as for an overwrite, and of columns; raises for what the table has not."""
+    from crdt_mor.write.overwrite import scope_of  # which only overwrites and declarations need
+
+    tail = session.tail()
+    rehearsal = OpenWrite(session, tail, Pending(EPOCH, "", tail.version))
+    paths = None if partitions is None else scope_of(rehearsal, partitions).partitions
+    names = None if columns is None else _columns(columns, session.config)
+    for kind, given in (("partitions", paths), ("columns", names)):
+        if given is not None and len(given) > NAMES_MAX:
+            raise InvalidInputError(
+                f"a write declares at most {NAMES_MAX} {kind}, as every version of the timeline names them while the "
+                f"write is under way: leave them out, and later updates wait for it. {kind}={len(given)}"
+            )
+    return declared_of(paths, names, existing=False)
+
+
+def _columns(columns: Collection[str], config: TableConfig) -> list[str]:
+    """The columns that rows set besides the key's and the partition's."""
+    if isinstance(columns, str | bytes | Mapping) or not all(isinstance(name, str) for name in columns):
+        raise InvalidInputError(f'columns are a list of names, ["price"]. columns={columns!r}')
+    if not config.merge.partial:
+        raise InvalidInputError(
+            "a write of this table gives whole rows, so that it touches all columns: declare partitions, or create "
+            f"the table with merge=PartialUpdate(). columns={list(columns)}"
+        )
+    return [name for name in columns if name not in (*config.key.fields, *config.key.partition_fields)]
+
+
+def declared_by_update(set_: object, where: pl.Expr | str | None, session: Session) -> Declared:
+    """What an update touches: rows that are there, in the partitions that its condition names."""
+    config, columns = session.config, None
+    if config.merge.partial and isinstance(set_, Mapping):
+        beside = {name for merge in config.merge.columns for name in merge.columns if {*set_} & set(merge.columns)}
+        columns = {*set_, *beside}
+    return declared_of(_pinned(where, session), columns, existing=True)
+
+
+def declared_by_delete(where: pl.Expr | str | None, session: Session) -> Declared:
+    """What a delete by a condition touches."""
+    return declared_of(_pinned(where, session), None, existing=False)
+
+
+def declared_by_merge(plan: MergePlan, session: Session) -> Declared:
+    """What a merge touches: the partitions of its source's rows, where these are of the rows that they meet."""
+    config = session.config
+    fields = config.key.partition_fields
+    if not fields or plan.reads_all or not all(_stays(plan, name) for name in fields):
+        return ANYTHING
+    schema = TableSchema.from_json(session.known().schema)
+    try:
+        stored = schema.select(fields).normalise(plan.source_keys(schema).select(fields))
+        return declared_of(config.key.partition_paths(stored).unique().to_pylist(), None, existing=False)
+    except CrdtMorError:  # of rows that the statement is going to refuse
+        return ANYTHING
+
+
+def _stays(plan: MergePlan, name: str) -> bool:
+    """Whether rows meet by a column of this name, and every clause leaves it as it is, or as the source has it."""
+    given = [clause.given.get(name) for clause in plan.clauses if clause.given is not None]
+    return (name, name) in plan.on and all(value in (None, f"{plan.aliases[0]}.{name}") for value in given)
+
+
+def _pinned(where: pl.Expr | str | None, session: Session) -> tuple[str, ...] | None:
+    """The partitions that a condition names; None for one that the statement is going to refuse."""
+    if where is None or not session.config.key.partition_fields:
+        return None
+    schema = TableSchema.from_json(session.known().schema)
+    try:
+        return pinned_partitions(checked(where, schema), session.config, schema)
+    except CrdtMorError:
+        return None

@@ -1,0 +1,63 @@
+"""What holds a write to what it has declared at its begin: a statement that touches more is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.merge.blocks import PARTITION_PATH
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.declared import ANYTHING, Declared
+from crdt_mor.model.overwrite import Scope
+
+
+def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], config: TableConfig) -> None:
+    """Raise where rows lie in other partitions than a write has declared, or set other columns."""
+    if declared == ANYTHING:
+        return
+    if declared.partitions is not None:
+        hold_partitions(declared, keys[PARTITION_PATH].unique().to_pylist())
+    allowed = {*(declared.columns or ()), *config.key.fields, *config.key.partition_fields}
+    others = [] if declared.columns is None else [name for name in rows.column_names if name not in allowed]
+    if others:
+        raise _outside("columns", others, declared.columns or ())
+
+
+def hold_deletes(declared: Declared, partitions: Iterable[str]) -> None:
+    """Raise where deletes are not among what a write has declared: a delete touches all columns."""
+    if declared.columns is not None:
+        raise InvalidInputError(
+            "this write has declared the columns that it sets, and a delete touches all of them: delete in another "
+            f"write, or declare partitions alone. columns={list(declared.columns)}"
+        )
+    hold_partitions(declared, partitions)
+
+
+def hold_scope(declared: Declared, scope: Scope) -> None:
+    """Raise where an overwrite replaces more than a write has declared."""
+    if declared == ANYTHING:
+        return
+    if declared.columns is not None or scope.partitions is None:
+        raise InvalidInputError(
+            "this write has declared what it touches, and an overwrite replaces more: leave the declaration out. "
+            f"partitions={declared.partitions} columns={declared.columns}"
+        )
+    hold_partitions(declared, scope.partitions)
+
+
+def hold_partitions(declared: Declared, partitions: Iterable[str]) -> None:
+    """Raise where something lies in another partition than a write has declared."""
+    outside = declared.outside(partitions)
+    if outside:
+        raise _outside("partitions", outside, declared.partitions or ())
+
+
+def _outside(kind: str, found: Collection[str], declared: Collection[str]) -> InvalidInputError:
+    return InvalidInputError(
+        f"this write has declared at its begin which {kind} it touches, and others do not wait for it as they read "
+        f"other ones: declare these as well, or leave the declaration out. {kind}={list(found)[:5]} "
+        f"declared={list(declared)[:5]}"
+    )
