@@ -114,8 +114,8 @@ def ordinary(schema: pa.Schema) -> pa.Schema:
 
 
 def dates_as_text(kind: pa.DataType) -> pa.DataType:
-    """A type with text for the dates in it, at every depth: of JSON, Arrow reads only numbers of days as dates."""
-    return with_leaves(kind, lambda leaf: pa.string() if pt.is_date(leaf) else leaf)
+    """A type with text for the dates and times in it, at every depth: of JSON, Arrow reads only numbers as such."""
+    return with_leaves(kind, lambda leaf: pa.string() if pt.is_date(leaf) or pt.is_time(leaf) else leaf)
 
 
 # --- one by one -------------------------------------------------------------------------------------------------------

@@ -15,14 +15,21 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.json
+import pyarrow.types as pt
 
 from crdt_mor.api.data import dates_as_text
 from crdt_mor.columns.growth import with_fields_of
 from crdt_mor.columns.texts import object_lines
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 DEPTH_MAX: Final = 100
 """How deep objects and lists may lie in each other. Types are walked by functions that call themselves."""
@@ -50,7 +57,8 @@ class _Lines:
 def read_json(content: bytes, types: pa.Schema) -> pa.Table:
     """The rows of JSON lines, or of an array: the columns that are there, in the types of `types` where it has them.
 
-    Dates are ISO text, as JSON has none of its own. Fields that objects in a row have beside those of `types` stay.
+    Dates and times are ISO text, as JSON has none of its own. Fields that objects in a row have beside those of `types`
+    stay.
 
     Raises `pyarrow.ArrowInvalid` for what is no such text, or not of these types.
     """
@@ -65,7 +73,15 @@ def read_json(content: bytes, types: pa.Schema) -> pa.Table:
     as_text = pa.schema({name: dates_as_text(kind) for name, kind in known.items()})
     rows = _parsed(lines, as_text).select(names)
     whole = (with_fields_of(known.get(field.name, field.type), field.type) for field in rows.schema)
-    return rows.cast(pa.schema([field.with_type(kind) for field, kind in zip(rows.schema, whole, strict=True)]))
+    kinds = dict(zip(names, whole, strict=True))
+    times = {name: _times(rows[name], kind) for name, kind in kinds.items() if pt.is_time(kind)}
+    return pa.table({**dict(zip(names, rows.columns, strict=True)), **times}).cast(pa.schema(kinds))
+
+
+def _times(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Times of day that are ISO text, for which Arrow has a cast only with a date before them."""
+    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
+    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
 
 
 def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.decimals import near_scale
-from crdt_mor.columns.types import is_list, stored_type
+from crdt_mor.columns.types import TIME, is_list, stored_type
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
 
@@ -87,9 +87,11 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     if pt.is_fixed_size_list(declared):  # of nothing but nulls, without memory for items, pyarrow 26's cast crashes
         chunks = [pa.nulls(len(c), declared) if c.null_count == len(c) else c.cast(declared) for c in data.chunks]
         return pa.chunked_array(chunks, declared)
+    if pt.is_time(declared):
+        return data.cast(TIME).cast(declared)
     if not pt.is_dictionary(declared):
         return data.cast(declared)
-    encoded = data.cast(stored_type(declared, "")).combine_chunks()
+    encoded = plain_values(data).cast(stored_type(declared, "")).combine_chunks()
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     encoded = encoded.dictionary_encode()
     values = encoded.dictionary.cast(declared.value_type)
@@ -151,14 +153,15 @@ def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
 
 def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
     """Whether values of `kind` may stand in a column of `declared`, value by value checked later."""
-    kind = kind.value_type if pt.is_dictionary(kind) else kind
-    declared = declared.value_type if pt.is_dictionary(declared) else declared
+    kind, declared = (k.storage_type if isinstance(k, pa.JsonType) else _values_of(k) for k in (kind, declared))
     if pt.is_null(kind):
         return True
     if pt.is_nested(declared):
         return _nested_meets(kind, declared)
     if pt.is_timestamp(kind) and (pt.is_timestamp(declared) or pt.is_date64(declared)):  # polars holds it as a moment
         return bool((kind.tz is None) == (pt.is_date64(declared) or declared.tz is None))
+    if pt.is_time(kind) or pt.is_time(declared):
+        return bool(pt.is_time(kind) and pt.is_time(declared))
     if _is_number(declared):
         return _is_number(kind) and not (pt.is_decimal(declared) and pt.is_floating(kind))
     with suppress(SchemaMismatchError):
@@ -216,17 +219,21 @@ def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> lis
         return [target]
     if pt.is_fixed_size_binary(declared) and kind != declared:
         return [pa.binary(), declared, target]
+    if pt.is_time(declared):
+        return [declared, TIME, target]
     if pt.is_date64(declared) and pt.is_timestamp(kind):
         return [pa.timestamp("ms"), pa.int64(), declared, target]
     return [declared, target]
 
 
 def plain_values(data: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary, and list views as lists: Arrow casts not all of the former, the latter wrongly."""
+    """The values of a dictionary, the text of JSON, and list views as lists: Arrow has no good casts of these."""
     if pt.is_dictionary(data.type):
         kind = data.type.value_type
         kind = stored_type(kind, "") if _is_scalar_text(kind) else kind  # Arrow has no `take` for string views
         return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in data.chunks], kind)
+    if isinstance(data.type, pa.JsonType):
+        return data.cast(data.type.storage_type)
     if pt.is_list_view(data.type) or pt.is_large_list_view(data.type):
         item = data.type.value_field
         kind = pa.list_(item) if pt.is_list_view(data.type) else pa.large_list(item)
@@ -364,7 +371,10 @@ def _first_failure(data: pa.ChunkedArray, column: pa.Field) -> int:
 
 def _show(data: pa.ChunkedArray, row: int) -> str:
     try:
-        text = repr(data[row].as_py())
+        value = data[row]
+        text = (
+            str(value.cast(pa.string())) if pt.is_time(data.type) else repr(value.as_py())
+        )  # Python's lack nanoseconds
     except (ValueError, OverflowError):  # a time outside of Python's own range, or with nanoseconds
         if pt.is_nested(data.type):
             text = " ".join(str(data.slice(row, 1)).split())

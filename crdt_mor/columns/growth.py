@@ -101,6 +101,8 @@ def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
         return bool(batch.bit_width <= declared.bit_width)
     if pt.is_timestamp(batch) and pt.is_timestamp(declared):
         return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+    if pt.is_time(batch) or pt.is_time(declared):
+        return pt.is_time(batch) and pt.is_time(declared) and _UNITS[batch.unit] <= _UNITS[declared.unit]
     if pt.is_nested(declared):
         return bool(batch == declared) or _parts_fit(batch, declared)
     if pt.is_fixed_size_binary(declared):

@@ -20,6 +20,8 @@ import pyarrow.types as pt
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
+TIME: Final = pa.time64("us")
+"""What the microseconds since midnight mean that files hold for a time of day."""
 
 _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
 """A time zone as a distance from UTC."""
@@ -37,6 +39,7 @@ _SCALARS: dict[pa.DataType, pa.DataType] = {
     **dict.fromkeys(_STRINGS, pa.string()),
     **dict.fromkeys(_BINARIES, pa.binary()),
     **dict.fromkeys((pa.date32(), pa.date64()), pa.date32()),
+    **dict.fromkeys((pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")), pa.int64()),
 }
 # By size: the first one that holds two integer types is their least upper bound.
 _INTEGERS: dict[pa.DataType, tuple[int, int]] = {
@@ -63,8 +66,11 @@ def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
     """`kind` as a table can promise to give it back; raises `SchemaMismatchError` for what it cannot hold.
 
     Nested fields become nullable (Parquet files of several writers are), list views become lists, and a dictionary gets
-    32-bit indices, because it grows with the table; inside a nested type it becomes its values.
+    32-bit indices, because it grows with the table. Inside a nested type it becomes its values, and a time of day has
+    microseconds. JSON, as Arrow's extension type, becomes its text.
     """
+    if isinstance(kind, pa.JsonType):
+        return kind.storage_type
     if pt.is_dictionary(kind):
         value = declared_type(kind.value_type, column)
         if pt.is_nested(value) or pt.is_dictionary(value):
@@ -107,6 +113,8 @@ def _has_zone(name: str) -> bool:
 
 def _inner(kind: pa.DataType, column: str) -> pa.DataType:
     declared = declared_type(kind, column)
+    if pt.is_time(declared):
+        return TIME
     return declared.value_type if pt.is_dictionary(declared) else declared
 
 
@@ -184,12 +192,12 @@ def _stored_decimal(kind: pa.DataType, column: str) -> pa.DataType:
 
 
 def _advice(kind: pa.DataType) -> str:
+    if isinstance(kind, pa.UuidType):
+        return f"cast it to text, or to its bytes, {kind.storage_type}"
     if isinstance(kind, pa.BaseExtensionType):
         return f"cast it to its storage type, {kind.storage_type}"
-    if pt.is_time(kind):
-        return "cast it to int64, or add a date and use a timestamp"
     if pt.is_duration(kind):
-        return "cast it to int64"
+        return "cast it to int64, and say in the column's name or comment in which unit it is"
     if pt.is_null(kind):
         return "give the column a type"
     return "cast it to one of the types in docs/types.md"
@@ -231,6 +239,9 @@ def _join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         if (left.tz is None) != (right.tz is None):
             return None  # which moment a naive time means would be a guess
         return left if left == right else pa.timestamp("us") if left.tz is None else TIMESTAMP
+    if pt.is_time(left) or pt.is_time(right):
+        both = pt.is_time(left) and pt.is_time(right)
+        return left if left == right else TIME if both else None
     stored = {stored_type(left, ""), stored_type(right, "")}
     if len(stored) == 1:
         return left if left == right else stored.pop()
@@ -269,6 +280,8 @@ _NAMED: dict[str, pa.DataType] = {
     "string": pa.string(), "large_string": pa.large_string(), "string_view": pa.string_view(),
     "binary": pa.binary(), "large_binary": pa.large_binary(), "binary_view": pa.binary_view(),
     "date32": pa.date32(), "date64": pa.date64(),
+    "time32[s]": pa.time32("s"), "time32[ms]": pa.time32("ms"), "time64[us]": pa.time64("us"),
+    "time64[ns]": pa.time64("ns"),
 }  # fmt: skip
 _NAMES = {kind: name for name, kind in _NAMED.items()}
 _DECIMALS = {

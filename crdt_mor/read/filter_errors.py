@@ -26,7 +26,8 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"^cannot compare string with numeric type", "a number is compared with text: take the same for both"),
         (
             r"^cannot compare 'date/datetime/time' to a string",
-            "a date or a time is compared with text: write DATE '2026-01-31', in Python datetime.date(2026, 1, 31)",
+            "a date or a time is compared with text: write DATE '2026-01-31' or TIME '10:30:00', in Python "  # noqa: ISC004
+            "datetime.date(2026, 1, 31)",
         ),
         (
             r"^could not evaluate .*Datetime\(.*UTC.*Datetime\(",

@@ -1,7 +1,7 @@
 """A table's Arrow types and Spark's, and batches from the one to the other.
 
 Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind
-of list as an array. No value changes. A time without a zone is a `timestamp_ntz`, one with a zone is a `timestamp`, the
+of list as an array, a time of day as its microseconds since midnight. No value changes. A time without a zone is a `timestamp_ntz`, one with a zone is a `timestamp`, the
 same moment in every session's time zone.
 """
 
@@ -35,6 +35,8 @@ _SCALARS: dict[pa.DataType, st.DataType] = {
     **dict.fromkeys((pa.date32(), pa.date64()), st.DateType()),
 }
 
+_MICROSECONDS = pa.time64("us")
+
 BATCH_BYTES = 4 << 20
 """A batch crosses to the JVM whole. Of 1 MiB, its overhead shows; above 16 MiB, the JVM asks the system for each one's
 memory anew."""
@@ -51,6 +53,8 @@ def spark_type(kind: pa.DataType) -> st.DataType:
         return scalar
     if pt.is_fixed_size_binary(kind):
         return st.BinaryType()
+    if pt.is_time(kind):
+        return st.LongType()  # Spark before 4.1 has no type for it
     if pt.is_timestamp(kind):
         return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
     if pt.is_decimal(kind):
@@ -144,4 +148,6 @@ def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.Reco
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_dictionary(column.type):  # of views, Arrow has no cast
         return column.dictionary.cast(kind).take(column.indices)
+    if pt.is_time(column.type):
+        return column.cast(_MICROSECONDS).cast(kind)
     return column.cast(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 import json
 from collections.abc import Callable
@@ -241,6 +242,19 @@ def _array(values: list[object], kind: pa.DataType, via: pa.DataType | None = No
         (pa.date64(), _array([86_400_000, 86_400_001], pa.timestamp("ms"), pa.int64()), 1, "1970"),
         (pa.date64(), _array([86_400_000_000, 1], pa.timestamp("us"), pa.int64()), 1, "1970"),
         (pa.binary(2), pa.array([b"ab", b"a"]), 1, "b'a'"),
+        (pa.time64("us"), _array([None, 1000, 1001], pa.time64("ns"), pa.int64()), 2, "1001"),
+        (
+            pa.time32("s"),
+            pa.array([dt.time(1), dt.time(1, 0, 0, 1000)], pa.time32("ms")),
+            1,
+            "01:00:00.001",
+        ),
+        (
+            pa.list_(pa.time32("s")),
+            pa.array([[1001]]).cast(pa.list_(pa.time64("ns"))),
+            0,
+            "[datetime.time(0, 0, 0, 1)]",
+        ),
         (pa.list_(pa.int8()), pa.array([[1], [1, 300]]), 1, "300"),
         (pa.list_(pa.int8(), 2), pa.array([[1, 2], [1]]), 1, "[1]"),
     ],
@@ -290,6 +304,10 @@ def test_without_a_database_of_time_zones_every_name_is_taken(monkeypatch: pytes
         (pa.struct([("a", pa.int8())]), pa.array([{"b": 1}])),
         (pa.string(), pa.array([b"\xff"])),
         (pa.string(), pa.array([0]).cast(pa.time64("us"))),
+        (pa.time64("us"), pa.array([0])),
+        (pa.int64(), pa.array([0]).cast(pa.time64("us"))),
+        (pa.time64("us"), pa.array([0]).cast(pa.timestamp("us"))),
+        (pa.list_(pa.time64("us")), pa.array([[0]])),
     ],
     ids=str,
 )
@@ -316,6 +334,10 @@ def test_data_of_another_kind_is_refused_with_both_types(column: pa.DataType, da
         (pa.uint64(), pa.array([1, 2])),
         (pa.decimal128(5, 2), pa.array([999, -999])),
         (pa.struct([("a", pa.int8())]), pa.nulls(1)),
+        (pa.time32("s"), pa.array([dt.time(1, 2, 3), None], pa.time64("ns"))),
+        (pa.time64("ns"), pa.array([dt.time(1, 2, 3), None], pa.time32("s"))),
+        (pa.string(), pa.array(['{"a": 1}', None], pa.json_())),
+        (pa.large_string(), pa.array(["1", None], pa.json_(pa.string_view()))),
     ],
     ids=str,
 )
@@ -384,7 +406,7 @@ _NUMBERS = [
 _OTHERS = [
     pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.binary(), pa.binary(3),
     pa.timestamp("ms"), pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("s", "Asia/Tokyo"),
-    pa.date32(), pa.date64(),
+    pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.time64("ns"),
     pa.uint64(), pa.decimal128(20, 0), pa.decimal64(9, 2), pa.decimal128(9, 2), pa.bool_(),
     pa.list_(pa.int8()), pa.large_list(pa.int16()), pa.list_(pa.field("element", pa.int8())), pa.list_(pa.int64()),
     pa.struct([("x", pa.int8())]), pa.struct([("x", pa.uint8())]), pa.map_(pa.string(), pa.int8()),
@@ -457,6 +479,10 @@ def test_the_join_of_every_three_types_does_not_depend_on_the_order() -> None:
         (pa.uint32(), pa.float64(), None),
         (pa.timestamp("us"), pa.timestamp("us", "UTC"), None),
         (pa.timestamp("ms"), pa.timestamp("ns"), pa.timestamp("us")),
+        (pa.time32("s"), pa.time32("ms"), pa.time64("us")),
+        (pa.time64("ns"), pa.time64("us"), pa.time64("us")),
+        (pa.time64("us"), pa.int64(), None),
+        (pa.time64("us"), pa.timestamp("us"), None),
         (pa.string(), pa.binary(), None),
         (pa.decimal128(9, 2), pa.decimal128(10, 2), None),
         (pa.list_(pa.int32()), pa.list_(pa.int64()), pa.list_(pa.int64())),

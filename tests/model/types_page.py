@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def tables_of(page: str) -> list[list[list[str]]]:
     return blocks
 
 
-SUPPORTED, REFUSED = tables_of(PAGE)
+SUPPORTED, SEEN, REFUSED = tables_of(PAGE)
 
 
 def arrow_type(text: str) -> pa.DataType:
@@ -42,6 +43,8 @@ def limits(kind: pa.DataType) -> list[object]:
     if ty.is_floating(kind):
         top = {16: 65504.0, 32: 3.4028234663852886e38, 64: 1.7976931348623157e308}[kind.bit_width]
         return [-top, top, float("inf"), -0.0]
+    if ty.is_time(kind):
+        return [dt.time(), dt.time(23, 59, 59, {"s": 0, "ms": 999_000}.get(kind.unit, 999_999))]
     if ty.is_decimal(kind):
         most = decimal.Decimal(10**kind.precision - 1).scaleb(-kind.scale, decimal.Context(prec=60))
         return [most.copy_negate(), most]
@@ -57,4 +60,6 @@ def limits(kind: pa.DataType) -> list[object]:
         return [[None, None], limits(kind.value_type)]
     if "list" in str(kind):
         return [[], [None, *limits(kind.value_type)]]
+    if isinstance(kind, pa.JsonType):
+        return ["{}", '{"a": [null, 1e400]}']
     return ["", "\U0001f600\0é"] if "string" in str(kind) else [b"", b"\0\xff"]

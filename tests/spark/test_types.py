@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,9 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.readers.spark.types import spark_schema, spark_type
+from tests.model.types_page import SEEN, arrow_type
 from tests.spark.helpers import listed, read
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def values_of(kind: pa.DataType) -> list[Any]:
         zone = UTC if kind.tz else None
         last = datetime(2199, 12, 31, 23, 59, 59, tzinfo=zone)
         return [datetime(1900, 1, 1, tzinfo=zone), last, datetime(2026, 3, 8, 2, 30, tzinfo=zone), None]
+    if pa.types.is_time(kind):
+        return [time(), time(23, 59, 59), None]
     if pa.types.is_date(kind):
         return [date(1582, 1, 1), date(9999, 12, 31), None]
     if pa.types.is_boolean(kind):
@@ -66,6 +70,20 @@ def plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return kind.value_type
     return pa.list_(plain(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def in_spark(rows: pa.Table) -> pa.Table:
+    """The rows with times of day as Spark has them: microseconds since midnight."""
+    columns = [_without_times(column.combine_chunks()) for column in rows.columns]
+    return pa.table(columns, names=rows.schema.names)
+
+
+def _without_times(values: pa.Array) -> pa.Array:
+    if pa.types.is_time(values.type):
+        return values.cast(pa.time64("us")).cast(pa.int64())
+    if pa.types.is_list(values.type) and pa.types.is_time(values.type.value_type):
+        return values.cast(pa.list_(pa.int64()))
+    return values
 
 
 @pytest.fixture(params=["logs", "compacted"])
@@ -85,12 +103,12 @@ def table(request: pytest.FixtureRequest, fast_path: Path) -> Table:
 def test_values_are_the_same_in_every_time_zone(spark: SparkSession, table: Table) -> None:
     assert len(DECLARED) > 40
     snapshot, images = table.scan(), table.changes(images=True)
-    wanted = listed(snapshot)
+    wanted = listed(in_spark(snapshot.to_arrow()))
     for zone in ("America/New_York", "UTC", "Asia/Kolkata"):
         spark.conf.set("spark.sql.session.timeZone", zone)
         assert listed(read(spark, table.uri)) == wanted
     assert read(spark, table.uri).schema == spark_schema(snapshot.schema)
-    assert listed(read(spark, table.uri, changes="images")) == listed(images)
+    assert listed(read(spark, table.uri, changes="images")) == listed(in_spark(images.to_arrow()))
 
 
 def test_a_moment_is_that_moment_in_the_session_and_a_time_without_a_zone_stays_as_it_is(
@@ -105,6 +123,13 @@ def test_a_moment_is_that_moment_in_the_session_and_a_time_without_a_zone_stays_
     assert [tuple(row) for row in found.collect()] == [
         ("2026-03-08 03:30:00", "2026-03-08 07:30:00", int(moment.timestamp() * 1e6))
     ]
+
+
+@pytest.mark.parametrize(("declared", "spark_sees", "hudi_sees"), [(row[0], *row[3:]) for row in SEEN])
+def test_the_page_says_what_spark_sees(declared: str, spark_sees: str, hudi_sees: str) -> None:
+    column = TableSchema.of(pa.schema([("c", arrow_type(declared))]))
+    assert spark_schema(column.declared)["c"].dataType.simpleString() == spark_sees
+    assert spark_schema(column.stored)["c"].dataType.simpleString() == hudi_sees
 
 
 def test_names_of_spark_types() -> None:

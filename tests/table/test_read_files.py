@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,23 @@ def test_dates_in_json_are_text_at_every_depth(folder: Path) -> None:
     (folder / "d.jsonl").write_text('{"id": "a", "day": "yesterday"}\n')
     with pytest.raises(InvalidInputError, match=r"cannot be read.*d\.jsonl.*yesterday"):
         mor.read_files(folder / "d.jsonl", schema=schema).to_arrow()
+
+
+def test_times_of_day_are_iso_text_in_csv_and_json(folder: Path) -> None:
+    (folder / "times.csv").write_text("id,second,fine\n1,04:05:06,23:59:59.999999\n2,,\n")
+    (folder / "times.jsonl").write_text('{"id": 1, "second": "04:05:06", "fine": "23:59:59.999999"}\n{"id": 2}\n')
+    (folder / "wrong.jsonl").write_text('{"id": 1, "second": "04:05:06.5", "fine": null}\n')
+    schema = pa.schema([("id", pa.int64()), ("second", pa.time32("s")), ("fine", pa.time64("us"))])
+    table = Table.create("t", schema, key="id", store=MemoryStore())
+    for name in ("times.csv", "times.jsonl"):
+        table.overwrite(mor.read_files(str(folder / name), schema=table.schema))
+        assert table.to_arrow().sort_by("id").to_pylist() == [
+            {"id": 1, "second": time(4, 5, 6), "fine": time(23, 59, 59, 999999)},
+            {"id": 2, "second": None, "fine": None},
+        ]
+    assert table.count("fine > TIME '23:00:00'") == table.count(pl.col("second") == time(4, 5, 6)) == 1
+    with pytest.raises(InvalidInputError, match=r"cannot be read.*wrong\.jsonl"):
+        mor.read_files(str(folder / "wrong.jsonl"), schema=table.schema).to_reader().read_all()
 
 
 def test_texts_are_read_in_the_types_of_the_table(folder: Path) -> None:

@@ -1,0 +1,40 @@
+"""What each reader sees of a column, as `docs/types.md` says it."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from crdt_mor import MemoryStore, Table
+from tests.model.types_page import SEEN, SUPPORTED, arrow_type
+
+
+def table_with(kind: pa.DataType) -> Table:
+    """A table with a column of the type, and one row, in which it is null."""
+    schema = pa.schema([("id", pa.int64()), ("c", kind)])
+    table = Table.create("t", schema, key="id", buckets=1, store=MemoryStore())
+    table.upsert(pa.table({"id": [1], "c": pa.nulls(1, table.schema.field("c").type)}))
+    return table
+
+
+def polars_sees(table: Table) -> str:
+    return str(table.to_polars().schema["c"])
+
+
+def duckdb_sees(table: Table) -> str:
+    try:
+        ((found,),) = duckdb.from_arrow(table.to_arrow()).project("typeof(c)").fetchall()
+    except duckdb.Error:
+        return "refused"
+    return str(found)
+
+
+def test_the_page_has_a_row_for_each_type_that_a_table_can_have() -> None:
+    assert [row[0] for row in SEEN] == [row[0] for row in SUPPORTED]
+
+
+@pytest.mark.parametrize(("declared", "polars", "duck"), [row[:3] for row in SEEN], ids=lambda text: text)
+def test_polars_and_duckdb_see_what_the_page_says(declared: str, polars: str, duck: str) -> None:
+    table = table_with(arrow_type(declared))
+    assert (polars_sees(table), duckdb_sees(table)) == (polars, duck)
