@@ -28,6 +28,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.merge_into import Merged, MergeInto
     from crdt_mor.api.migration import Migrated
     from crdt_mor.api.reading import AsOf, Consistency
+    from crdt_mor.api.rules import Rules
     from crdt_mor.api.scan import Scan
     from crdt_mor.api.table import Table
     from crdt_mor.api.transaction import Commit, Transaction
@@ -37,6 +38,7 @@ if _TYPE_CHECKING:
         CheckpointExpiredError,
         ClockError,
         CommitUnknownError,
+        ConstraintViolationError,
         CrdtMorError,
         EarlierWritePendingError,
         ErasureUnfinishedError,
@@ -117,6 +119,7 @@ _NAMES = {
         "CheckpointExpiredError",
         "ClockError",
         "CommitUnknownError",
+        "ConstraintViolationError",
         "CrdtMorError",
         "EarlierWritePendingError",
         "ErasureUnfinishedError",
@@ -153,6 +156,7 @@ _NAMES = {
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
     "api.merge_into": ("MergeInto", "Merged"),
     "api.migration": ("Migrated",),
+    "api.rules": ("Rules",),
     "model.config": ("TableConfig", "TableType"),
     "model.keys": ("KeySpec",),
     "model.merge_spec": ("ColumnMerge", "MergeSpec", "PayloadRef"),
@@ -244,6 +248,7 @@ __all__ = [
     "Compacted",
     "CompactionPlan",
     "Consistency",
+    "ConstraintViolationError",
     "Content",
     "CrdtMorError",
     "Data",
@@ -303,6 +308,7 @@ __all__ = [
     "RestoreUnfinishedError",
     "Restored",
     "RollbackEvent",
+    "Rules",
     "Savepoint",
     "Scan",
     "SchemaLike",

@@ -7,6 +7,7 @@
     ├── TableArrivingError                       -> a migration is still filling this table: write again in a moment
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
     │   └── InvalidUseError (TypeError)          -> what is no sequence was used as one; says which method to call
+    ├── ConstraintViolationError (ValueError)    -> rows break a rule of the table: mend them, or leave them out
     ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
     ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
     ├── UnknownPayloadError                      -> install the package of the table's payload, or its right version
@@ -58,6 +59,23 @@ class InvalidUseError(InvalidInputError, TypeError):
 
 class SchemaMismatchError(CrdtMorError, ValueError):
     """Columns or types that the table does not have and cannot join. Nothing was changed."""
+
+
+class ConstraintViolationError(CrdtMorError, ValueError):
+    """Rows break a rule of the table: a not_null or a check. Nothing was changed.
+
+    constraint: the rule, `not_null price` or `check positive`. key: of the first row that breaks it, by column.
+    rows: how many rows break it.
+    """
+
+    def __init__(self, message: str, constraint: str = "", key: dict[str, object] | None = None, rows: int = 0) -> None:
+        super().__init__(message, constraint, key, rows)
+        self.constraint = constraint
+        self.key = key or {}
+        self.rows = rows
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class UnsupportedFeatureError(CrdtMorError):

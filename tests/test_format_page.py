@@ -31,6 +31,7 @@ from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_f
 from crdt_mor.model.overwrite import Overwrite, Scope
 from crdt_mor.model.posts import WINDOW, Member, PostName
 from crdt_mor.model.restore import Restore
+from crdt_mor.model.rules import Rule
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
@@ -77,6 +78,7 @@ VALUE = Timeline(
     moving=Moving("uri", "id", T, T),
     origin=Origin("id", "uri", Step(T, T, 1, 2), T, True),
     posts=((1, ("name", "void")),),
+    rules=(Rule("check", "name", "n > 0", ("n",), "nonce", False),),
 )  # fmt: skip
 """With everything in it."""
 
@@ -184,7 +186,7 @@ def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
     table = mor.Table.create(
         fast_path / "table", schema, key="id", buckets=1, cluster_by=["id", "day"], cluster_order="z-order",
-        compression="lz4",
+        compression="lz4", not_null="day",
     )  # fmt: skip
     table.upsert(pa.table({"id": [1], "day": ["mon"]}))
     assert table.maintenance.plan_compaction() is not None

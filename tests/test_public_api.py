@@ -19,7 +19,8 @@ from crdt_mor import errors, payloads
 PUBLIC = [
     "AdoptionEvent", "Archived", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
     "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
-    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "Content", "CrdtMorError", "Data",
+    "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "ConstraintViolationError",
+    "Content", "CrdtMorError", "Data",
     "DataFile", "Dot", "Durable", "EarlierWritePendingError", "Environment", "Erased",
     "ErasureUnfinishedError", "Event", "Explanation",
     "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
@@ -31,7 +32,7 @@ PUBLIC = [
     "PartDone", "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
     "PlanEvent", "Point", "Process", "RaceLostEvent", "RangeReader", "Receipt", "RecordPayload",
     "RestoreUnfinishedError", "Restored",
-    "RollbackEvent", "Savepoint", "Scan",
+    "RollbackEvent", "Rules", "Savepoint", "Scan",
     "SchemaLike", "SchemaMismatchError", "SchemaMode", "SnapshotExpiredError", "Stat", "StorageRefusedError",
     "StorageUnavailableError", "Store", "StoreCheck", "SweepEvent", "Table", "TableArrivingError", "TableConfig",
     "TableExistsError",
@@ -43,10 +44,10 @@ PUBLIC = [
 ]  # fmt: skip
 
 SIGNATURES = {
-    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge cluster_by cluster_order "
-    "compression name exist_ok writer_expiry maintain storage_options store environment",
-    "Table.create_from": "uri source * key schema rename ordering partition_by hive_style buckets merge compression "
-    "name commit_info on_progress writer_expiry maintain storage_options store environment",
+    "Table.create": "uri schema * key ordering partition_by hive_style buckets merge not_null check default cluster_by "
+    "cluster_order compression name exist_ok writer_expiry maintain storage_options store environment",
+    "Table.create_from": "uri source * key schema rename ordering partition_by hive_style buckets merge not_null "
+    "check default compression name commit_info on_progress writer_expiry maintain storage_options store environment",
     "Table.open": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.append": "self data * schema_mode token commit_info",
     "Table.upsert": "self data * schema_mode token commit_info",
@@ -78,6 +79,8 @@ SIGNATURES = {
     "Table.savepoint": "self name * comment",
     "Table.savepoints": "self",
     "Table.drop_savepoint": "self name",
+    "Table.add_rules": "self * not_null check default validate wait",
+    "Table.drop_rules": "self * not_null check default",
     "Maintenance.restore": "self to * dry_run",
     "Table.set_properties": "self properties",
     "Maintenance.roll_back": "self instant",
@@ -117,10 +120,11 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write append changes complete_write config count create create_from delete delete_in_parts "
-    "delete_partitions diff drop_savepoint environment file_groups head history inspect maintenance merge open "
-    "overwrite plan_write properties refresh savepoint savepoints scan schema set_properties storage_options to_arrow "
-    "to_pandas to_polars transaction truncate update update_in_parts upsert version",
+    "Table": "abandon_write add_rules append changes complete_write config count create create_from delete "
+    "delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head history inspect "
+    "maintenance merge open overwrite plan_write properties refresh rules savepoint savepoints scan schema "
+    "set_properties storage_options to_arrow to_pandas to_polars transaction truncate update update_in_parts upsert "
+    "version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
@@ -140,6 +144,7 @@ FIELDS = {
     "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
 }
 BASES = {
+    "ConstraintViolationError": ValueError,
     "TableNotFoundError": FileNotFoundError,
     "TableExistsError": FileExistsError,
     "InvalidInputError": ValueError,

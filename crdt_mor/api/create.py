@@ -19,8 +19,10 @@ from crdt_mor.laws.resolve import payload_of, reference
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.config_properties import OUR_RULES
 from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
+from crdt_mor.model.rules import Rules, rules_in, rules_text
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.protocol import Store, is_bucket
 
@@ -33,10 +35,16 @@ narrower one than `Any` would refuse a dictionary of texts alone, or of tuples a
 
 
 def new_properties(
-    environment: Environment, uri: str, requested: TableConfig, columns: TableSchema, layout: Layout = BY_KEY
+    environment: Environment,
+    uri: str,
+    requested: TableConfig,
+    columns: TableSchema,
+    layout: Layout = BY_KEY,
+    rules: Rules = (),
 ) -> tuple[bytes, TableConfig]:
     """The properties of a new table, and its settings as every later process reads them there."""
-    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties}
+    made_with = {OUR_RULES: rules_text(rules)} if rules else {}
+    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties, **made_with}
     layout.require_columns(columns)
     check_columns(requested, columns)
     comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
@@ -52,16 +60,17 @@ def put_properties(
     exist_ok: bool,
     layout: Layout,
     expiry_ms: int,
+    rules: Rules = (),
 ) -> TableConfig:
     """Put the properties of a new table; returns its settings as every later process reads them.
 
     Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
 
-    layout: the one that the table begins with. Its properties may be changed later, those of Hudi's file of settings,
-        in which they stand beside it, never are.
+    layout, rules: those that the table begins with. They may be changed later; Hudi's file of settings, in which they
+        stand then, never is.
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     """
-    content, config = new_properties(environment, uri, requested, columns, layout)
+    content, config = new_properties(environment, uri, requested, columns, layout, rules)
     refuse_another_format(store, uri)
     absent = store.stat(PROPERTIES) is None
     if absent and load.is_under_way(store, expiry_ms):
@@ -101,6 +110,22 @@ def require_layout(session: Session, asked: Layout) -> None:
         raise TableExistsError(
             "there is a table already, whose base files are laid out in another way; open it, and change that with "
             f"set_properties. path={session.uri} asked={asked.properties} found={now.properties}"
+        )
+
+
+def require_rules(session: Session, asked: Rules) -> None:
+    """Raise `TableExistsError` where a table that exists has other rules than those that are asked for.
+
+    As with its layout, those that it was made with will do, and those that it has now.
+    """
+    wanted = {rule.says for rule in asked}
+    made, now = (
+        {rule.says for rule in rules} for rules in (rules_in(session.config.properties), session.known().rules)
+    )
+    if wanted and wanted not in (made, now):
+        raise TableExistsError(
+            "there is a table already, with other rules; open it, and change them with add_rules and drop_rules. "
+            f"path={session.uri} asked={[str(rule) for rule in asked]} found={[str(r) for r in session.known().rules]}"
         )
 
 

@@ -25,10 +25,12 @@ from crdt_mor.api.create import (
     put_properties,
     refuse_another_format,
     require_layout,
+    require_rules,
 )
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
 from crdt_mor.api.table_reads import TableReads
+from crdt_mor.api.table_rules import TableRules, rules_to_make
 from crdt_mor.api.table_writes import TableWrites
 from crdt_mor.api.update_parts import UpdatedByMany
 from crdt_mor.columns.schema import TableSchema
@@ -59,7 +61,7 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
-class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
+class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
     It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
@@ -120,6 +122,9 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
+        not_null: str | Sequence[str] = (),
+        check: Mapping[str, str] | None = None,
+        default: Mapping[str, Any] | None = None,
         cluster_by: str | Sequence[str] = (),
         cluster_order: Literal["linear", "z-order"] = "linear",
         compression: Literal["zstd", "lz4"] = "zstd",
@@ -145,6 +150,8 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
         buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
         merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
             by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
+        not_null, check, default: rules that every row fulfils, as in `add_rules`: columns that have a value, conditions
+            of SQL by name, {"positive": "price > 0"}, and values of columns that a write does not give.
         cluster_by: columns by which compaction sorts base files, most important first, so that filters on them read
             less; by default rows are in the order of their keys. `cluster_order="z-order"` gives up to four columns
             the same weight. Both are properties, `crdt_mor.cluster_by` and `crdt_mor.cluster_order`, which
@@ -166,11 +173,13 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         layout = Layout.asked(names_of(cluster_by), cluster_order, compression)
         columns = TableSchema.of(read_schema(schema))
-        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms)
+        rules = rules_to_make(not_null, check, default, config, columns)
+        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms, rules)
         session = Session(objects, environment, config, expiry_ms, str(uri))
         session.inline = inline
         session.start()
         require_layout(session, layout)
+        require_rules(session, rules)
         return cls._of(session, str(uri), objects if store is not None else None)
 
     @classmethod
@@ -187,6 +196,9 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
         hive_style: bool = True,
         buckets: int = 4,
         merge: Merge | None = None,
+        not_null: str | Sequence[str] = (),
+        check: Mapping[str, str] | None = None,
+        default: Mapping[str, Any] | None = None,
         compression: Literal["zstd", "lz4"] = "zstd",
         name: str | None = None,
         commit_info: Mapping[str, str] | None = None,
@@ -242,7 +254,8 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany):
         rows = open_source(source, types, str(uri), Places(given, environment, uri), Renames.of(rename))
         columns = TableSchema.of(rows.schema if types is None else types)
         layout = Layout.asked((), LINEAR, compression)
-        properties, config = new_properties(environment, str(uri), config, columns, layout)
+        rules = rules_to_make(not_null, check, default, config, columns)
+        properties, config = new_properties(environment, str(uri), config, columns, layout, rules)
         new = load.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
         load.load(new, rows.read(), rows.rows, info, on_progress)
         return cls(

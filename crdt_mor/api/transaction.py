@@ -298,8 +298,10 @@ class Transaction:
     def _change(self, change: Change, filter: pl.Expr | str | None, statements: Statements) -> None:
         """Change the rows for which a condition holds in what the transaction reads."""
         config = self._session.config
-        self._snapshot(change.columns(statements.schema, config), filter)  # after which all earlier columns are known
-        columns = change.columns(statements.schema, config)
+        self._snapshot(
+            change.columns(statements.schema, config, statements.rules), filter
+        )  # after which all earlier columns are known
+        columns = change.columns(statements.schema, config, statements.rules)
         change.add(self._read(columns=columns, filter=filter), statements)
 
     def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:

@@ -160,16 +160,19 @@ def _in_parts(
         if where is not None:
             checked(where, schema)
         change = change_of(schema)
-        change.add(schema.select(change.columns(schema, session.config)).declared.empty_table(), statements)
+        change.add(
+            schema.select(change.columns(schema, session.config, statements.rules)).declared.empty_table(), statements
+        )
 
     job = in_parts.plan(session, token, check_info(commit_info), declare(), rehearse)
     if job.repeated:
         return completed(session, job, [])
-    schema = TableSchema.from_json(session.known().schema)
-    reads = Reads.of(change_of(schema).columns(schema, session.config), where, schema)
+    known = session.known()
+    schema = TableSchema.from_json(known.schema)
+    reads = Reads.of(change_of(schema).columns(schema, session.config, known.rules), where, schema)
     with in_parts.settled(session, job, reads, wait_ms) as view:
         change = change_of(view.schema)
-        rows = Scan(view, change.columns(view.schema, session.config), where, meta=False)
+        rows = Scan(view, change.columns(view.schema, session.config, view.value.rules), where, meta=False)
         columns = in_parts.columns_of(view)
         parts = [UpdatePart(i, session, job, part, change, columns) for i, part in enumerate(rows.parts())]
         done = _all_done(parts, execute_parts)

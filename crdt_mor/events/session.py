@@ -43,6 +43,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import Member
+from crdt_mor.model.rules import rules_in
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.lakes import lake_in
@@ -213,7 +214,8 @@ class Session:
         """The value before the first event; adopting Hudi's commits brings their schema."""
         schema = self.config.created_schema()
         value = Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
-        return replace(value, properties=layout.said(self.config.properties))
+        settings = self.config.properties
+        return replace(value, properties=layout.said(settings), rules=rules_in(settings))
 
     def known(self) -> Timeline:
         """The newest value that this session has seen."""

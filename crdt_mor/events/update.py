@@ -75,31 +75,53 @@ def wait_for_earlier(
     Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`, and `WriterExpiredError` where the
     write itself was given up meanwhile.
     """
+
+    def before(tail: Timeline) -> Steps[list[Pending]]:
+        if tail.find_pending(requested) is None:
+            raise (yield from ended_error(requested, tail))
+        return earlier(tail, requested, meets)
+
+    why = (
+        "an update computes from all that was written before it, and a write that began before it is still under way. "
+        "Nothing was written. A long write that begins with transaction(partitions=[...]) or columns=[...] is not "
+        "waited for by updates that read others. Update again when that write has ended"
+    )
+    return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why))
+
+
+def wait_for_writes(
+    publisher: TablePublisher,
+    known: Timeline,
+    awaited: Callable[[Timeline], Steps[list[Pending]]],
+    expiry_ms: int,
+    wait_ms: int,
+    why: str,
+) -> Steps[Timeline]:
+    """The newest value, once it has none of the writes pending that are waited for; silent ones are given up.
+
+    awaited: those of a value. Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`, which says
+    why these writes are waited for.
+    """
     began: int = yield Now()
     tail = known
     while True:
         tail = yield from upkeep(publisher, tail, expiry_ms)
-        if tail.find_pending(requested) is None:
-            raise (yield from ended_error(requested, tail))
-        before = earlier(tail, requested, meets)
+        before = yield from awaited(tail)
         if not before:
             return tail
         waited_ms: int = (yield Now()) - began
         if waited_ms >= wait_ms:
-            raise _still_pending(before, wait_ms)
+            raise _still_pending(before, wait_ms, why)
         pause_ms = min(max(PAUSE_MS_MIN, waited_ms // PAUSE_SHARE), PAUSE_MS_MAX)
         yield Wait(min(pause_ms, wait_ms - waited_ms))
 
 
-def _still_pending(before: list[Pending], wait_ms: int) -> EarlierWritePendingError:
-    """Names the oldest of the writes that an update has waited for."""
+def _still_pending(before: list[Pending], wait_ms: int, why: str) -> EarlierWritePendingError:
+    """Names the oldest of the writes that were waited for."""
     oldest = before[0]
     who = "an unknown program" if oldest.author is None else str(oldest.author.application)
     return EarlierWritePendingError(
-        "an update computes from all that was written before it, and a write that began before it is still under way. "
-        "Nothing was written: update again when that write has ended, or wait longer, wait=timedelta(...); "
-        "table.inspect.pending() lists such writes. A long write that begins with transaction(partitions=[...]) or "
-        "columns=[...] is not waited for by updates that read others. "
+        f"{why}, or wait longer, wait=timedelta(...); table.inspect.pending() lists such writes. "
         f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
         f"writes={len(before)} waited_s={wait_ms / 1000:g}"
     )

@@ -58,6 +58,7 @@ OUR_BUCKETS: Final = "crdt_mor.buckets"
 OUR_SCHEMA: Final = "crdt_mor.schema"
 OUR_VERSION: Final = "crdt_mor.version"
 OUR_ID: Final = "crdt_mor.table.id"
+OUR_RULES: Final = "crdt_mor.rules"
 
 
 def checksum(database: str | None, table: str) -> str:

@@ -9,6 +9,7 @@
     overwrite             a pending write replaces the rows of a scope, see `planners.overwrite`
     decide                nothing but the clock                      for readers that ask what a moment showed
     set_properties        what users have noted of the table
+    ruled                 what every row fulfils that is written, in `planners.rules`
     retain                only which history is kept; a clean that removes files says it with its plan
     archive_until         instants leave Hudi's active timeline for its history
     forget_tokens         applications that have not written for long are forgotten

@@ -14,6 +14,7 @@ from crdt_mor.model.migration import Moving, Origin, moving_json, moving_of, ori
 from crdt_mor.model.overwrite import overwrite_json, overwrite_of
 from crdt_mor.model.posts import noted_json, noted_of
 from crdt_mor.model.restore import restore_json, restore_of
+from crdt_mor.model.rules import rule_json, rule_of
 from crdt_mor.model.savepoint import savepoint_json, savepoint_of
 from crdt_mor.model.table_properties import decoded
 from crdt_mor.model.timeline_json import (
@@ -136,6 +137,7 @@ FIELDS: Final = (
         "origin", origin_json, lambda entry, _: origin_of(entry), None, parts=_parts_of_origin, times=_times_of_origin,
     ),
     _Field("posts", noted_json, lambda entry, _: noted_of(entry), ()),
+    _records("rules", rule_json, lambda entry, _: rule_of(entry), absent=()),
 )  # fmt: skip
 """In the order in which they are written. `Timeline.is_in` goes by the first two."""
 

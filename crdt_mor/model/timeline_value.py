@@ -15,6 +15,7 @@ from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.overwrite import Overwrite
 from crdt_mor.model.posts import Noted, PostName, is_open, names_in
 from crdt_mor.model.restore import Restore
+from crdt_mor.model.rules import Rules
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_json import FORMAT
@@ -76,6 +77,8 @@ class Value:
     """The table whose rows arrive in this one, or have arrived."""
     posts: Noted = ()
     """The posts that were taken or voided, as long as a later version could take them."""
+    rules: Rules = ()
+    """What every row fulfils that is written from here on, and what columns hold that are not given."""
     format: int = field(default=FORMAT, compare=False)
     """The format of the object that this value was decoded from: the release that put it reads no later one."""
 

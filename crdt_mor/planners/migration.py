@@ -36,7 +36,7 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
 
     They come after all that was written to the source: the clock moves past its clock. It is an empty delta commit of
     its own, which stands for the commits that the tokens of the source name. Its properties come along, but for the
-    order of rows, which this table was made with.
+    order of rows, which this table was made with, and so do its rules.
 
     What this table showed before was a part of the source: it is history that is not kept.
     """
@@ -53,6 +53,7 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
         origin=replace(value.origin, opened=clock),
         completions=(*value.completions, completion),
         properties=with_layout(source.properties, value.properties),
+        rules=source.rules,
         retention=replace(value.retention, since=clock, stable_since=max(value.retention.stable_since, stable)),
         tokens_noted=clock if source.tokens else value.tokens_noted,
         tokens=(

@@ -27,6 +27,7 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, tick_after
 from crdt_mor.model.names import DATA_ACTIONS, DELTA_COMMIT, data_file_name
 from crdt_mor.model.restore import Restore, restore_hiding
+from crdt_mor.model.rules import after_restore
 from crdt_mor.model.savepoint import SAVEPOINTS_MAX, Savepoint
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
@@ -329,6 +330,7 @@ def restored(
         segments=tuple(segments),
         tokens=tuple(_tokens(value, kept, restore)),
         restores=(*value.restores, restore),
+        rules=after_restore(value.rules, nonce),
     )
 
 

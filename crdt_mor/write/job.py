@@ -86,7 +86,7 @@ def plan(
     """
 
     def rehearse(write: OpenWrite) -> Replacing | None:
-        _collect(write, schema.empty_table(), operation, mode, plain)
+        _collect(write, schema.empty_table(), operation, mode, plain, are_new=replaced is not False)
         return None if replaced is False else _replacing(write, replaced)
 
     return planned(session, Job("", operation, plain, token, info=info), rehearse)
@@ -122,7 +122,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     def collect(write: OpenWrite) -> int:
         rows = read()
         if rows.num_rows:
-            _collect(write, rows, job.operation, "strict", job.plain)
+            _collect(write, rows, job.operation, "strict", job.plain, are_new=job.replacing is not None)
         return len(rows)
 
     return stage_part(session, job, collect, task)
@@ -242,12 +242,14 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
         session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
 
 
-def _collect(write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool) -> None:
+def _collect(
+    write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool, *, are_new: bool
+) -> None:
     """Make the rows the one statement of a write."""
     if operation == "DELETE":
         write.statements.delete(rows, plain)
     else:
-        write.statements.upsert(rows, operation, mode)
+        write.statements.upsert(rows, operation, mode, are_new=are_new)
 
 
 def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:

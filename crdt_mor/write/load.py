@@ -102,7 +102,7 @@ class Load:
         """Rows of the source as a base file has them, but for the columns of Hudi's that say where they are."""
         write = self.write
         statements = Statements(write.session.config, write.value, write.begun.requested, part)
-        statements.upsert(data, "UPSERT", "strict")  # repeats are found in the sorted rows
+        statements.upsert(data, "UPSERT", "strict", are_new=True)  # repeats are found in the sorted rows
         (statement,) = statements.collected
         assert isinstance(statement, RowsWrite)
         merging = statements.merging

@@ -271,16 +271,19 @@ def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfi
 
 
 def _inserted(values: Assignments, pairs: pl.DataFrame, statements: Statements) -> pa.Table:
-    """The rows that a clause inserts. Columns that it does not give are null, or absent in partial updates."""
+    """The rows that a clause inserts.
+
+    Columns that it does not give have their default, or are null, or absent in partial updates.
+    """
     schema, config = statements.schema, statements.config
     absent = [name for name in (*config.key.fields, *config.key.partition_fields) if name not in values]
     if absent:
         raise InvalidInputError(f"an inserted row has a key and a partition: give them. missing={absent}")
     start = pa.table({name: pa.nulls(pairs.height) for name in values})
-    rows = with_values(start, values, pairs)
+    rows = statements.with_defaults(with_values(start, values, pairs))
     if not config.merge.partial:
         for name in schema.declared.names:
-            if name not in values:
+            if name not in rows.column_names:
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, schema.declared.field(name).type))
     return rows
 

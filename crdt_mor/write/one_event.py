@@ -161,7 +161,8 @@ class TriedWrite:
         """Whether the write would still be committed after a version: not where the long way would refuse it."""
         if not may_be_alone(tail, self.token, self.author):
             return False
-        if tail.schema == self.followed.value.schema:
+        seen = self.followed.value
+        if (tail.schema, tail.rules) == (seen.schema, seen.rules):
             return True
         try:
             self.statements.said[0].repeat(Statements(self.session.config, tail, self.followed.requested))

@@ -54,7 +54,7 @@ def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mod
     """Make the rows those of a write that replaces partitions; raises where some row lies in another partition."""
     config = write.session.config
     asked = None if partitions == "dynamic" else scope_of(write, partitions)
-    write.statements.upsert(data, "UPSERT", mode)
+    write.statements.upsert(data, "UPSERT", mode, are_new=True)
     places = set(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
     if asked is None:
         return scope_of_rows(config.key, places)

@@ -63,8 +63,8 @@ class NotedStatements(Statements):
         super().__init__(config, value, requested)
         self.said: list[Said] = []
 
-    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode) -> None:
-        super().upsert(data, operation, mode)
+    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False) -> None:
+        super().upsert(data, operation, mode, are_new=are_new)
         self.said.append(Said(operation, data))
 
     def delete(self, data: pa.Table, plain: bool) -> None:

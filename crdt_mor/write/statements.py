@@ -7,7 +7,7 @@ grown schema; open_write.py publishes the growth, and stage.py makes log files o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import integers
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
@@ -23,9 +24,16 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
+from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.held import hold_deletes, hold_rows
 from crdt_mor.write.log_files import BUCKET
+
+if TYPE_CHECKING:
+    from crdt_mor.write import rules as writing_rules
+    from crdt_mor.write.rules import RowRules
+else:
+    writing_rules = Late("crdt_mor.write.rules")
 
 Operation = Literal["INSERT", "UPSERT", "DELETE"]
 SchemaMode = Literal["strict", "merge"]
@@ -74,14 +82,21 @@ class Statements:
         """What Hudi's commit calls these statements; different ones together are an UPSERT."""
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode) -> None:
-        """Add rows. What `mode="merge"` adds to the schema is published later, if nothing is refused."""
+    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False) -> None:
+        """Add rows. What `mode="merge"` adds to the schema is published later, if nothing is refused.
+
+        are_new: whether these are all rows that the table has of their keys, as in an append.
+        """
         schema, merging = self.schema, self.merging
         if mode == "merge":
             schema = self._grown(data.schema)
             merging = merging_of(self.config, schema.to_json())
+        rules = self._rules(schema, are_new or operation == "INSERT")
+        data = data if rules is None else rules.completed(data)
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
+        if rules is not None:
+            rules.ask(rows)
         keys = _keys(self.config, rows)
         hold_rows(self._declared, rows, keys, self.config)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
@@ -98,6 +113,20 @@ class Statements:
             self.move_to(schema)
         self._operations.add(operation)
         self.collected.append(statement)
+
+    def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
+        """The rules that rows of a schema are held to; None: there are none."""
+        return writing_rules.RowRules(self.rules, self.config, schema, are_new) if self.rules else None
+
+    @property
+    def rules(self) -> Rules:
+        """The rules to which the rows are held."""
+        return self._value.rules
+
+    def with_defaults(self, rows: pa.Table) -> pa.Table:
+        """New rows, with the default of each column that they do not give."""
+        rules = self._rules(self.schema, are_new=True)
+        return rows if rules is None else rules.completed(rows)
 
     def delete(self, data: pa.Table, plain: bool) -> None:
         """Delete by key. In a table with an ordering column tombstones carry its value, unless they are `plain`."""
@@ -189,6 +218,8 @@ class Statements:
     def check_growth(self, grown: TableSchema) -> None:
         """Raise where payloads or the ordering do not allow that the table's schema becomes `grown`."""
         check_columns(self.config, grown)
+        if self.rules:
+            writing_rules.require_rules(self.rules, self.config, grown)
         ordering = self.config.merge.ordering
         if ordering and grown.select([ordering]).stored != self.schema.select([ordering]).stored:
             raise SchemaMismatchError(

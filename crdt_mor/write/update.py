@@ -25,6 +25,7 @@ from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.rules import Rules, asked_together
 from crdt_mor.read.assignments import Assignments
 from crdt_mor.write.statements import Statements, columns_of_delete
 
@@ -35,8 +36,8 @@ class Change(Protocol):
     It says nothing of other rows, so that the rows of a table may be changed in any number of parts.
     """
 
-    def columns(self, schema: TableSchema, config: TableConfig) -> list[str]:
-        """The columns that are read of the rows."""
+    def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
+        """The columns that are read of the rows. rules: those of the table."""
 
     def add(self, rows: pa.Table, statements: Statements) -> None:
         """Add to the statements of a write what becomes of rows, which are as the table shows them."""
@@ -48,8 +49,8 @@ class Update:
 
     assigned: Assignments
 
-    def columns(self, schema: TableSchema, config: TableConfig) -> list[str]:
-        return columns_of_update(self.assigned, schema, config)
+    def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
+        return columns_of_update(self.assigned, schema, config, rules)
 
     def add(self, rows: pa.Table, statements: Statements) -> None:
         changed = changed_rows(rows, with_values(rows, self.assigned), [*self.assigned], statements)
@@ -62,20 +63,21 @@ class Deletion:
 
     plain: bool
 
-    def columns(self, schema: TableSchema, config: TableConfig) -> list[str]:  # noqa: ARG002  its columns keep their types
+    def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:  # noqa: ARG002  keys suffice
         return columns_of_delete(config, plain=self.plain)
 
     def add(self, rows: pa.Table, statements: Statements) -> None:
         statements.delete(rows, self.plain)
 
 
-def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig) -> list[str]:
+def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
     """The columns that an update reads of the rows that it changes."""
     if not config.merge.partial:
         return list(schema.declared.names)
-    beside = {name for merge in config.merge.columns for name in merge.columns if assigned.keys() & set(merge.columns)}
+    written = asked_together(rules, assigned)
+    beside = {name for merge in config.merge.columns for name in merge.columns if written & set(merge.columns)}
     named = {root for expression in assigned.values() for root in expression.meta.root_names()}
-    needed = {*config.key.fields, *config.key.partition_fields, *assigned, *named, *beside}
+    needed = {*config.key.fields, *config.key.partition_fields, *written, *named, *beside}
     return [name for name in schema.declared.names if name in needed]
 
 
@@ -85,6 +87,8 @@ def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], sta
     assigned: the columns that are set, in which the two may differ.
     """
     config, schema, merging = statements.config, statements.schema, statements.merging
+    if config.merge.partial:
+        assigned = sorted(asked_together(statements.rules, assigned))
     ordering = config.merge.ordering
     if ordering is not None and ordering in assigned:
         refuse_lost(rows, after, ordering, statements)

@@ -82,6 +82,28 @@ def test_the_rows_of_several_writers_become_one_commit(table: mor.Table) -> None
     assert len(newest.files) == 2, "one log file a file group, however many writers there are"
 
 
+def test_a_post_that_breaks_a_rule_is_left_to_its_owner(table: mor.Table) -> None:
+    bad, good = made(table, rows(1, n=-1)), made(table, rows(2))  # of processes that do not know the rule
+    table.add_rules(check={"positive": "n > 0"})
+    put(table, bad)
+    put(table, good)
+    in_a_crowd(table).upsert(rows(5))
+    assert set(found(table)) == {0, 2, 5}
+
+
+def test_a_writer_whose_post_comes_to_break_a_rule_is_told(world: Simulated) -> None:
+    """The rule is added between the post and the commit of it."""
+    made_with(world)
+
+    def add() -> None:
+        opened(world).add_rules(check={"positive": "n > 0"})
+
+    mine = in_a_crowd(opened(world, Meanwhile(world.store, add)))
+    with pytest.raises(mor.ConstraintViolationError, match="positive"):
+        mine.upsert(rows(7, n=-1))
+    assert set(found(mine)) == {0}
+
+
 def test_each_writer_is_told_of_its_own_rows(world: Simulated) -> None:
     """Another process commits the post of this one, which learns it from the value."""
     made_with(world)

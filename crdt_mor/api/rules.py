@@ -1,0 +1,156 @@
+"""The rules of a table as users see and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from crdt_mor.api.create import names_of
+from crdt_mor.api.scan import Scan
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events import rules as events
+from crdt_mor.events.session import Session
+from crdt_mor.model.rules import Place, Rule
+from crdt_mor.model.rules import adding as adding_to
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.write.refusals import require_writable
+from crdt_mor.write.rules import broken_by, default_values, require_rules, rules_of, violation
+
+ROUNDS_MAX: Final = 3
+"""How often rows are looked at for rules that others add or restores touch meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a table.
+
+    not_null: columns that no row leaves without a value. check: conditions of SQL by their names. default: values of
+    columns that a write does not give.
+    unproven: those, like `not_null price` and `check positive`, to which writes are held, but not each older row.
+    """
+
+    not_null: tuple[str, ...]
+    check: Mapping[str, str]
+    default: Mapping[str, object]
+    unproven: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.not_null or self.check or self.default)
+
+
+def shown(value: Timeline) -> Rules:
+    """The rules that a value has."""
+    rules = value.rules
+    return Rules(
+        tuple(rule.name for rule in rules if rule.kind == "not_null"),
+        MappingProxyType({rule.name: rule.text for rule in rules if rule.kind == "check"}),
+        MappingProxyType(dict(default_values(rules, TableSchema.from_json(value.schema)))),
+        tuple(f"{rule.kind} {rule.name}" for rule in rules if not rule.is_proven),
+    )
+
+
+def add_rules(
+    session: Session,
+    not_null: str | Sequence[str],
+    check: Mapping[str, str],
+    default: Mapping[str, Any],
+    validate: bool,
+    wait_ms: int,
+) -> None:
+    """See `Table.add_rules`."""
+    require_writable(session)
+    session.adopt()
+    seen, config = session.tail(), session.config
+    rules = rules_of(names_of(not_null), check, default, config, TableSchema.from_json(seen.schema))
+    if not rules:
+        raise InvalidInputError('say which rules to add: not_null=["price"], check={"positive": "price > 0"}')
+    adding_to(seen.rules, rules, "", are_proven_next=validate)  # which another rule of the name would refuse
+    new = {rule.place for rule in rules}
+    proven = {rule.says for rule in seen.rules if rule.is_proven}
+    if validate:
+        _require_unbroken(session, seen, [rule for rule in rules if rule.says not in proven])
+    for _ in range(ROUNDS_MAX):
+        nonce = session.environment.nonce()
+
+        def applies(tail: Timeline) -> None:
+            require_rules(rules, config, TableSchema.from_json(tail.schema))
+
+        adding = events.add(session.publisher, session.known(), nonce, rules, applies, are_proven_next=validate)
+        added = session.remember(session.run(adding))
+        unproven = [rule for rule in added.rules if rule.place in new and not rule.is_proven]
+        if not validate or not unproven:
+            return
+        value = _proven(session, added, nonce, unproven, wait_ms, is_seen=added.version == seen.version + 1)
+        if new <= {rule.place for rule in value.rules if rule.is_proven}:
+            return
+    raise InvalidInputError(
+        "these rules are added, and not proven, as others have changed them or restored the table each time meanwhile: "
+        f"add them again. rules={[str(rule) for rule in rules]}"
+    )
+
+
+def _proven(
+    session: Session, added: Timeline, nonce: str, unproven: Sequence[Rule], wait_ms: int, *, is_seen: bool
+) -> Timeline:
+    """The value once rules are proven; where some row breaks one, those are withdrawn that an event has added.
+
+    added: the value that has the rules, by the event with this nonce or by earlier ones.
+
+    is_seen: whether the rows that came before the event were looked at, but for those of writes under way.
+    """
+    try:
+        settled = session.remember(
+            session.run(events.wait_for_begun(session.publisher, added, session.expiry_ms, wait_ms))
+        )
+        if not is_seen or added.pending:
+            _require_unbroken(session, settled, unproven)
+        return session.remember(session.run(events.prove(session.publisher, settled, unproven)))
+    except BaseException:
+        session.remember(session.run(events.withdraw(session.publisher, session.known(), nonce)))
+        raise
+
+
+def _require_unbroken(session: Session, value: Timeline, rules: Collection[Rule]) -> None:
+    """Raise `ConstraintViolationError` where the table of a value shows rows that break a rule."""
+    snapshot = Snapshot.seal(session, value)
+    key = session.config.key
+    names = list(dict.fromkeys([*key.partition_fields, *key.fields]))
+    for rule in rules:
+        if rule.kind == "default":
+            continue
+        broken = broken_by(rule, snapshot.schema)
+        rows = Scan(snapshot, list(dict.fromkeys([*names, *rule.columns])), broken, meta=False).to_polars()
+        if rows.height:
+            first = rows.sort(names).row(0, named=True)
+            raise violation(
+                "rows of the table break the rule, which was not added: mend them, update(...) or delete(...), or add "
+                "it with validate=False, which holds those alone to it that are written from then on",
+                rule, {name: first[name] for name in names}, {name: first[name] for name in rule.columns},
+                rows.height,
+            )  # fmt: skip
+
+
+def drop_rules(
+    session: Session,
+    not_null: str | Sequence[str],
+    check: str | Sequence[str],
+    default: str | Sequence[str],
+) -> None:
+    """See `Table.drop_rules`."""
+    places: list[Place] = [("not_null", name) for name in names_of(not_null)]
+    places += [("check", name) for name in names_of(check)]
+    places += [("default", name) for name in names_of(default)]
+    if not places:
+        raise InvalidInputError('say which rules to drop: not_null=["price"], check=["positive"]')
+    session.adopt()
+    tail = session.tail()
+    unknown = [" ".join(place) for place in places if place not in [rule.place for rule in tail.rules]]
+    if unknown:
+        raise InvalidInputError(
+            f"the table has no such rules. unknown={unknown} known={[' '.join(rule.place) for rule in tail.rules]}"
+        )
+    session.remember(session.run(events.drop(session.publisher, tail, places)))

@@ -1,0 +1,406 @@
+"""Rules in the table: not_null, check and default; asked of every write, and proven of the rows that are there."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor import ConstraintViolationError, InvalidInputError, PartialUpdate, Table
+from crdt_mor.payloads import Counter, LatestBy, ORSet
+
+SCHEMA = pl.Schema({"id": pl.Int64, "price": pl.Float64, "country": pl.String, "qty": pl.Int64})
+
+
+def table_of(store: mor.MemoryStore, **options: Any) -> Table:
+    return Table.create("t", SCHEMA, key="id", store=store, **options)
+
+
+def ruled(store: mor.MemoryStore, **options: Any) -> Table:
+    return table_of(store, not_null="price", check={"positive": "price > 0"}, **options)
+
+
+def rows(*values: tuple[Any, ...]) -> pl.DataFrame:
+    return pl.DataFrame(list(values), schema=SCHEMA, orient="row")
+
+
+@pytest.fixture(name="store")
+def fixture_store() -> mor.MemoryStore:
+    return mor.MemoryStore()
+
+
+GOOD = (1, 1.0, "DE", 1)
+BAD = (2, -1.0, "DE", 1)
+NULL = (3, None, "DE", 1)
+
+# --- every door -------------------------------------------------------------------------------------------------------
+
+
+def in_a_block(table: Table, frame: pl.DataFrame) -> None:
+    with table.transaction() as tx:
+        tx.upsert(frame)
+
+
+def by_many(table: Table, frame: pl.DataFrame, operation: Literal["upsert", "overwrite"] = "upsert") -> None:
+    job = table.plan_write(operation, SCHEMA)
+    try:
+        table.complete_write(job, [job.stage(frame, task=0)])
+    except ConstraintViolationError:
+        table.abandon_write(job)
+        raise
+
+
+def merged(table: Table, frame: pl.DataFrame) -> None:
+    table.merge(frame).when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def updated(table: Table, frame: pl.DataFrame) -> None:
+    price = frame["price"][-1]
+    table.update(set={"price": pl.lit(price, pl.Float64)})
+
+
+DOORS: dict[str, Callable[[Table, pl.DataFrame], object]] = {
+    "upsert": Table.upsert,
+    "append": Table.append,
+    "overwrite": Table.overwrite,
+    "transaction": in_a_block,
+    "many processes": by_many,
+    "overwrite of many processes": partial(by_many, operation="overwrite"),
+    "merge": merged,
+    "update": updated,
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(("bad", "constraint"), [(BAD, "check positive"), (NULL, "not_null price")], ids=str)
+def test_every_door_is_held_to_the_rules(store: mor.MemoryStore, door: str, bad: Any, constraint: str) -> None:
+    table = ruled(store)
+    table.upsert(rows(GOOD))
+    before, version = table.scan().to_arrow(), table.version
+    with pytest.raises(ConstraintViolationError, match="nothing was written") as raised:
+        DOORS[door](table, rows((4, 4.0, "FR", 1), bad))
+    assert raised.value.constraint == constraint
+    assert raised.value.rows == 1
+    assert raised.value.key == {"id": 1 if door == "update" else bad[0]}
+    assert table.scan().to_arrow() == before
+    commits = table.history()
+    assert commits.num_rows == 1, f"{version=}"
+
+
+def test_a_load_is_held_to_the_rules(store: mor.MemoryStore) -> None:
+    with pytest.raises(ConstraintViolationError, match="'id': 2"):
+        Table.create_from("t", rows(GOOD, BAD), key="id", store=store, check={"positive": "price > 0"})
+    table = Table.create_from("t", rows(GOOD), key="id", store=store, check={"positive": "price > 0"})
+    assert dict(table.rules.check) == {"positive": "price > 0"}
+
+
+def test_the_first_row_and_the_number_of_rows_are_named(store: mor.MemoryStore) -> None:
+    table = ruled(store)
+    with pytest.raises(ConstraintViolationError) as raised:
+        table.upsert(rows(GOOD, (7, -7.0, "DE", 1), (5, -5.0, "DE", 1)))
+    assert (raised.value.key, raised.value.rows) == ({"id": 7}, 2)
+    assert "values={'price': -7.0}" in str(raised.value)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.constraint, again.key, again.rows) == (str(raised.value), "check positive", {"id": 7}, 2)
+
+
+def test_null_passes_a_check(store: mor.MemoryStore) -> None:
+    table = table_of(store, check={"positive": "price > 0"})
+    table.upsert(rows(NULL))
+    assert table.scan().to_polars().rows() == [NULL]
+
+
+def test_a_process_that_knows_an_older_version_is_held_to_new_rules(store: mor.MemoryStore) -> None:
+    table = table_of(store)
+    table.upsert(rows(GOOD))
+    stale = Table.open("t", store=store)
+    stale.scan().to_arrow()
+    block = stale.transaction()
+    with block as tx:  # it began before the rule, and is waited for
+        Table.open("t", store=store).add_rules(check={"positive": "price > 0"}, validate=False)
+        tx.upsert(rows((8, -8.0, "DE", 1)))
+    assert table.scan(filter="price < 0").to_polars()["id"].to_list() == [8]
+    for door in ("upsert", "transaction", "many processes", "update", "merge"):
+        with pytest.raises(ConstraintViolationError):
+            DOORS[door](Table.open("t", store=store), rows(BAD))
+    with pytest.raises(ConstraintViolationError):
+        stale.upsert(rows(BAD))
+
+
+def test_a_job_that_was_planned_before_is_held_to_the_rules_when_it_begins_after(store: mor.MemoryStore) -> None:
+    table = table_of(store)
+    job = table.plan_write("upsert", SCHEMA)
+    table.add_rules(check={"positive": "price > 0"})
+    with pytest.raises(ConstraintViolationError):
+        job.stage(rows(BAD), task=0)
+    table.abandon_write(job)
+
+
+# --- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_that_is_not_given_has_its_default(store: mor.MemoryStore) -> None:
+    table = table_of(store, default={"country": "DE", "qty": 1})
+    table.upsert(rows(GOOD).select("id", "price"))
+    table.upsert(rows((2, 2.0, None, None)))
+    table.merge(rows((3, 3.0, "FR", 3)).select("id", "price")).when_not_matched_insert_all().execute()
+    both = table.merge(pl.DataFrame({"id": [4, 5], "country": ["IT", "ES"]}))
+    both = both.when_not_matched_insert({"id": "source.id", "country": "source.country"}, "source.id = 4")
+    both.when_not_matched_insert({"id": "source.id", "price": "5.0"}).execute()
+    assert table.scan().to_polars().sort("id").rows() == [
+        (1, 1.0, "DE", 1), (2, 2.0, None, None), (3, 3.0, "DE", 1), (4, None, "IT", 1), (5, 5.0, "DE", 1),
+    ]  # fmt: skip
+    job = table.plan_write("upsert", {"id": pl.Int64, "price": pl.Float64})
+    table.complete_write(job, [job.stage(rows((6, 6.0, "", 0)).select("id", "price"), task=0)])
+    assert table.scan(filter="id = 6").to_polars().rows() == [(6, 6.0, "DE", 1)]
+    with pytest.raises(mor.SchemaMismatchError, match="price"):
+        table.upsert(rows(GOOD).select("id"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "stored"),
+    [
+        (pa.int8(), 5, 5),
+        (pa.int64(), "5", 5),
+        (pa.float32(), 0.5, 0.5),
+        (pa.bool_(), False, False),
+        (pa.decimal128(9, 2), Decimal("1.50"), Decimal("1.50")),
+        (pa.date32(), "2026-01-31", date(2026, 1, 31)),
+        (pa.timestamp("s"), "2026-01-31 12:00:00", datetime.fromisoformat("2026-01-31T12:00:00")),
+        (pa.timestamp("us", "UTC"), datetime(2026, 1, 31, tzinfo=UTC), datetime(2026, 1, 31, tzinfo=UTC)),
+        (pa.string(), 'a "quoted" Größe', 'a "quoted" Größe'),
+    ],
+    ids=str,
+)
+def test_a_default_is_of_its_columns_type(store: mor.MemoryStore, kind: pa.DataType, given: Any, stored: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", kind)])
+    Table.create("t", schema, key="id", store=store, default={"v": given})
+    table = Table.open("t", store=store)
+    assert dict(table.rules.default) == {"v": stored}
+    table.upsert(pa.table({"id": [1]}))
+    assert table.scan().to_arrow()["v"].to_pylist() == [stored]
+
+
+@pytest.mark.parametrize(
+    ("schema", "default"),
+    [
+        ({"id": pl.Int64, "v": pl.Int8}, {"v": 300}),
+        ({"id": pl.Int64, "v": pl.Int64}, {"v": "x"}),
+        ({"id": pl.Int64, "v": pl.Int64}, {"v": None}),
+        ({"id": pl.Int64, "v": pl.List(pl.Int64)}, {"v": [1]}),
+        ({"id": pl.Int64, "v": pl.Int64}, {"id": 1}),
+        ({"id": pl.Int64, "v": pl.Int64}, {"w": 1}),
+    ],
+    ids=str,
+)
+def test_what_is_no_default_is_refused(store: mor.MemoryStore, schema: Any, default: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        Table.create("t", schema, key="id", store=store, default=default)
+    assert store.list(".hoodie") == []
+
+
+# --- what can be a rule -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rules", "match"),
+    [
+        ({"check": {"a": "sum(price) > 0"}}, "looks at other rows"),
+        ({"check": {"a": "price"}}, "condition"),
+        ({"check": {"a": "pricee > 0"}}, "pricee"),
+        ({"check": {"a": "1 = 1"}}, "columns that users write"),
+        ({"check": {"a": "_hoodie_commit_time > '2'"}}, "columns that users write"),
+        ({"check": {"a": pl.col("price") > 0}}, "condition of SQL"),
+        ({"check": "price > 0"}, "condition of SQL"),
+        ({"not_null": ["pricee"]}, "pricee"),
+    ],
+    ids=str,
+)
+def test_what_is_no_rule_is_refused(store: mor.MemoryStore, rules: Any, match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        table_of(store, **rules)
+    table = table_of(store)
+    with pytest.raises(InvalidInputError, match=match):
+        table.add_rules(**rules)
+    assert not table.rules
+
+
+def test_a_check_of_a_counter_is_asked_of_what_is_written(store: mor.MemoryStore) -> None:
+    table = table_of(store, merge={"qty": Counter()}, check={"up": "qty >= 0"})
+    table.upsert(rows(GOOD))
+    table.upsert(rows(GOOD))
+    with pytest.raises(ConstraintViolationError, match="'qty': -1"):
+        table.update(set={"qty": "1"})  # which writes the difference
+    with pytest.raises(InvalidInputError, match="null says nothing"):
+        table.add_rules(not_null="qty")
+    assert table.scan().to_polars()["qty"].to_list() == [2]
+
+
+def test_a_check_of_a_column_that_is_written_otherwise_is_refused(store: mor.MemoryStore) -> None:
+    schema = {"id": pl.Int64, "tags": pl.List(pl.String)}
+    with pytest.raises(InvalidInputError, match="other types are written"):
+        Table.create("t", schema, key="id", store=store, merge={"tags": ORSet()}, check={"a": "tags IS NOT NULL"})
+
+
+def test_columns_that_a_payload_decides_together_are_checked(store: mor.MemoryStore) -> None:
+    table = table_of(store, merge={("price", "qty"): LatestBy("qty")}, check={"p": "price > 0"})
+    table.upsert(rows(GOOD))
+    table.update(set={"country": "'FR'"})
+    with pytest.raises(ConstraintViolationError):
+        table.upsert(rows(BAD))
+    with pytest.raises(InvalidInputError, match="null says nothing"):
+        table.add_rules(not_null="price")
+    assert table.scan().to_polars().rows() == [(1, 1.0, "FR", 1)]
+
+
+# --- partial updates --------------------------------------------------------------------------------------------------
+
+
+def test_a_partial_update_is_asked_for_what_it_gives(store: mor.MemoryStore) -> None:
+    table = table_of(
+        store, merge=PartialUpdate(), not_null="price", check={"worth": "price * qty < 100"}, default={"country": "DE"}
+    )
+    table.append(rows(GOOD).select("id", "price", "qty"))
+    assert table.scan().to_polars().rows() == [GOOD]
+    table.upsert(pl.DataFrame({"id": [1], "country": ["FR"]}))
+    table.upsert(rows((1, 2.0, "", 3)).select("id", "price", "qty"))
+    assert table.scan().to_polars().rows() == [(1, 2.0, "FR", 3)]
+    with pytest.raises(mor.SchemaMismatchError, match="together"):
+        table.upsert(rows(GOOD).select("id", "price"))
+    with pytest.raises(ConstraintViolationError, match="not_null price"):
+        table.append(pl.DataFrame({"id": [2], "country": ["FR"]}))
+    with pytest.raises(ConstraintViolationError, match="not_null price"):
+        table.overwrite(pl.DataFrame({"id": [2], "country": ["FR"]}))
+    table.update(set={"price": "20"})  # and writes the quantity that it has read, as the check asks both together
+    assert table.scan().to_polars().rows() == [(1, 20.0, "FR", 3)]
+    with pytest.raises(ConstraintViolationError, match="worth"):
+        table.update(set={"qty": "5"})
+
+
+# --- adding and dropping ----------------------------------------------------------------------------------------------
+
+
+def test_a_rule_is_added_only_if_it_holds(store: mor.MemoryStore) -> None:
+    table = table_of(store)
+    table.upsert(rows(GOOD, BAD, (5, -5.0, "DE", 1)))
+    with pytest.raises(ConstraintViolationError, match="not added") as raised:
+        table.add_rules(check={"positive": "price > 0"}, default={"country": "DE"})
+    assert (raised.value.key, raised.value.rows) == ({"id": 2}, 2)
+    assert not table.rules
+    table.add_rules(check={"positive": "price > 0"}, validate=False)
+    assert [*table.rules.unproven] == ["check positive"]
+    with pytest.raises(ConstraintViolationError):
+        table.upsert(rows(BAD))
+    with pytest.raises(ConstraintViolationError):
+        table.add_rules(check={"positive": "price > 0"})
+    assert [*table.rules.unproven] == ["check positive"]
+    table.delete(filter="price < 0")
+    table.add_rules(check={"positive": "price > 0"})
+    assert not table.rules.unproven
+    version = table.version
+    table.add_rules(check={"positive": "price > 0"})
+    assert table.version == version
+    with pytest.raises(InvalidInputError, match="another rule of this name"):
+        table.add_rules(check={"positive": "price > 1"})
+    table.drop_rules(check="positive")
+    table.upsert(rows(BAD))
+    with pytest.raises(InvalidInputError, match="no such rules"):
+        table.drop_rules(check="positive")
+    for nothing in (table.add_rules, table.drop_rules):
+        with pytest.raises(InvalidInputError, match="say which rules"):
+            nothing()
+
+
+def test_a_rule_waits_for_writes_that_began_before_it(store: mor.MemoryStore) -> None:
+    table = table_of(store)
+    with table.transaction() as tx:
+        tx.upsert(rows(BAD))
+        with pytest.raises(mor.EarlierWritePendingError, match="add the rule again"):
+            Table.open("t", store=store).add_rules(check={"positive": "price > 0"}, wait=timedelta(0))
+        assert not Table.open("t", store=store).rules
+    with pytest.raises(ConstraintViolationError, match="not added"):
+        table.add_rules(check={"positive": "price > 0"})
+
+
+def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.MemoryStore) -> None:
+    """The write that began before the rule breaks it, and ends while the rule waits for it."""
+    table = table_of(store)
+    other = Table.open("t", store=store)
+    block = other.transaction()
+    tx = block.__enter__()
+    tx.upsert(rows(BAD))
+    ended: list[bool] = []
+
+    environment = table.environment
+    original = environment.sleep
+
+    def sleep(seconds: float) -> None:
+        if not ended:
+            ended.append(True)
+            block.__exit__(None, None, None)
+        original(0)
+
+    environment.sleep = sleep  # type: ignore[method-assign]
+    with pytest.raises(ConstraintViolationError, match="not added"):
+        table.add_rules(check={"positive": "price > 0"})
+    assert ended
+    assert not table.rules
+
+
+def test_a_restore_leaves_later_rules_unproven(store: mor.MemoryStore) -> None:
+    table = table_of(store, not_null="country")
+    commit = table.upsert(rows(BAD))
+    table.delete(filter="price < 0")
+    table.add_rules(check={"positive": "price > 0"})
+    assert not table.rules.unproven
+    table.maintenance.restore(commit)
+    assert [*table.rules.unproven] == ["check positive"]
+    with pytest.raises(ConstraintViolationError):
+        table.upsert(rows(BAD))
+
+
+def test_rules_move_with_a_table(store: mor.MemoryStore) -> None:
+    table = ruled(store)
+    table.upsert(rows(GOOD))
+    other = mor.MemoryStore()
+    table.maintenance.migrate("u", buckets=2, store=other)
+    moved = Table.open("u", store=other)
+    assert moved.rules == table.rules
+    with pytest.raises(ConstraintViolationError):
+        moved.upsert(rows(BAD))
+
+
+def test_growth_keeps_checks_that_can_be_asked(store: mor.MemoryStore) -> None:
+    table = Table.create("t", {"id": pl.Int64, "n": pl.Int32}, key="id", store=store, check={"even": "n % 2 = 0"})
+    table.upsert(pl.DataFrame({"id": [1], "n": [2], "new": [1]}), schema_mode="merge")
+    assert table.schema.field("n").type == pa.int64()
+    with pytest.raises(ConstraintViolationError):
+        table.upsert(pl.DataFrame({"id": [1], "n": [3]}))
+
+
+def test_a_table_that_is_there_has_the_rules_that_are_asked_for(store: mor.MemoryStore) -> None:
+    ruled(store)
+    assert ruled(store, exist_ok=True).rules.check == {"positive": "price > 0"}
+    assert table_of(store, exist_ok=True).rules.not_null == ("price",)
+    with pytest.raises(mor.TableExistsError, match="other rules"):
+        table_of(store, exist_ok=True, not_null="price")
+
+
+def test_a_table_without_rules_says_nothing_of_them(store: mor.MemoryStore) -> None:
+    table = table_of(store)
+    table.upsert(rows(GOOD))
+    newest = store.list(".hoodie/.crdt_mor/timeline")[-1].path
+    data = store.read(newest)
+    assert data is not None
+    assert b"rules" not in data
+    properties = store.read(".hoodie/hoodie.properties")
+    assert properties is not None
+    assert b"rules" not in properties
