@@ -25,6 +25,12 @@ LOCAL_FIRST: Final = ["local", *(slow(kind) for kind in STORES if kind != "local
 """For tests that take seconds: over a local disk before every commit, over the others in the slow tier."""
 
 
+def found_in(store: Store, *texts: str) -> list[str]:
+    """The objects below a table, wherever they are, in which any of the texts stands."""
+    paths = [stat.path for folder in ("", ".hoodie") for stat in store.walk(folder)]
+    return [path for path in paths if any(text.encode() in (store.read(path) or b"") for text in texts)]
+
+
 class WatchedStore(DelegatingStore):
     """Another store; `calls` notes each operation and its path."""
 

@@ -92,7 +92,7 @@ SIGNATURES = {
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema rename storage_options",
     "storage_options": "uri options",
-    "Maintenance.erase": "self data * keys filter wait",
+    "Maintenance.erase": "self data * keys filter columns wait",
     "Maintenance.migrate": "self to_uri * buckets partition_by hive_style merge ordering cluster_by cluster_order name "
     "pending on_progress storage_options store",
     "Maintenance.cancel_migration": "self * storage_options store removed",
@@ -141,7 +141,7 @@ FIELDS = {
     "Restored": ["to", "savepoint", "commits", "instants", "files", "pending", "plans", "dry_run"],
     "Savepoint": ["name", "at", "created", "comment", "application", "host", "pid"],
     "GivenUp": ["instant", "kind", "application", "host", "pid", "repeated", "left"],
-    "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "open_readers"],
+    "Erased": ["rows", "versions", "groups", "files", "bytes", "retained_from", "columns", "open_readers"],
 }
 BASES = {
     "ConstraintViolationError": ValueError,

@@ -9,7 +9,7 @@ What comes to light when older writes end, and is older than the erasure, is del
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
+from crdt_mor.api.erasure_columns import Sought, erase_values, require_erasable
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
@@ -51,9 +52,6 @@ OPEN_READERS: Final = (
 _T = TypeVar("_T")
 _TRIES: Final = 8
 
-Sought = Callable[[Timeline], pl.DataFrame]
-"""What is to be erased by a value of the timeline: record key, partition path (null: any), bucket."""
-
 
 @dataclass(frozen=True, slots=True)
 class Erased:
@@ -62,6 +60,7 @@ class Erased:
     rows: those that were live, and are deleted. versions: of its delete commits; none where only history held anything.
     groups: the file groups whose history was given up, as (partition path, file id). files, bytes: what was removed.
     retained_from: earlier views of these file groups raise `SnapshotExpiredError`; other file groups keep theirs.
+    columns: those that were erased of rows that stay, which are null in them; none: the rows are gone.
     open_readers: what processes may still hold that were at work meanwhile.
     """
 
@@ -71,18 +70,28 @@ class Erased:
     files: int
     bytes: int
     retained_from: InstantTime
+    columns: tuple[str, ...] = ()
     open_readers: str = field(default=OPEN_READERS, repr=False)
 
     def __str__(self) -> str:
         if not self.groups:
-            return "erased nothing: no file of the table holds such a row"
+            what = "a value of these columns in such a row" if self.columns else "such a row"
+            return f"erased nothing: no file of the table holds {what}"
+        what = f"{', '.join(self.columns)} of " if self.columns else ""
         return (
-            f"erased {self.rows} rows: {self.files} files are gone, {self.bytes} bytes, and the history of "
+            f"erased {what}{self.rows} rows: {self.files} files are gone, {self.bytes} bytes, and the history of "
             f"{len(self.groups)} file groups before {self.retained_from}. {self.open_readers}"
         )
 
 
-def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | str | None, wait: timedelta) -> Erased:
+def erase(
+    session: Session,
+    data: Data | None,
+    keys: object,
+    filter: pl.Expr | str | None,
+    columns: str | Sequence[str] | None,
+    wait: timedelta,
+) -> Erased:
     """See `Maintenance.erase`."""
     if sum(rows is not None for rows in (data, keys, filter)) != 1:
         raise InvalidInputError("say what to erase in exactly one way: a frame, keys=[...] or filter=...")
@@ -91,9 +100,23 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
     session.adopt()
     require_own_groups(session.tail())
     require_not_moving(session.tail().moving, "erase from")
+    schema = TableSchema.from_json(session.tail().schema)
+    names = None if columns is None else require_erasable(session.config, schema, columns)
     sought = _sought(session, data, keys, filter)
     patience = steps.Patience(session, wait_ms)
     steps.remove_posts(session, patience)
+    if names is None:
+        rows, versions = _erase_rows(session, sought, patience)
+    else:
+        nulled = _in_spite_of_others(partial(erase_values, session, sought, names, patience))
+        rows, versions = (0, []) if nulled is None else (nulled[0], [nulled[1]])
+    removed = steps.finish(session, steps.open_erasures(session), patience)
+    named = tuple(names or ())
+    return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from, named)
+
+
+def _erase_rows(session: Session, sought: Sought, patience: steps.Patience) -> tuple[int, list[int]]:
+    """Delete the rows, and what older writes bring: how many rows were live, and the versions of the deletes."""
     rows = 0
     versions: list[int] = []
     began: InstantTime | None = None
@@ -107,8 +130,7 @@ def erase(session: Session, data: Data | None, keys: object, filter: pl.Expr | s
             if not [p for p in session.tail().pending if p.requested <= began]:
                 break
             steps.await_writes(session, began, patience, "may still bring rows that are erased")
-    removed = steps.finish(session, steps.open_erasures(session), patience)
-    return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from)
+    return rows, versions
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,9 +274,12 @@ class Maintenance:
         *,
         keys: object = None,
         filter: pl.Expr | str | None = None,
+        columns: str | Sequence[str] | None = None,
         wait: timedelta = timedelta(0),
     ) -> Erased:
         """Remove rows from the table and from its history; when this returns, no file has a byte of them.
+
+        With `columns`, the rows stay, and are null in these columns: `erase(keys=["ada"], columns=["email"])`.
 
         Deletes the rows, compacts the file groups that hold or have held them, gives up the history of these file
         groups, and removes their older files. Other file groups keep their history. A row that is written later, with
@@ -286,6 +289,8 @@ class Maintenance:
         data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
             where the key does not say which partition it is in, the key is erased in every partition. filter: the rows
             for which it holds now, with all that history has of their keys. Exactly one of these.
+        columns: which values go; None: the rows. Not columns of the key, the partition, the ordering or a payload, nor
+            those that were declared without nulls. All other columns keep their values.
         wait: how long to wait for writes that began before the erasure, as they may still bring the rows, and for those
             that may be reading them.
 
@@ -293,7 +298,7 @@ class Maintenance:
         from there, as it does after a crash. Raises `InvalidInputError`, before anything is deleted, where savepoints
         of Hudi's hold the rows.
         """
-        return erase(self._session, data, keys, filter, wait)
+        return erase(self._session, data, keys, filter, columns, wait)
 
     def migrate(
         self,

@@ -1,4 +1,4 @@
-"""`erase`: rows go from the table and from its history; what cannot be undone asks first."""
+"""`erase`: rows, or values of theirs, go from the table and its history; what cannot be undone asks first."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ def erase(
             "--filter", metavar="SQL", help="The rows for which this holds, and all older ones of their keys."
         ),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Only the values of these columns: the rows stay, and are null in them."),
+    ] = None,
     wait: Annotated[
         str | None, typer.Option(metavar="10m", help="Wait so long for writes that are under way: 30s, 10m, 2h.")
     ] = None,
@@ -39,6 +43,8 @@ def erase(
     output: Form = Output.text,
 ) -> None:
     """Remove rows for good, from history as well; no file keeps a byte of them. It asks first.
+
+    With --columns the values of these columns go, and the rows stay.
 
     Where writes are under way that may bring them back it says so; the same command goes on from there.
 
@@ -53,20 +59,23 @@ def erase(
     if from_stdin:
         check_inputs([STDIN] * len(from_stdin))
     table = inputs.opened(uri)
-    named = key_rows(keys, table) if keys else None
-    rows = None if named is None else list(zip(*named.to_pydict().values(), strict=True))
+    given = key_rows(keys, table) if keys else None
+    rows = None if given is None else list(zip(*given.to_pydict().values(), strict=True))
+    named = inputs.names(columns)
     if not yes:
-        _ask(table, where, 0 if rows is None else len(rows))
-    erased = table.maintenance.erase(keys=rows, filter=where, wait=patience)
+        _ask(table, where, 0 if rows is None else len(rows), named)
+    erased = table.maintenance.erase(keys=rows, filter=where, columns=named, wait=patience)
     if output is Output.json:
         render.document(asdict(erased))
     else:
         render.note(str(erased))
 
 
-def _ask(table: mor.Table, where: str | None, keys: int) -> None:
+def _ask(table: mor.Table, where: str | None, keys: int, columns: list[str] | None) -> None:
     """Say what is about to go for good, and end here unless that is meant."""
     what = f"{keys:,} keys" if where is None else f"{table.count(where):,} rows, and what history has of their keys,"
+    if columns is not None:
+        what = f"{', '.join(columns)} of {what}"
     render.note(
         f"{what} will be erased from {table.uri}, and with them the history of the file groups that they are in."
     )

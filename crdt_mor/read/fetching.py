@@ -74,10 +74,10 @@ def rows_of(source: ParquetSource, first: int, count: int) -> pl.LazyFrame:
     return source.scan().slice(first, count) if chosen is None else _small(source, chosen).scan()
 
 
-def column_of(source: ParquetSource, name: str) -> pl.LazyFrame:
-    """One column of a file; no others are fetched."""
-    chosen = _choose(source, lambda footer: range(footer.num_row_groups), [name])
-    return (source if chosen is None else _small(source, chosen)).scan().select(name)
+def columns_of(source: ParquetSource, names: Sequence[str]) -> pl.LazyFrame:
+    """Some columns of a file, which has them; no others are fetched."""
+    chosen = _choose(source, lambda footer: range(footer.num_row_groups), names)
+    return (source if chosen is None else _small(source, chosen)).scan().select(names)
 
 
 def _small(source: ParquetSource, chosen: Chosen, columns: Sequence[str] | None = None) -> ParquetSource:

@@ -45,7 +45,10 @@ from crdt_mor.services.compaction_finish import raise_failed
 from crdt_mor.services.erasure_proof import files_of, group_of, keep_away, left_over
 from crdt_mor.store.local import TEMP_FOLDER
 
-ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ("erasure", "true"))
+ERASURE_MARK: Final = ("erasure", "true")
+"""What tells the commits of erasures from others."""
+
+ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ERASURE_MARK)
 """What the commit of an erasure says of itself; never which keys it was about."""
 
 GROUPS_MAX: Final = 1000
@@ -224,7 +227,7 @@ def await_writes(session: Session, until: InstantTime, patience: Patience, why: 
 
 
 def _is_erasure(write: Pending) -> bool:
-    return write.author is not None and write.author.info == ERASURE_INFO
+    return write.author is not None and ERASURE_MARK in write.author.info
 
 
 def _unfinished(session: Session, pending: Sequence[Pending], why: str) -> ErasureUnfinishedError:

@@ -21,7 +21,7 @@ from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
-from crdt_mor.read.fetching import column_of
+from crdt_mor.read.fetching import columns_of
 from crdt_mor.read.open_slice import open_blocks
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.log_files import BUCKET
@@ -57,21 +57,38 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
         but a row of another partition that is live there is a row of its own, and stays.
     before: rows that were requested at or after this time are not meant; None: there is none.
     """
-    by_bucket = {int(str(key[0])): rows for key, rows in sought.partition_by(BUCKET, as_dict=True).items()}
-    files: dict[FileGroup, list[DataFile]] = {}
-    for completion in session.views.completions(value):
-        for file in completion.files:
-            if bucket_of_file_id(file.name.file_id) in by_bucket:
-                files.setdefault(file.group, []).append(file)
     snapshot = Snapshot.seal(session, value)
+
+    def look(history: GroupHistory) -> Traces:
+        return _traces(snapshot, history.group, history.slice_, history.files, history.sought, before)
+
+    return [found for found in in_threads(look, histories(snapshot, sought)) if found.touched]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHistory:
+    """A file group with all its files of any age, its latest slice, and those of the keys sought that it may hold."""
+
+    group: FileGroup
+    files: Sequence[DataFile]
+    slice_: FileSlice | None
+    sought: pl.DataFrame
+
+
+def histories(snapshot: Snapshot, sought: pl.DataFrame) -> list[GroupHistory]:
+    """The file groups of the buckets in which keys are sought."""
+    by_bucket = {int(str(key[0])): rows for key, rows in sought.partition_by(BUCKET, as_dict=True).items()}
+    found: dict[FileGroup, tuple[int, list[DataFile]]] = {}
+    for completion in snapshot.session.views.completions(snapshot.value):
+        for file in completion.files:
+            bucket = bucket_of_file_id(file.name.file_id)
+            if bucket is not None and bucket in by_bucket:
+                found.setdefault(file.group, (bucket, []))[1].append(file)
     slices = {slice_.group: slice_ for slice_ in snapshot.slices}
-
-    def look(group: FileGroup) -> Traces:
-        bucket = bucket_of_file_id(group[1])
-        assert bucket is not None
-        return _traces(snapshot, group, slices.get(group), files[group], by_bucket[bucket], before)
-
-    return [found for found in in_threads(look, sorted(files)) if found.touched]
+    return [
+        GroupHistory(group, files, slices.get(group), by_bucket[bucket])
+        for group, (bucket, files) in sorted(found.items())
+    ]
 
 
 def _traces(
@@ -118,7 +135,7 @@ _NO_LINES = pl.DataFrame(schema={RECORD_KEY: pl.String, "time": pl.String, "plai
 def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
     """What a log file holds of some keys: a line for each row and delete, with its requested time."""
     lines = [_NO_LINES]
-    for block in _blocks(session, log) if keys.len() else ():
+    for block in blocks_of(session, log) if keys.len() else ():
         among = pl.col(RECORD_KEY).is_in(keys.implode())
         if isinstance(block, DeleteBlock):
             ordered = "ordering" in block.keys.columns
@@ -133,7 +150,7 @@ def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
         else:
             time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
             found = (
-                _rows(block)
+                rows_of_block(block)
                 .filter(among)
                 .select(RECORD_KEY, time.alias("time"), pl.lit(False).alias("plain"), pl.lit(False).alias("ordered"))
             )
@@ -151,13 +168,14 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
     if source is None:
         return False
     try:
-        found = column_of(source, RECORD_KEY).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
+        found = columns_of(source, [RECORD_KEY]).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
     except FileNotFoundError:  # it was cleaned away meanwhile
         return False
     return bool(found.height)
 
 
-def _blocks(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:
+def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:
+    """The blocks of a log file; none of one that is gone."""
     data = session.store.view(log.path)
     if data is None:
         return
@@ -167,7 +185,8 @@ def _blocks(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock
         yield from parts
 
 
-def _rows(block: DataBlock) -> pl.LazyFrame:
+def rows_of_block(block: DataBlock) -> pl.LazyFrame:
+    """The rows of a block, in the columns that it has."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows.lazy()
     return ParquetSource.in_memory(bytes(block.rows)).scan()

@@ -46,6 +46,19 @@ def test_a_filter_says_how_many_rows_it_means(people: Path) -> None:
     assert names(people) == ["bob"]
 
 
+def test_columns_of_rows_that_stay(people: Path) -> None:
+    asked = run("erase", people, "--key", 1, "--columns", "name", stdin="n\n", code=1).stderr
+    assert "name of 1 keys will be erased" in asked
+    said = json.loads(run("erase", people, "--key", 1, "--columns", "name", "--yes", "--output", "json").stdout)
+    assert (said["rows"], said["columns"]) == (2, ["name"])
+    assert mor.Table(people).to_polars().sort("id", "day").rows() == [
+        (1, "mon", None),
+        (1, "tue", None),
+        (2, "mon", "bob"),
+    ]
+    assert "which row is which" in run("erase", people, "--key", 1, "--columns", "id", "--yes", code=1).stderr
+
+
 def test_keys_come_from_a_file_and_what_is_gone_goes_out_as_json(people: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("1\n2\n")
     said = run("erase", people, "--key", f"@{tmp_path / 'keys'}", "--yes", "--output", "json").stdout

@@ -35,6 +35,7 @@ from crdt_mor.testing.faults import DelegatingStore, InterruptedStore, ProcessDi
 from tests.format.savepoints import savepoint
 from tests.inside import hudi_folder_of, session_of, tail_of
 from tests.simulated import Simulated
+from tests.stores import found_in
 from tests.tiers import slow
 
 KEY = "user-ada@lovelace"
@@ -85,11 +86,6 @@ class World:
 
     def shown(self, **scan: Any) -> list[dict[str, Any]]:
         return sorted(self.table.scan(**scan).to_arrow().to_pylist(), key=lambda row: (row["id"], row["day"]))
-
-
-def found_in(store: Store, *texts: str) -> list[str]:
-    paths = [stat.path for folder in ("", ".hoodie") for stat in store.walk(folder)]
-    return [path for path in paths if any(text.encode() in (store.read(path) or b"") for text in texts)]
 
 
 SECRETS = (KEY, "secret-")

@@ -1,0 +1,129 @@
+"""Erasure of some columns: the rows stay, and no file holds a value of these columns in them any more.
+
+    look      which file groups hold such values: in live rows, and in what history has
+    null      one update in place sets them to null; it comes after all that was requested before it
+    finish    `services.erasure`, as for whole rows: fold, clean, prove
+
+The update computes from what all earlier writes made, and waits for them, so that no other column loses anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.scan import Scan
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.model.authors import Info
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import FileGroup
+from crdt_mor.planners.erasure import Erasure
+from crdt_mor.read.reads import EVERYTHING
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services import erasure as steps
+from crdt_mor.services.erasure_values import values
+from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.update import Update
+
+COLUMNS_INFO: Final[Info] = (
+    ("message", "an erasure: values of some columns go from history, too"),
+    steps.ERASURE_MARK,
+)
+"""What the commit of such an erasure says of itself; never which keys or values it was about."""
+
+Sought = Callable[[Timeline], pl.DataFrame]
+"""The rows that are meant, by a value of the timeline: record key, partition path (null: any), bucket."""
+
+
+def require_erasable(config: TableConfig, schema: TableSchema, columns: object) -> list[str]:
+    """The columns to erase; raises for those that cannot be null, and for those that say where and when a row is."""
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(f'name the columns to erase in a list: columns=["email"]. columns={columns!r}')
+    known = schema.declared
+    unknown = [name for name in names if name not in known.names]
+    if unknown:
+        raise InvalidInputError(f"the table has no such columns. unknown={unknown} known={known.names}")
+    of_payloads: set[str | None] = {name for merge in config.merge.columns for name in merge.columns}
+    reasons: dict[str, set[str | None]] = {
+        "it says which row is which: erase the row": {*config.key.fields, *config.key.partition_fields},
+        "it decides which version of a row wins: erase the row": {config.merge.ordering},
+        "its payload keeps what was ever written: erase the row": of_payloads,
+        "it was declared without nulls: erase the row": {field.name for field in known if not field.nullable},
+    }
+    for reason, refused in reasons.items():
+        for name in names:
+            if name in refused:
+                raise InvalidInputError(f"the column cannot be erased alone, as {reason}. column={name}")
+    if config.merge.partial and config.merge.nulls == "keep":
+        raise InvalidInputError(
+            "a null says nothing in a table of PartialUpdate(nulls='keep'), so that no column can be erased alone: "
+            f"erase the row. columns={names}"
+        )
+    return list(dict.fromkeys(names))
+
+
+def erase_values(
+    session: Session, sought: Sought, columns: Sequence[str], patience: steps.Patience
+) -> tuple[int, int] | None:
+    """Set the columns to null in the rows that are meant, and note the erasure: how many rows, and the version.
+
+    None, and nothing is done, where no file holds a value of which no other erasure takes care.
+    """
+    tail = session.tail()
+    rows = sought(tail)
+    seen = _missing(session, tail, rows, columns)
+    if not seen:
+        return None
+    steps.refuse_saved(session, seen)
+    write = OpenWrite.begin(session, None, COLUMNS_INFO)
+    try:
+        before = from_ms(to_ms(write.begun.requested) - 1)
+        steps.await_writes(session, before, patience, "may still bring values that are erased")
+        view, tail = write.settle(EVERYTHING, 0), session.tail()
+        rows = pl.concat([rows, sought(tail)]).unique()
+        update = Update(dict.fromkeys(columns, pl.lit(None)))
+        given = _with_values(view, rows, columns)
+        if given.num_rows:
+            needed = update.columns(write.statements.schema, session.config, write.statements.rules)
+            update.add(given.select(needed), write.statements)
+        groups = _missing(session, tail, rows, columns)
+        steps.note(session, Erasure(write.begun.requested, groups, write.value.table_id))
+    except BaseException:
+        write.abandon()
+        raise
+    committed = write.commit(operation="UPSERT")
+    return given.num_rows, committed.completion.version
+
+
+def _missing(session: Session, value: Timeline, rows: pl.DataFrame, columns: Sequence[str]) -> tuple[FileGroup, ...]:
+    """The file groups with values of which no erasure takes care that is under way."""
+    found = values(session, value, rows, columns) if rows.height else []
+    under_way = steps.open_erasures(session)
+    return tuple(
+        one.group
+        for one in found
+        if one.shown or not any(one.group in e.groups and one.latest <= e.requested for e in under_way)
+    )
+
+
+def _with_values(view: Snapshot, rows: pl.DataFrame, columns: Sequence[str]) -> pa.Table:
+    """Those of the rows that a view shows with a value in one of the columns."""
+    given = pl.any_horizontal(pl.col(name).is_not_null() for name in columns)
+    among = pl.col(RECORD_KEY).is_in(rows[RECORD_KEY].unique().to_list())
+    shown = Scan(view, None, among & given, meta=True).to_arrow()
+    places = pl.DataFrame({name: pl.Series(pl.from_arrow(shown[name])) for name in (RECORD_KEY, PARTITION_PATH)})
+    anywhere = rows.filter(pl.col(PARTITION_PATH).is_null())[RECORD_KEY]
+    here = rows.drop_nulls(PARTITION_PATH).select(RECORD_KEY, PARTITION_PATH)
+    meant = pl.col(RECORD_KEY).is_in(anywhere.implode()) | pl.struct(RECORD_KEY, PARTITION_PATH).is_in(
+        here.to_struct().implode()
+    )
+    return shown.filter(places.select(meant.alias("meant"))["meant"].to_arrow())

@@ -1,0 +1,101 @@
+"""Which files hold values of some columns in the rows of some keys: live rows, and what history has of them.
+
+A value is what is not null. Rows of a key that is live in another partition than the one that is named are rows of
+their own; what a row has left in a partition from which it moved is looked for as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import polars as pl
+
+from crdt_mor.events.session import Session
+from crdt_mor.format.base_file import read_footer
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, DataBlock
+from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.read.fetching import columns_of
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.erasure_traces import GroupHistory, blocks_of, histories, rows_of_block
+
+_TIME: Final = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What one file group holds of the values of some columns in rows of some keys.
+
+    shown: how many live rows have such a value. latest: the latest requested time of one in the latest slice's logs;
+    EPOCH: there is none. held: whether any file has one.
+    """
+
+    group: FileGroup
+    shown: int
+    latest: InstantTime
+    held: bool
+
+
+def values(session: Session, value: Timeline, sought: pl.DataFrame, columns: Sequence[str]) -> list[Values]:
+    """What each file group holds; those that hold nothing are left out. sought: as for `erasure_traces.traces`."""
+    snapshot = Snapshot.seal(session, value)
+    found = in_threads(lambda history: _values(snapshot, history, columns), histories(snapshot, sought))
+    return [one for one in found if one.held]
+
+
+def _values(snapshot: Snapshot, history: GroupHistory, columns: Sequence[str]) -> Values:
+    session, sought, path = snapshot.session, history.sought, history.group[0]
+    among = pl.col(RECORD_KEY).is_in(sought[RECORD_KEY].unique().implode())
+    one = replace(snapshot, slices=() if history.slice_ is None else (history.slice_,))
+    frames = one.frames([RECORD_KEY, *columns], None, finish=lambda frame: frame.filter(among))
+    live = pl.concat([pl.DataFrame(schema={RECORD_KEY: pl.String, "given": pl.Boolean}), *map(_given, frames)])
+    named = sought.filter(sought[PARTITION_PATH].is_null() | (sought[PARTITION_PATH] == path))[RECORD_KEY]
+    dead = sought[RECORD_KEY].filter(~sought[RECORD_KEY].is_in(live[RECORD_KEY].implode()))
+    keys = pl.concat([named, dead]).unique()
+    shown = live.filter(pl.col("given") & pl.col(RECORD_KEY).is_in(keys.implode())).height
+    logs = history.slice_.logs if history.slice_ else ()
+    times = [time for log in logs for time in _times(session, log, keys, columns)]
+    held = bool(shown or times) or any(_holds(session, file, keys, columns) for file in reversed(history.files))
+    return Values(history.group, shown, InstantTime(max(times, default=EPOCH)), held)
+
+
+def _given(live: pl.DataFrame) -> pl.DataFrame:
+    """Keys, and whether their rows have a value in any of the other columns."""
+    return live.select(RECORD_KEY, pl.any_horizontal(pl.exclude(RECORD_KEY).is_not_null()).alias("given"))
+
+
+def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[str]) -> list[str]:
+    """The requested times of the rows of some keys in a log file that have a value."""
+    times: list[str] = []
+    for block in blocks_of(session, log) if keys.len() else ():
+        if isinstance(block, DataBlock):
+            rows = rows_of_block(block)
+            there = [name for name in columns if name in rows.collect_schema().names()]
+            time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
+            times += _with_value(rows, keys, there).select(time.alias(_TIME)).collect()[_TIME].to_list()
+    return times
+
+
+def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[str]) -> bool:
+    """Whether a file has a row of one of the keys with a value; one that is gone has none."""
+    if not file.is_base:
+        return bool(_times(session, file, keys, columns))
+    source = session.store.parquet(file.path)
+    if source is None:
+        return False
+    try:
+        there = [name for name in columns if name in read_footer(source).schema.names]
+        rows = columns_of(source, [RECORD_KEY, *there])
+        return bool(_with_value(rows, keys, there).head(1).collect().height)
+    except FileNotFoundError:  # it was cleaned away meanwhile
+        return False
+
+
+def _with_value(rows: pl.LazyFrame, keys: pl.Series, columns: Sequence[str]) -> pl.LazyFrame:
+    """The rows of some keys in which one of the columns is not null."""
+    given = pl.any_horizontal(pl.col(name).is_not_null() for name in columns) if columns else pl.lit(False)
+    return rows.filter(pl.col(RECORD_KEY).is_in(keys.implode()) & given)
