@@ -20,6 +20,7 @@ from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_int
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import BYTES_MAX, GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
 from crdt_mor.log.tail import KEPT_VERSIONS
+from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.model.config_properties import ENGINE_VERSION
@@ -79,6 +80,7 @@ VALUE = Timeline(
     origin=Origin("id", "uri", Step(T, T, 1, 2), T, True),
     posts=((1, ("name", "void")),),
     rules=(Rule("check", "name", "n > 0", ("n",), "nonce", False),),
+    alterations=(Alteration(T, (("stored", "shown"),), (("a", "b"),), ("c",), (("d", "text"),)),),
 )  # fmt: skip
 """With everything in it."""
 
@@ -183,12 +185,12 @@ def test_what_a_write_declares_is_as_the_page_says() -> None:
 
 
 def test_plans_and_properties_are_as_the_page_says(fast_path: Path) -> None:
-    schema = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    schema = pa.schema([("id", pa.int64()), ("day", pa.string()), ("a note", pa.string())])
     table = mor.Table.create(
         fast_path / "table", schema, key="id", buckets=1, cluster_by=["id", "day"], cluster_order="z-order",
         compression="lz4", not_null="day",
     )  # fmt: skip
-    table.upsert(pa.table({"id": [1], "day": ["mon"]}))
+    table.upsert(pa.table({"id": [1], "day": ["mon"], "a note": ["x"]}))
     assert table.maintenance.plan_compaction() is not None
     (path,) = (fast_path / "table" / ".hoodie" / ".crdt_mor" / "plans").iterdir()
     plan = json.loads(path.read_bytes())

@@ -71,7 +71,8 @@ SIGNATURES = {
     "Table.abandon_write": "self job",
     "Table.file_groups": "self data",
     "WriteJob.stage": "self data * task environment",
-    "Table.scan": "self * columns filter as_of consistency meta limit",
+    "Table.scan": "self * columns filter as_of consistency meta limit names",
+    "Table.alter": "self * rename drop comment commit_info",
     "Table.changes": "self since * columns images raw consistency until",
     "Table.diff": "self before after * columns",
     "Table.history": "self limit",
@@ -120,9 +121,9 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write add_rules append changes complete_write config count create create_from delete "
-    "delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head history inspect "
-    "maintenance merge open overwrite plan_write properties refresh rules savepoint savepoints scan schema "
+    "Table": "abandon_write add_rules alter append changes comments complete_write config count create create_from "
+    "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head history "
+    "inspect maintenance merge open overwrite plan_write properties refresh rules savepoint savepoints scan schema "
     "set_properties storage_options to_arrow to_pandas to_polars transaction truncate update update_in_parts upsert "
     "version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",

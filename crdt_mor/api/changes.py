@@ -36,7 +36,9 @@ class Changes(ArrowRows):
         self._window = window
         self._mode = mode
         self._schema = TableSchema.from_json(window.value.schema)
-        self._columns = chosen(columns, self._schema.declared.names)
+        names = window.value.names
+        self._by_shown = names.by_shown(self._schema.declared.names)
+        self._columns = chosen(columns, [*self._by_shown])
         taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
         if taken:
             raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")
@@ -59,7 +61,8 @@ class Changes(ArrowRows):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of what comes out: the columns as the table's user declared them, then what changed."""
-        declared = [self._schema.declared.field(name).with_nullable(True) for name in self._columns]
+        found = [(name, self._schema.declared.field(self._by_shown[name])) for name in self._columns]
+        declared = [column.with_name(name).with_nullable(True) for name, column in found]
         return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
 
     def limited(self, *, commits: int | None = None, files: int | None = None, bytes: int | None = None) -> Changes:
@@ -94,11 +97,12 @@ class Changes(ArrowRows):
         return f"Changes({self._mode}, commits={self.commits}, since='{window.start}', checkpoint='{window.end}')"
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        schema = self.schema
-        for frame in self._window.frames(self._mode, self._columns):
+        schema, stored = self.schema, [self._by_shown[name] for name in self._columns]
+        for frame in self._window.frames(self._mode, stored):
             if frame.height:
                 table = to_arrow(frame)
-                rows = self._schema.restore(table.select(self._columns))
+                rows = self._schema.restore(table.select(stored))
+                rows = rows.rename_columns(self._columns) if stored else rows
                 for name in schema.names[len(self._columns) :]:
                     rows = rows.append_column(name, table[name])
                 yield from rows.cast(schema).to_batches()

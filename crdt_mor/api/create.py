@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
+
+from crdt_mor.columns.names import created
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError, StorageUnavailableError, TableExistsError
 from crdt_mor.events import load
@@ -25,6 +29,7 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.rules import Rules, rules_in, rules_text
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.protocol import Store, is_bucket
+from crdt_mor.write.named import renamed_config
 
 Merge = Mapping[Any, Payload | str] | PartialUpdate | str
 """What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them.
@@ -41,10 +46,15 @@ def new_properties(
     columns: TableSchema,
     layout: Layout = BY_KEY,
     rules: Rules = (),
+    names: str = "",
 ) -> tuple[bytes, TableConfig]:
-    """The properties of a new table, and its settings as every later process reads them there."""
+    """The properties of a new table, and its settings as every later process reads them there.
+
+    names: what people call the columns, as the property says it; all else is in stored names.
+    """
     made_with = {OUR_RULES: rules_text(rules)} if rules else {}
-    table_properties = {**requested.to_properties(columns, environment.nonce()), **layout.properties, **made_with}
+    own = requested.to_properties(columns, environment.nonce(), names)
+    table_properties = {**own, **layout.properties, **made_with}
     layout.require_columns(columns)
     check_columns(requested, columns)
     comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
@@ -61,6 +71,7 @@ def put_properties(
     layout: Layout,
     expiry_ms: int,
     rules: Rules = (),
+    names: str = "",
 ) -> TableConfig:
     """Put the properties of a new table; returns its settings as every later process reads them.
 
@@ -69,8 +80,9 @@ def put_properties(
     layout, rules: those that the table begins with. They may be changed later; Hudi's file of settings, in which they
         stand then, never is.
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
+    names: as of `new_properties`.
     """
-    content, config = new_properties(environment, uri, requested, columns, layout, rules)
+    content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
     absent = store.stat(PROPERTIES) is None
     if absent and load.is_under_way(store, expiry_ms):
@@ -137,6 +149,27 @@ def refuse_another_format(store: Store, uri: str) -> None:
             f"there is a table of {lake.name} here, and files of ours do not belong into it: {lake.advice(uri)}. "
             f"path={uri}"
         )
+
+
+def in_stored_names(
+    config: TableConfig, layout: Layout, shown: pa.Schema
+) -> tuple[TableConfig, Layout, TableSchema, dict[str, str]]:
+    """What a table is to be created with under the names of its files.
+
+    The last are the stored names of columns that people call otherwise, by what they call them.
+    """
+    stored, by_shown = created(shown)
+    odd = {name: own for name, own in by_shown.items() if name != own}
+    if odd:
+        for member in config.merge.columns:
+            if len(member.columns) > 1 and not odd.keys().isdisjoint(member.columns):
+                raise InvalidInputError(
+                    "a payload of several columns knows them by their names, of which Avro, in which Hudi keeps "
+                    f"schemas, allows ASCII letters, digits and _: rename them. columns={list(member.columns)}"
+                )
+        config = renamed_config(config, odd)
+        layout = replace(layout, columns=tuple(odd.get(name, name) for name in layout.columns))
+    return config, layout, TableSchema.of(stored), odd
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:

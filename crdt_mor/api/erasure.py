@@ -39,6 +39,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services import erasure as steps
 from crdt_mor.services.erasure_traces import Traces, all_rows, traces
 from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.named import known_columns
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.statements import keyed
@@ -209,16 +210,19 @@ def _sought(session: Session, data: Data | None, keys: object, filter: pl.Expr |
 
         def matching(value: Timeline) -> pl.DataFrame:
             snapshot = Snapshot.seal(session, value)
-            rows = Scan(snapshot, needed, filter, meta=False).to_arrow()
-            return keyed(config, snapshot.schema.normalise(rows))
+            shown = [snapshot.names.shown(name) for name in needed]
+            rows = Scan(snapshot, shown, filter, meta=False).to_arrow()
+            return keyed(config, snapshot.schema.normalise(rows.rename_columns(needed)))
 
         return matching
-    schema = TableSchema.from_json(session.tail().schema)
+    tail = session.tail()
+    schema = TableSchema.from_json(tail.schema)
     if data is not None:
-        table = read_data(data)
-        absent = [name for name in needed if name not in table.column_names]
+        table = known_columns(read_data(data), tail.names, schema)
+        absent = [tail.names.shown(name) for name in needed if name not in table.column_names]
         if absent:
-            raise InvalidInputError(f"an erasure by a frame needs the columns {needed}. missing={absent}")
+            columns = [tail.names.shown(name) for name in needed]
+            raise InvalidInputError(f"an erasure by a frame needs the columns {columns}. missing={absent}")
         rows = keyed(config, schema.normalise(table.select(needed)))
     else:
         rows = _in_any_partition(config, schema.normalise(key_rows(keys, config.key.fields, schema.declared)))

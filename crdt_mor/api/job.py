@@ -31,6 +31,7 @@ from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.store.open import portable
 from crdt_mor.store.protocol import Store
 from crdt_mor.write.job_values import Job, Receipt
+from crdt_mor.write.named import known_columns
 from crdt_mor.write.statements import Operation, SchemaMode
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ class WrittenByMany:
         """
         value = self._session.known()
         schema = TableSchema.from_json(value.schema)
-        return pa.table(distributed.file_groups(self._session.config, schema, read_data(data)))
+        rows = known_columns(read_data(data), value.names, schema)
+        return pa.table(distributed.file_groups(self._session.config, schema, rows))
 
 
 def completed(

@@ -17,7 +17,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.model.config import TableConfig
 from crdt_mor.write.merge_into import Action, Clause, Kind, MergePlan, merged, refuse_occupied, refuse_there
-from crdt_mor.write.statements import Statements
+from crdt_mor.write.named import NamedStatements
 
 _EQUALITY: Final = re.compile(r"""^\s*(\w+)\.("[^"]+"|\w+)\s*==?\s*(\w+)\.("[^"]+"|\w+)\s*$""")
 
@@ -101,7 +101,7 @@ class MergeInto:
         return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
 
 
-def do_merge(plan: MergePlan, statements: Statements, read: Callable[..., pa.Table]) -> Merged:
+def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., pa.Table]) -> Merged:
     """Read the rows that the source may meet, and add to a write's statements what the clauses say.
 
     read: gives the rows that come before the write and for which a `filter` holds.

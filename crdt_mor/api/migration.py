@@ -37,10 +37,11 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.erasure import open_erasures
 from crdt_mor.services.migration import Migration, MigrationProgress, PendingPolicy, begin, cancel
-from crdt_mor.services.migration_cargo import Loader, keeps_partitions_apart, refuse_twins
+from crdt_mor.services.migration_cargo import Loader, is_moved, keeps_partitions_apart, refuse_twins
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import absolute, store_at
 from crdt_mor.store.protocol import Store, is_bucket
+from crdt_mor.write.named import renamed_config, shown_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
 
 OnProgress = Callable[[MigrationProgress], None]
@@ -92,7 +93,7 @@ class Wanted:
     name: str | None = None
 
     def config(self, old: TableConfig) -> TableConfig:
-        """The settings of the new table."""
+        """The settings of the new table, in the names that people see, as those of the old one."""
         merge = old.merge if self.merge is None and self.ordering is None else merge_spec(self.merge, self.ordering)
         partitions = old.key.partition_fields if self.partition_by is None else names_of(self.partition_by)
         hive_style = self.hive_style
@@ -101,11 +102,15 @@ class Wanted:
         key = KeySpec(old.key.fields, partitions, hive_style and bool(partitions))
         return TableConfig(self.name or old.name, key, merge, old.buckets if self.buckets is None else self.buckets)
 
-    def layout(self, old: Layout) -> Layout:
-        """The layout of the new table, which begins with that of the old one unless another order is asked for."""
+    def layout(self, old: Layout, stored: Mapping[str, str]) -> Layout:
+        """The layout of the new table, which begins with that of the old one unless another order is asked for.
+
+        stored: the stored names of the columns, by those that people see.
+        """
         if self.cluster_by is None and self.cluster_order is None:
             return old
-        columns = old.columns if self.cluster_by is None else names_of(self.cluster_by)
+        asked = () if self.cluster_by is None else names_of(self.cluster_by)
+        columns = old.columns if self.cluster_by is None else tuple(stored.get(name, name) for name in asked)
         return Layout.asked(columns, self.cluster_order or LINEAR, old.compression)
 
 
@@ -216,7 +221,9 @@ def _same_kind(session: Session, uri: str | os.PathLike[str]) -> bool:
 def _target(session: Session, value: Timeline, address: str, wanted: Wanted, objects: Store) -> Session:
     """The table to move to, which is made unless it is there: with the very settings, and for this migration."""
     environment = session.environment
-    config, layout = wanted.config(session.config), wanted.layout(Layout.of(value.properties))
+    by_shown = value.names.by_shown(TableSchema.from_json(value.schema).declared.names)
+    config = renamed_config(wanted.config(shown_config(session.config, value.names)), by_shown)
+    layout = wanted.layout(Layout.of(value.properties), by_shown)
     if objects.stat(PROPERTIES) is None:
         _refuse_to_make_another(value.moving, address)
         _refuse_beforehand(session, value, config)
@@ -281,7 +288,8 @@ def _first_schema(session: Session, value: Timeline, config: TableConfig, layout
     created, now = session.config.created_schema(), TableSchema.from_json(value.schema)
     same = (config.key.partition_fields, config.merge) == (session.config.key.partition_fields, session.config.merge)
     enough = created is not None and same and set(layout.columns) <= set(created.stored.names)
-    return created if created is not None and enough else now
+    chosen = created if created is not None and enough else now
+    return chosen.select(name for name in chosen.declared.names if is_moved(name, value.names, config))
 
 
 def _report(session: Session, target: Session, opened: Timeline, address: str, migration: Migration) -> Migrated:

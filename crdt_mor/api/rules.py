@@ -17,8 +17,16 @@ from crdt_mor.model.rules import Place, Rule
 from crdt_mor.model.rules import adding as adding_to
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.write.named import rules_under, shown_config, shown_rules
 from crdt_mor.write.refusals import require_writable
-from crdt_mor.write.rules import broken_by, default_values, require_rules, rules_of, violation
+from crdt_mor.write.rules import (
+    broken_by,
+    default_values,
+    require_rules,
+    require_shown,
+    rules_in_stored_names,
+    violation,
+)
 
 ROUNDS_MAX: Final = 3
 """How often rows are looked at for rules that others add or restores touch meanwhile."""
@@ -44,11 +52,12 @@ class Rules:
 
 def shown(value: Timeline) -> Rules:
     """The rules that a value has."""
-    rules = value.rules
+    rules = shown_rules(value)
+    columns = value.names.outward(TableSchema.from_json(value.schema))
     return Rules(
         tuple(rule.name for rule in rules if rule.kind == "not_null"),
         MappingProxyType({rule.name: rule.text for rule in rules if rule.kind == "check"}),
-        MappingProxyType(dict(default_values(rules, TableSchema.from_json(value.schema)))),
+        MappingProxyType(dict(default_values(rules, columns))),
         tuple(f"{rule.kind} {rule.name}" for rule in rules if not rule.is_proven),
     )
 
@@ -65,7 +74,8 @@ def add_rules(
     require_writable(session)
     session.adopt()
     seen, config = session.tail(), session.config
-    rules = rules_of(names_of(not_null), check, default, config, TableSchema.from_json(seen.schema))
+    schema = TableSchema.from_json(seen.schema)
+    rules = rules_in_stored_names(names_of(not_null), check, default, config, schema, seen.names)
     if not rules:
         raise InvalidInputError('say which rules to add: not_null=["price"], check={"positive": "price > 0"}')
     adding_to(seen.rules, rules, "", are_proven_next=validate)  # which another rule of the name would refuse
@@ -77,6 +87,7 @@ def add_rules(
         nonce = session.environment.nonce()
 
         def applies(tail: Timeline) -> None:
+            require_shown(rules, tail)
             require_rules(rules, config, TableSchema.from_json(tail.schema))
 
         adding = events.add(session.publisher, session.known(), nonce, rules, applies, are_proven_next=validate)
@@ -117,12 +128,12 @@ def _proven(
 def _require_unbroken(session: Session, value: Timeline, rules: Collection[Rule]) -> None:
     """Raise `ConstraintViolationError` where the table of a value shows rows that break a rule."""
     snapshot = Snapshot.seal(session, value)
-    key = session.config.key
+    key = shown_config(session.config, value.names).key
     names = list(dict.fromkeys([*key.partition_fields, *key.fields]))
-    for rule in rules:
+    for rule in rules_under(tuple(rules), value.names):
         if rule.kind == "default":
             continue
-        broken = broken_by(rule, snapshot.schema)
+        broken = broken_by(rule, snapshot.shown)
         rows = Scan(snapshot, list(dict.fromkeys([*names, *rule.columns])), broken, meta=False).to_polars()
         if rows.height:
             first = rows.sort(names).row(0, named=True)
@@ -148,9 +159,10 @@ def drop_rules(
         raise InvalidInputError('say which rules to drop: not_null=["price"], check=["positive"]')
     session.adopt()
     tail = session.tail()
-    unknown = [" ".join(place) for place in places if place not in [rule.place for rule in tail.rules]]
+    known = {shown.place: rule.place for shown, rule in zip(shown_rules(tail), tail.rules, strict=True)}
+    unknown = [" ".join(place) for place in places if place not in known]
     if unknown:
         raise InvalidInputError(
-            f"the table has no such rules. unknown={unknown} known={[' '.join(rule.place) for rule in tail.rules]}"
+            f"the table has no such rules. unknown={unknown} known={[' '.join(place) for place in known]}"
         )
-    session.remember(session.run(events.drop(session.publisher, tail, places)))
+    session.remember(session.run(events.drop(session.publisher, tail, [known[place] for place in places])))

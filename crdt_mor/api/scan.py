@@ -24,7 +24,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
-from crdt_mor.read.expressions import conjunction, conjuncts
+from crdt_mor.read.expressions import conjunction, conjuncts, with_columns_named
 from crdt_mor.read.filter_errors import failed_on_rows
 from crdt_mor.read.prune import Pruning, pinned_keys, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
@@ -45,11 +45,11 @@ class Scan(ArrowRows):
     ) -> None:
         snapshot.session.require_own_process()
         self._snapshot = snapshot
-        declared = snapshot.schema.declared.names
+        declared = snapshot.shown.declared.names
         self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared)
         if meta and not any(name in META_COLUMNS for name in self._columns):
             self._columns = [*META_COLUMNS, *self._columns]
-        self._filter = None if filter is None else checked(filter, snapshot.schema)
+        self._filter = None if filter is None else checked(filter, snapshot.shown, snapshot.names)
         self._limit = _row_count(limit)
 
     @property
@@ -81,7 +81,7 @@ class Scan(ArrowRows):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of what comes out, as the table's user declared it."""
-        declared = self._snapshot.schema.declared
+        declared = self._snapshot.shown.declared
         return pa.schema([pa.field(n, pa.string()) if n in META_COLUMNS else declared.field(n) for n in self._columns])
 
     @property
@@ -106,7 +106,7 @@ class Scan(ArrowRows):
         names = chosen(columns, self._columns)
         conditions = [] if self._filter is None else [self._filter]
         if filter is not None:
-            conditions.append(checked(filter, self._snapshot.schema))
+            conditions.append(checked(filter, self._snapshot.shown, self._snapshot.names))
         meta = any(name in META_COLUMNS for name in names)
         return Scan(self._snapshot, names, conjunction(conditions), meta, limit)
 
@@ -130,8 +130,13 @@ class Scan(ArrowRows):
         snapshot = self._snapshot
         session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
-        columns = snapshot.read_columns(self._needed(self._columns), down)
-        return explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet, self._keys)
+        columns = snapshot.read_columns(self._needed(self._stored), down)
+        said = explain(self._pruning, merging, columns, down, late, self._limit, session.store.parquet, self._keys)
+        names = snapshot.names
+        if names.are_stored or down is None:
+            return replace(said, columns=tuple(map(names.shown, said.columns)))
+        shown = with_columns_named(down, {stored: name for name, stored in self._by_shown.items()})
+        return replace(said, columns=tuple(map(names.shown, said.columns)), pushed=str(shown))
 
     def count(self) -> int:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
@@ -142,11 +147,11 @@ class Scan(ArrowRows):
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows as polars DataFrames, a file slice or a few small ones at a time."""
-        return (self._restore_polars(frame) for frame in self._frames(self._columns))
+        return (self._shown(self._restore_polars(frame)) for frame in self._frames(self._stored))
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""
-        frames = [self._restore_polars(frame) for frame in self._frames(self._columns, kept=True)]
+        frames = [self._shown(self._restore_polars(frame)) for frame in self._frames(self._stored, kept=True)]
         if not frames:
             return pl.DataFrame(schema=self.polars_schema)
         return pl.concat(frames, rechunk=False)
@@ -164,34 +169,65 @@ class Scan(ArrowRows):
     # --- inside -------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _by_shown(self) -> dict[str, str]:
+        """The stored names of the columns, by the names under which this scan has them."""
+        known = self._snapshot.names.by_shown(self._snapshot.schema.declared.names)
+        return known | {name: name for name in META_COLUMNS}
+
+    @property
+    def _stored(self) -> list[str]:
+        """The stored names of the columns that come out."""
+        return [self._by_shown[name] for name in self._columns]
+
+    @cached_property
+    def _parts_of_filter(self) -> list[tuple[pl.Expr, pl.Expr | None]]:
+        """The conditions that must all hold, each also under stored names; None where it has no such form."""
+        parts = [] if self._filter is None else conjuncts(self._filter)
+        if self._snapshot.names.are_stored:
+            return [(part, part) for part in parts]
+        return [(part, with_columns_named(part, self._by_shown)) for part in parts]
+
+    @property
+    def _inside(self) -> pl.Expr | None:
+        """What the filter says under stored names, or less: it rules nothing out for which the filter holds."""
+        if self._snapshot.names.are_stored:
+            return self._filter
+        return conjunction([part for _, part in self._parts_of_filter if part is not None])
+
+    @cached_property
     def _pruning(self) -> Pruning:
         """The file slices that may hold rows for which the filter holds."""
         snapshot = self._snapshot
         snapshot.session.require_own_process()
-        return prune(snapshot.slices, self._filter, snapshot.session.config, snapshot.schema)
+        return prune(snapshot.slices, self._inside, snapshot.session.config, snapshot.schema)
 
     @cached_property
     def _keys(self) -> tuple[str, ...] | None:
         """The keys of which alone the filter can hold, if they are few; None: any."""
-        return pinned_keys(self._filter, self._snapshot.session.config, self._snapshot.schema)
+        return pinned_keys(self._inside, self._snapshot.session.config, self._snapshot.schema)
 
     @cached_property
     def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
-        """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored."""
+        """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored.
+
+        The former is one of stored names, the latter of those under which this scan has the columns.
+        """
         snapshot, schema = self._snapshot, self._snapshot.schema
         numbered = merging_of(snapshot.session.config, snapshot.value.schema).columns.numbered
         down: list[pl.Expr] = []
         late: list[pl.Expr] = []
-        for part in [] if self._filter is None else conjuncts(self._filter):
+        for part, inside in self._parts_of_filter:
             # The statistics of numbers say nothing of the order of their texts.
-            form = None if numbered & set(part.meta.root_names()) else parquet_form(part, schema)
+            is_late = inside is None or bool(numbered & set(inside.meta.root_names()))
+            form = None if is_late or inside is None else parquet_form(inside, schema)
             (late if form is None else down).append(part if form is None else form)
         return conjunction(down), conjunction(late)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
-        """`columns`, and those that the late part of the filter names."""
+        """`columns`, and those that the late part of the filter names; stored names."""
         _, late = self._conditions
-        return list(dict.fromkeys([*columns, *(late.meta.root_names() if late is not None else [])]))
+        named = [] if late is None else [self._by_shown[name] for name in late.meta.root_names()]
+        return list(dict.fromkeys([*columns, *named]))
 
     def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
         """Merged rows in stored types, no more than the limit. kept: as in `Snapshot.frames`."""
@@ -211,20 +247,26 @@ class Scan(ArrowRows):
 
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
         """`columns` of the rows of which a condition on restored columns is true."""
-        named = selected(frame, list(dict.fromkeys(condition.meta.root_names())))
+        named = selected(frame, list(dict.fromkeys(self._by_shown[name] for name in condition.meta.root_names())))
         try:
-            keep = self._restore_polars(named).select(condition.alias("keep"))["keep"]
+            keep = self._shown(self._restore_polars(named)).select(condition.alias("keep"))["keep"]
         except pl.exceptions.PolarsError as error:
-            raise failed_on_rows(error, self._snapshot.schema, condition) from error
+            raise failed_on_rows(error, self._snapshot.shown, condition) from error
         # Of a literal and a column that has one value in all rows, polars may make a single value for all of them.
         rows = selected(frame, columns)
         return rows.filter(keep if len(keep) == rows.height else keep.new_from_index(0, rows.height))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self.schema
-        for frame in self._frames(self._columns):
+        for frame in self._frames(self._stored):
             rows = self._snapshot.schema.restore(to_arrow(frame))
+            rows = rows.rename_columns(schema.names) if rows.num_columns else rows
             yield from (rows.cast(schema) if schema.names else rows).to_batches()
+
+    def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """A frame of stored names under those of this scan."""
+        names = self._snapshot.names
+        return frame if names.are_stored else frame.rename({name: names.shown(name) for name in frame.columns})
 
     def _restored(self, frame: pl.DataFrame) -> pl.DataFrame:
         return polars_frame(self._snapshot.schema.restore(to_arrow(frame)))
@@ -237,8 +279,7 @@ class Scan(ArrowRows):
 
 def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None) -> None:
     """Ask a bucket for the ends of the files that a scan of a snapshot begins with; they are kept in memory."""
-    condition = None if filter is None else checked(filter, snapshot.schema)
-    slices = prune(snapshot.slices, condition, snapshot.session.config, snapshot.schema).kept
+    slices = Scan(snapshot, None, filter, meta=False)._pruning.kept  # noqa: SLF001
     replace(snapshot, slices=slices if limit is None else slices[:1]).prefetch()
 
 

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 
+from crdt_mor.api.alteration import AlteredColumns
 from crdt_mor.api.create import (
     Merge,
     default_name,
+    in_stored_names,
     merge_spec,
     names_of,
     new_properties,
@@ -40,6 +42,8 @@ from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.laws.allowed import allow_payloads
 from crdt_mor.merge.payload import Payload
+from crdt_mor.model import layout as layouts
+from crdt_mor.model.alteration import property_of
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec
@@ -49,6 +53,7 @@ from crdt_mor.model.table_properties import checked_changes
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import store_at
 from crdt_mor.store.protocol import Store, is_bucket
+from crdt_mor.write.named import shown_config
 
 if TYPE_CHECKING:
     from crdt_mor.api.inspect import Inspect
@@ -61,7 +66,7 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
-class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
+class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules, AlteredColumns):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
     It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
@@ -172,9 +177,11 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
         config = TableConfig(name or default_name(uri), key_spec, spec, buckets)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
         layout = Layout.asked(names_of(cluster_by), cluster_order, compression)
-        columns = TableSchema.of(read_schema(schema))
-        rules = rules_to_make(not_null, check, default, config, columns)
-        config = put_properties(objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms, rules)
+        config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
+        rules, said = rules_to_make(not_null, check, default, config, columns, odd), property_of(odd)
+        config = put_properties(
+            objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms, rules, said
+        )
         session = Session(objects, environment, config, expiry_ms, str(uri))
         session.inline = inline
         session.start()
@@ -252,12 +259,13 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
         refuse_another_format(objects, str(uri))
         types = None if schema is None else read_schema(schema)
         rows = open_source(source, types, str(uri), Places(given, environment, uri), Renames.of(rename))
-        columns = TableSchema.of(rows.schema if types is None else types)
         layout = Layout.asked((), LINEAR, compression)
-        rules = rules_to_make(not_null, check, default, config, columns)
-        properties, config = new_properties(environment, str(uri), config, columns, layout, rules)
+        config, layout, columns, odd = in_stored_names(config, layout, rows.schema if types is None else types)
+        rules = rules_to_make(not_null, check, default, config, columns, odd)
+        names = property_of(odd)
+        properties, config = new_properties(environment, str(uri), config, columns, layout, rules, names)
         new = load.NewTable(str(uri), objects, environment, config, properties, expiry_ms)
-        load.load(new, rows.read(), rows.rows, info, on_progress)
+        load.load(new, map(Renames(odd).batch, rows.read()), rows.rows, info, on_progress)
         return cls(
             uri, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options, store=store,
             environment=environment,
@@ -313,12 +321,13 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
     @property
     def schema(self) -> pa.Schema:
         """The columns as they are now, in the types that they were declared in."""
-        return TableSchema.from_json(self._session.views.sealed().schema).declared
+        value = self._session.views.sealed()
+        return value.names.outward(TableSchema.from_json(value.schema)).declared
 
     @property
     def config(self) -> TableConfig:
-        """Key, partitioning, buckets and merge of the table."""
-        return self._session.config
+        """Key, partitioning, buckets and merge of the table, in the names of its columns, as last seen."""
+        return shown_config(self._session.config, self._session.known().names)
 
     @property
     def version(self) -> int:
@@ -328,7 +337,11 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
     @property
     def properties(self) -> Mapping[str, str]:
         """What was noted of the table with `set_properties`, by name, as it is now."""
-        return MappingProxyType(dict(self._session.views.sealed().properties))
+        value = self._session.views.sealed()
+        found = dict(value.properties)
+        if layouts.CLUSTER_BY in found:
+            found[layouts.CLUSTER_BY] = layouts.with_columns(found[layouts.CLUSTER_BY], value.names.shown)
+        return MappingProxyType(found)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
         """Note things of the table, `{"owner": "ops", "retired": None}`: None takes a property away, others stay.
@@ -339,7 +352,12 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules):
 
         Raises `InvalidInputError` for what is no such text; nothing is set then.
         """
-        self._session.set_properties(checked_changes(properties))
+        changes = checked_changes(properties)
+        value = self._session.views.sealed()
+        if not value.names.are_stored and (order := changes.get(layouts.CLUSTER_BY)):
+            schema = TableSchema.from_json(value.schema)
+            changes[layouts.CLUSTER_BY] = layouts.with_columns(order, lambda name: value.names.one(name, schema))
+        self._session.set_properties(changes)
 
     @property
     def inspect(self) -> Inspect:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
@@ -17,6 +18,7 @@ from crdt_mor.api.scan import Scan, prefetch
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
+from crdt_mor.model.alteration import names_at
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
@@ -42,6 +44,7 @@ class TableReads(Readable):
         consistency: Consistency = "latest",
         meta: bool = False,
         limit: int | None = None,
+        names: Literal["now", "then"] = "now",
     ) -> Scan:
         """A snapshot, sealed now: merged rows, each key at most once in its partition.
 
@@ -55,8 +58,12 @@ class TableReads(Readable):
             "read_optimized" reads base files alone: fast, and as old as the last compaction.
         meta: Hudi's five columns in front.
         limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
+        names: what columns are called that were renamed or dropped since the moment: "now", as they are by now, or
+            "then", as they were, so that a program of that time finds what it knows.
         """
         point = None if as_of is None else point_of(as_of)
+        if names not in ("now", "then"):
+            raise InvalidInputError(f'names is "now" or "then". got={names!r}')
         stable = _consistency(consistency) == "stable"
         if stable and point is not None:
             raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
@@ -68,6 +75,8 @@ class TableReads(Readable):
             else:
                 cut = None if point is None else cut_at(session, value, point)
             snapshot = Snapshot.seal(session, value, cut)
+            if names == "then":
+                snapshot = replace(snapshot, called=names_at(value.alterations, snapshot.cut.time))
             return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
 
         def meanwhile(known: Timeline) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from crdt_mor.api.table_writes import WAIT
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -25,14 +26,20 @@ def rules_to_make(
     default: Mapping[str, Any] | None,
     config: TableConfig,
     columns: TableSchema,
+    odd: Mapping[str, str],
 ) -> KeptRules:
-    """The rules that a new table is made with."""
+    """The rules that a new table is made with; `config` and `columns` have stored names.
+
+    odd: the stored names of columns that people call otherwise, by what they call them.
+    """
     if not (not_null or check or default):
         return ()
     from crdt_mor.api.create import names_of
-    from crdt_mor.write.rules import rules_of
+    from crdt_mor.write.rules import rules_in_stored_names
 
-    return ordered(rules_of(names_of(not_null), check or {}, default or {}, config, columns))
+    names = Names(tuple((stored, shown) for shown, stored in odd.items()))
+    given = names_of(not_null), check or {}, default or {}
+    return ordered(rules_in_stored_names(*given, config, columns, names))
 
 
 @operations

@@ -22,6 +22,7 @@ from crdt_mor.model.declared import ANYTHING
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
 from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.named import shown_config
 from crdt_mor.write.statements import SchemaMode
 
 WAIT: Final = timedelta(seconds=60)
@@ -183,7 +184,8 @@ class TableWrites:
                 repeated=commit.repeated,
             )
 
-        return merge_of(source, on, (source_alias, target_alias), self._session.config, run)
+        config = shown_config(self._session.config, self._session.known().names)
+        return merge_of(source, on, (source_alias, target_alias), config, run)
 
     def overwrite(
         self,

@@ -36,10 +36,11 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.held import hold_scope
 from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
-from crdt_mor.write.statements import SchemaMode, Statements
+from crdt_mor.write.statements import SchemaMode
 from crdt_mor.write.update import Change, Deletion, Update
 
 if TYPE_CHECKING:
@@ -138,12 +139,12 @@ class Transaction:
     def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
         if (write := self._open_for_more("append")) is not None:
-            write.statements.upsert(read_data(data), "INSERT", check_mode(schema_mode))
+            NamedStatements(write.statements).upsert(read_data(data), "INSERT", check_mode(schema_mode))
 
     def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
         if (write := self._open_for_more("upsert")) is not None:
-            write.statements.upsert(read_data(data), "UPSERT", check_mode(schema_mode))
+            NamedStatements(write.statements).upsert(read_data(data), "UPSERT", check_mode(schema_mode))
 
     def delete(
         self,
@@ -158,11 +159,11 @@ class Transaction:
             return
         require_delete(data, keys, filter)
         if data is not None:
-            write.statements.delete(read_data(data), plain)
+            NamedStatements(write.statements).delete(read_data(data), plain)
         elif keys is not None:
             write.statements.delete(self._keys_table(keys), plain)
         else:
-            self._change(Deletion(plain), filter, write.statements)
+            self._change(lambda: Deletion(plain), filter, NamedStatements(write.statements))
 
     def overwrite(
         self,
@@ -173,7 +174,9 @@ class Transaction:
     ) -> None:
         """As `Table.overwrite`, as the only statement of this commit."""
         if (write := self._open_alone("overwrite")) is not None:
-            scope = overwriting.overwrite_rows(write, read_data(data), partitions, check_mode(schema_mode))
+            mode = check_mode(schema_mode)
+            rows = NamedStatements(write.statements).stored(read_data(data), mode)
+            scope = overwriting.overwrite_rows(write, rows, partitions, mode)
             hold_scope(write.begun.declared, scope)
             operation = OVERWRITE_TABLE if scope == EVERYTHING_REPLACED else OVERWRITE
             self._overwrite = overwriting.OverwriteStatement(scope, operation)
@@ -196,12 +199,15 @@ class Transaction:
         write = self._open_for_more("update")
         self._require_serializable("update")
         if write is not None:
-            config, statements = self._session.config, write.statements
+            statements = NamedStatements(write.statements)
+
+            def update() -> Change:
+                return Update(assignments(set, statements.schema, statements.config))
+
             try:
-                update = Update(assignments(set, statements.schema, config))
+                update()
             except CrdtMorError:  # of columns that a write under way may bring
                 self._snapshot(None, None)
-                update = Update(assignments(set, statements.schema, config))
             self._change(update, where, statements)
 
     def merge(
@@ -219,7 +225,9 @@ class Transaction:
         self._require_serializable("merge")
 
         aliases = (source_alias, target_alias)
-        return merge_of(source, on, aliases, self._session.config, partial(merge_in, self))
+        write = self._open_for_more("merge")
+        config = self._session.config if write is None else NamedStatements(write.statements).config
+        return merge_of(source, on, aliases, config, partial(merge_in, self))
 
     def _require_serializable(self, statement: str) -> None:
         if self._wait_ms is None:
@@ -247,7 +255,7 @@ class Transaction:
         write = self._write
         if write is None or self._wait_ms is None:
             return Snapshot.seal(self._session, self._value)
-        reads = Reads.of(columns, filter, write.statements.schema)
+        reads = Reads.of(columns, filter, write.statements.schema, NamedStatements(write.statements).names)
         if isinstance(write, TriedWrite):
             write.require_first(reads)
             return Snapshot.seal(self._session, self._value)
@@ -295,13 +303,16 @@ class Transaction:
         assert self._value is not None
         return key_rows(keys, key.fields, TableSchema.from_json(self._value.schema).declared)
 
-    def _change(self, change: Change, filter: pl.Expr | str | None, statements: Statements) -> None:
+    def _change(
+        self, change_of: Callable[[], Change], filter: pl.Expr | str | None, statements: NamedStatements
+    ) -> None:
         """Change the rows for which a condition holds in what the transaction reads."""
-        config = self._session.config
-        self._snapshot(
-            change.columns(statements.schema, config, statements.rules), filter
-        )  # after which all earlier columns are known
-        columns = change.columns(statements.schema, config, statements.rules)
+        change, names = change_of(), statements.names
+        self._snapshot(change.columns(statements.schema, statements.config, statements.rules), filter)
+        if statements.names != names:  # they were altered while earlier writes were waited for
+            change = change_of()
+        # All columns that earlier writes have brought are known by now.
+        columns = change.columns(statements.schema, statements.config, statements.rules)
         change.add(self._read(columns=columns, filter=filter), statements)
 
     def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:
@@ -315,7 +326,7 @@ class Transaction:
 def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
     """Do a merge as a statement of a transaction."""
     write = tx._open_for_more("merge")  # noqa: SLF001  it is a part of the transaction that the table uses as well
-    return nothing_of(plan) if write is None else do_merge(plan, write.statements, tx._read)  # noqa: SLF001
+    return nothing_of(plan) if write is None else do_merge(plan, NamedStatements(write.statements), tx._read)  # noqa: SLF001
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:

@@ -27,6 +27,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import check_info
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.timeline import Timeline
@@ -35,6 +36,7 @@ from crdt_mor.read.conditions import checked
 from crdt_mor.read.reads import Reads
 from crdt_mor.write.declaring import declared_by_delete, declared_by_update
 from crdt_mor.write.job_values import Job, Receipt
+from crdt_mor.write.named import NamedStatements, shown_config, shown_rules
 from crdt_mor.write.statements import Operation, Statements
 from crdt_mor.write.update import Change, Deletion, Update
 
@@ -77,7 +79,7 @@ class UpdatePart:
         """
 
         def change(statements: Statements) -> None:
-            self._change.add(self._rows.to_arrow(), statements)
+            self._change.add(self._rows.to_arrow(), NamedStatements(statements))
 
         receipt, made = in_parts.stage(self._session, self._job, self._columns, self.number, change)
         return PartDone(receipt, made.operation if made is not None and made.collected else None)
@@ -111,8 +113,8 @@ class UpdatedByMany:
         If it raises, nothing is left of the update.
         """
 
-        def change(schema: TableSchema) -> Change:
-            return Update(assignments(set, schema, self._session.config))
+        def change(schema: TableSchema, config: TableConfig) -> Change:
+            return Update(assignments(set, schema, config))
 
         declare = partial(declared_by_update, set, where, self._session)
         return _in_parts(self._session, change, where, execute_parts, wait, token, commit_info, declare)
@@ -134,13 +136,13 @@ class UpdatedByMany:
         require_delete(None, None, where)
         declare = partial(declared_by_delete, where, self._session)
         return _in_parts(
-            self._session, lambda _: Deletion(plain), where, execute_parts, wait, token, commit_info, declare
+            self._session, lambda *_: Deletion(plain), where, execute_parts, wait, token, commit_info, declare
         )
 
 
 def _in_parts(
     session: Session,
-    change_of: Callable[[TableSchema], Change],
+    change_of: Callable[[TableSchema, TableConfig], Change],
     where: pl.Expr | str | None,
     execute_parts: ExecuteParts,
     wait: timedelta,
@@ -156,23 +158,24 @@ def _in_parts(
     wait_ms = milliseconds("wait", wait)
 
     def rehearse(statements: Statements) -> None:
-        schema = statements.schema
+        named = NamedStatements(statements)
+        schema, config = named.schema, named.config
         if where is not None:
-            checked(where, schema)
-        change = change_of(schema)
-        change.add(
-            schema.select(change.columns(schema, session.config, statements.rules)).declared.empty_table(), statements
-        )
+            checked(where, schema, named.names)
+        change = change_of(schema, config)
+        change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
 
     job = in_parts.plan(session, token, check_info(commit_info), declare(), rehearse)
     if job.repeated:
         return completed(session, job, [])
-    known = session.known()
-    schema = TableSchema.from_json(known.schema)
-    reads = Reads.of(change_of(schema).columns(schema, session.config, known.rules), where, schema)
+    now = session.known()
+    stored, config = TableSchema.from_json(now.schema), shown_config(session.config, now.names)
+    schema = now.names.outward(stored)
+    reads = Reads.of(change_of(schema, config).columns(schema, config, shown_rules(now)), where, stored, now.names)
     with in_parts.settled(session, job, reads, wait_ms) as view:
-        change = change_of(view.schema)
-        rows = Scan(view, change.columns(view.schema, session.config, view.value.rules), where, meta=False)
+        config = shown_config(session.config, view.names)
+        change = change_of(view.shown, config)
+        rows = Scan(view, change.columns(view.shown, config, shown_rules(view.value)), where, meta=False)
         columns = in_parts.columns_of(view)
         parts = [UpdatePart(i, session, job, part, change, columns) for i, part in enumerate(rows.parts())]
         done = _all_done(parts, execute_parts)

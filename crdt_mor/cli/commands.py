@@ -167,6 +167,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
                 "ordering": config.merge.ordering,
                 "merge": config.merge.summary,
                 "payloads": {name: str(m.payload) for m in config.merge.columns for name in m.columns},
+                "comments": dict(table.comments),
             }
         )
         return
@@ -179,8 +180,10 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
     for column in config.merge.columns:
         for name in column.columns:
             roles[name].append(str(column.payload))
+    said = table.comments
+    head = ["column", "type", "what it is for", *(["comment"] if said else [])]
     rows = [(field.name, str(field.type), ", ".join(roles[field.name])) for field in table.schema]
-    render.table(["column", "type", "what it is for"], rows)
+    render.table(head, [(*row, said.get(row[0], "")) if said else row for row in rows])
 
 
 def show(uri: Uri, output: Form = Output.text) -> None:

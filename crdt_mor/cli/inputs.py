@@ -36,7 +36,7 @@ def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point
 
 
 def renames(texts: Sequence[str] | None) -> dict[str, str] | None:
-    """`--rename OLD=NEW`, as often as it is given; the last equals sign counts, as new names have none."""
+    """`--rename OLD=NEW`, as often as it is given; the last equals sign counts."""
     if not texts:
         return None
     pairs = [text.rpartition("=") for text in texts]

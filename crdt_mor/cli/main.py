@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 import crdt_mor as mor
 from crdt_mor.cli import commands, failures, inputs, writes
+from crdt_mor.cli.alter import alter
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.check_store import check_store
@@ -164,6 +165,7 @@ for _command in (
     diff,
     commands.show,
     commands.schema,
+    alter,
     history,
     commands.timeline,
     commands.files,

@@ -38,6 +38,7 @@ from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
 from crdt_mor.log.steps import Delete, List, Nonce, Put, Read, Steps, run
 from crdt_mor.log.tail import find_tail, table_replaced
 from crdt_mor.model import layout
+from crdt_mor.model.alteration import created_with
 from crdt_mor.model.authors import Author, Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
@@ -215,7 +216,9 @@ class Session:
         schema = self.config.created_schema()
         value = Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
         settings = self.config.properties
-        return replace(value, properties=layout.said(settings), rules=rules_in(settings))
+        return replace(
+            value, properties=layout.said(settings), rules=rules_in(settings), alterations=created_with(settings)
+        )
 
     def known(self) -> Timeline:
         """The newest value that this session has seen."""

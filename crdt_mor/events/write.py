@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Steps, Touch, delete_for_good
 from crdt_mor.log.stopping import repeated_token
 from crdt_mor.model import layout
+from crdt_mor.model.alteration_event import require_meant
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
@@ -130,8 +132,11 @@ def grow(
     batch: pa.Schema,
     check: Callable[[TableSchema], None],
     author: Author | None = None,
+    new: Mapping[str, str] = MappingProxyType({}),
 ) -> Steps[Timeline]:
     """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join.
+
+    new: of columns that the batch adds, the names that people are to see, by their stored names.
 
     check: raises for a schema that the table must not have. It gets the joined one, with the columns of other writers.
     """
@@ -139,9 +144,10 @@ def grow(
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         before = TableSchema.from_json(tail.schema)
+        require_meant(tail, new)
         joined = before.grow(batch)
         check(joined)
-        return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json(), author)
+        return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json(), author, new)
 
     return (yield from publisher.publish(derive, known))
 

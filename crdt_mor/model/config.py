@@ -106,8 +106,11 @@ class TableConfig:
             return TableSchema.from_avro(text)
         return None
 
-    def to_properties(self, schema: TableSchema, table_id: str) -> dict[str, str]:
-        """The properties of a new table of ours; whatever it could not keep is refused here."""
+    def to_properties(self, schema: TableSchema, table_id: str, names: str = "") -> dict[str, str]:
+        """The properties of a new table of ours; whatever it could not keep is refused here.
+
+        schema: with the names of files. names: the text of the property that says what people call the columns.
+        """
         self._check_new(schema)
         return {
             hoodie.NAME: self.name,
@@ -135,6 +138,7 @@ class TableConfig:
             hoodie.OUR_MERGE: str(self.merge),
             hoodie.OUR_BUCKETS: str(self.buckets),
             hoodie.OUR_SCHEMA: schema.to_json(),
+            **({hoodie.OUR_NAMES: names} if names else {}),
         }
 
     def _key_properties(self) -> dict[str, str]:

@@ -355,6 +355,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     invariants_history.only_what_is_in_segments_is_archived,
     invariants_history.a_restore_keeps_what_came_before,
     invariants_history.savepoints_never_change,
+    invariants_history.names_are_only_altered_by_later_events,
     invariants_posts.a_post_is_taken_once_and_in_time,
     invariants_posts.posts_are_noted_while_they_are_open,
     invariants_declared.a_write_keeps_to_what_it_has_declared,

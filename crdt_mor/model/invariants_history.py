@@ -88,6 +88,28 @@ def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) ->
     )
 
 
+def names_are_only_altered_by_later_events(previous: Timeline, following: Timeline) -> bool:
+    """What has become of the columns' names stays, as views of the past ask for it. One event adds one alteration.
+
+    No two columns that people see have one name, also where names differ only in case; and no hidden column comes back.
+    """
+    before, after = previous.alterations, following.alterations
+    if before == after:
+        return True
+    new = after[len(before) :]
+    names, columns = following.names, following.columns
+    shown = [names.shown(name).lower() for name in names.visible(columns)]
+    named = {stored for stored, _ in (*new[0].added, *new[0].renamed, *new[0].comments)} if new else set[str]()
+    return (
+        after[: len(before)] == before
+        and len(new) == 1
+        and new[0].at == following.clock
+        and len(set(shown)) == len(shown)
+        and (named | {*new[0].dropped}) <= set(columns)
+        and named.isdisjoint(previous.names.hidden)
+    )
+
+
 def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
     """A savepoint that the value has is the very savepoint; a new one shows what the previous value shows."""
     before = {s.name: s for s in previous.savepoints}

@@ -167,6 +167,11 @@ PARSED: Final[Mapping[str, Callable[[str], object]]] = {
 """What each of the properties may be by itself, by its name."""
 
 
+def with_columns(text: str, name: Callable[[str], str]) -> str:
+    """The text of `crdt_mor.cluster_by` under other names of the columns. name: the other one of a column."""
+    return ",".join(map(name, parsed_columns(text)))
+
+
 def said(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Those of the properties in Hudi's file of settings that a new table begins with."""
     return tuple((name, properties[name]) for name in sorted(NAMES) if name in properties)

@@ -26,6 +26,9 @@ COMPACTION = "compaction"
 COMMIT = "commit"
 CLEAN = "clean"
 ROLLBACK = "rollback"
+
+ALTER_SCHEMA = "ALTER_SCHEMA"
+"""Hudi's word for the operation of a commit that changes columns and no row."""
 SAVEPOINT = "savepoint"
 """Hudi's actions, as they stand in the names of its timeline: a compaction is a `commit` once it is completed."""
 

@@ -15,6 +15,7 @@
     forget_tokens         applications that have not written for long are forgotten
     save, unsave          what the table shows now gets a name, or loses it      } in
     restored              what was committed after a moment is dropped          } `planners.restore`
+    altered               columns get other names, or are not shown any more, see `model.alteration_event`
     moving_to, closed     a migration to another table  } in
     arriving, opened      one from another table        } `planners.migration`
 
@@ -33,19 +34,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Self
 
 from crdt_mor.errors import FormatError, UnsupportedVersionError
+from crdt_mor.model.alteration import Shown, with_added
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
-from crdt_mor.model.names import DELTA_COMMIT, ROLLBACK, bucket_of_file_id
+from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT, ROLLBACK, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.posts import Member, PostName, noting, still_kept
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
-from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE
+from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, WRONG_SHAPE, beginnings
 from crdt_mor.model.timeline_parts import (
     Archive,
     Completion,
@@ -192,15 +193,18 @@ class Timeline(Value):
             rolled_back=(*self.rolled_back, rolled_back),
         )
 
-    def grow(self, nonce: str, wall_ms: int, schema: str, author: Author | None = None) -> Timeline:
-        """The schema becomes `schema`: an empty delta commit of its own, begun and completed in one event."""
+    def grow(
+        self, nonce: str, wall_ms: int, schema: str, author: Author | None = None, shown: Shown = None
+    ) -> Timeline:
+        """The schema becomes `schema`, in an empty delta commit of one event. shown: as of `with_added`."""
         requested = begin_after(self.clock, wall_ms)
-        completed = tick_after(requested, wall_ms)
-        completion = Completion(
-            requested, completed, self.version + 1, nonce, DELTA_COMMIT, "ALTER_SCHEMA", author=author
-        )
+        done = tick_after(requested, wall_ms)
+        grown = Completion(requested, done, self.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author)
         added = self._with_added(schema)
-        return self.following(nonce, completed, schema=schema, added=added, completions=(*self.completions, completion))
+        return self.following(
+            nonce, done, schema=schema, added=added, completions=(*self.completions, grown),
+            alterations=with_added(self.alterations, done, added[len(self.added) :], shown),
+        )  # fmt: skip
 
     def _with_added(self, schema: str) -> tuple[str, ...]:
         """`added` with the columns that are new in `schema`. The first schema of a table adds none."""
@@ -369,7 +373,7 @@ class Timeline(Value):
 
     def is_in(self, data: bytes) -> bool:
         """Whether `data` is this very version: its number and nonce come first, so nothing needs to be decoded."""
-        return data.startswith(_beginnings(self.version, self.nonce))
+        return data.startswith(beginnings(self.version, self.nonce))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:
@@ -388,10 +392,3 @@ class Timeline(Value):
         if not value.is_in(data):  # a process that checks whether this version still stands would check for ever
             raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
         return value
-
-
-@lru_cache(maxsize=16)
-def _beginnings(version: int, nonce: str) -> tuple[bytes, ...]:
-    """What a version begins with, in each format. A commit looks for the same version several times."""
-    name = json.dumps({"version": version, "nonce": nonce}, separators=(",", ":"))[1:-1]
-    return tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ)

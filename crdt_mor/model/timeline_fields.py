@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from crdt_mor.model.alteration import alteration_json, alteration_of
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.migration import Moving, Origin, moving_json, moving_of, origin_json, origin_of
 from crdt_mor.model.overwrite import overwrite_json, overwrite_of
@@ -138,6 +139,7 @@ FIELDS: Final = (
     ),
     _Field("posts", noted_json, lambda entry, _: noted_of(entry), ()),
     _records("rules", rule_json, lambda entry, _: rule_of(entry), absent=()),
+    _records("alterations", alteration_json, lambda entry, _: alteration_of(entry), lambda a: (a.at,), ()),
 )  # fmt: skip
 """In the order in which they are written. `Timeline.is_in` goes by the first two."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType, NoneType
 from typing import Any
 
@@ -44,7 +44,8 @@ known of a migration: such a release would begin a write in a table that is clos
 alone: such a release would begin a write at a time that another process has claimed, and find its files under it; and
 events that their writers have posted: it would forget a write that was given up while its begin is still posted.
 Format 7 adds commits of several writers, and the names of posts: such a release would forget which were taken, and lose
-the tokens of all but one writer; and what a write has declared at its begin.
+the tokens of all but one writer; what a write has declared at its begin; and the names of
+columns: such a release would write under names that are not shown.
 """
 
 _BEFORE_CLAIMS = 5
@@ -66,6 +67,14 @@ def knows_posts(written_in: int) -> bool:
 
 
 FORMATS_READ = (1, 2, 3, 4, 5, 6, FORMAT)
+
+
+@lru_cache(maxsize=16)
+def beginnings(version: int, nonce: str) -> tuple[bytes, ...]:
+    """What a version begins with, in each format. A commit looks for the same version several times."""
+    name = json.dumps({"version": version, "nonce": nonce}, separators=(",", ":"))[1:-1]
+    return tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ)
+
 
 _WITHOUT_TOKENS = 4
 """The last format whose completions do not say which token their write carried."""

@@ -6,10 +6,13 @@ older completions are in segments, which it names.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
 
+from crdt_mor.columns.names import Names
+from crdt_mor.model.alteration import Alterations, names_of
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.overwrite import Overwrite
@@ -79,6 +82,8 @@ class Value:
     """The posts that were taken or voided, as long as a later version could take them."""
     rules: Rules = ()
     """What every row fulfils that is written from here on, and what columns hold that are not given."""
+    alterations: Alterations = ()
+    """What has become of the columns' names, oldest first; none where all have those of the files."""
     format: int = field(default=FORMAT, compare=False)
     """The format of the object that this value was decoded from: the release that put it reads no later one."""
 
@@ -86,11 +91,21 @@ class Value:
 
     @property
     def header(self) -> Self:
-        """Version, clock, schema, the table's id and the history that is kept: what reading needs beside the files."""
+        """Version, clock, schema with its names, the table's id, what is kept: what reading needs beside the files."""
         return type(self)(
             self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
-            savepoints=self.savepoints, restores=self.restores,
+            savepoints=self.savepoints, restores=self.restores, alterations=self.alterations,
         )  # fmt: skip
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The stored names of all columns, those that nobody sees among them."""
+        return tuple(name for name, *_ in json.loads(self.schema))
+
+    @property
+    def names(self) -> Names:
+        """The names of the columns as people see them."""
+        return names_of(self.alterations)
 
     @property
     def newly_pending(self) -> tuple[InstantTime, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from crdt_mor.model.alteration import Alteration, Alterations
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import begin_after, tick_after
+from crdt_mor.model.instant import InstantTime, begin_after, tick_after
 from crdt_mor.model.layout import with_layout
 from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.names import DELTA_COMMIT
@@ -36,7 +37,7 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
 
     They come after all that was written to the source: the clock moves past its clock. It is an empty delta commit of
     its own, which stands for the commits that the tokens of the source name. Its properties come along, but for the
-    order of rows, which this table was made with, and so do its rules.
+    order of rows, which this table was made with, and so do its rules and the names of its columns.
 
     What this table showed before was a part of the source: it is history that is not kept.
     """
@@ -54,6 +55,7 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
         completions=(*value.completions, completion),
         properties=with_layout(source.properties, value.properties),
         rules=source.rules,
+        alterations=_named_as_in(source, value, clock),
         retention=replace(value.retention, since=clock, stable_since=max(value.retention.stable_since, stable)),
         tokens_noted=clock if source.tokens else value.tokens_noted,
         tokens=(
@@ -61,3 +63,15 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
             *(Token(t.application, t.number, requested, clock, version) for t in source.tokens),
         ),
     )
+
+
+def _named_as_in(source: Timeline, value: Timeline, at: InstantTime) -> Alterations:
+    """The alterations of the new table with one that gives its columns the names that they have in the old one."""
+    names, columns = source.names, value.columns
+    alteration = Alteration(
+        at,
+        renamed=tuple((name, names.shown(name)) for name in columns if names.shown(name) != value.names.shown(name)),
+        dropped=tuple(name for name in names.hidden if name in columns),
+        comments=tuple((name, text) for name, text in names.comments if name in columns),
+    )
+    return (*value.alterations, alteration) if alteration != Alteration(at) else value.alterations

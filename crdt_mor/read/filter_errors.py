@@ -67,11 +67,16 @@ def not_a_filter(given: object) -> InvalidInputError:
     )
 
 
-def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
-    """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell."""
+def unknown_columns(
+    unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str, became: str
+) -> InvalidInputError:
+    """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell.
+
+    became: what has become of them.
+    """
     quoted = [name for name in unknown if isinstance(filter, str) and f'"{name}"' in filter]
     hint = f"; text stands in single quotes, '{quoted[0]}'" if quoted else ""
-    hint += columns_meant(unknown, schema.declared.names)
+    hint += became or columns_meant(unknown, schema.declared.names)
     return InvalidInputError(
         f"the filter names columns that the table has not; it has {schema.declared.names[:_SHOWN]}{hint}. "
         f"unknown={list(unknown)}"

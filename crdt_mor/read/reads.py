@@ -17,13 +17,14 @@ from typing import Final
 
 import polars as pl
 
+from crdt_mor.columns.names import STORED, Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import Declared
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.expressions import conjuncts
+from crdt_mor.read.expressions import conjuncts, with_columns_named
 from crdt_mor.read.prune import partitions_left
 
 
@@ -35,15 +36,29 @@ class Reads:
     condition: pl.Expr | None = None
 
     @classmethod
-    def of(cls, columns: str | Sequence[str] | None, filter: pl.Expr | str | None, schema: TableSchema) -> Reads:
-        """What a scan reads; everything where the table has no such columns, which a write under way may bring."""
+    def of(
+        cls,
+        columns: str | Sequence[str] | None,
+        filter: pl.Expr | str | None,
+        schema: TableSchema,
+        names: Names = STORED,
+    ) -> Reads:
+        """What a scan reads; everything where the table has no such columns, which a write under way may bring.
+
+        columns, filter: under the names that people see. schema: stored; so is what comes out.
+        """
         try:
-            condition = None if filter is None else checked(filter, schema)
+            condition = None if filter is None else checked(filter, names.outward(schema))
         except CrdtMorError:
             return EVERYTHING
-        return cls(
-            None if columns is None else frozenset([columns] if isinstance(columns, str) else columns), condition
-        )
+        given = [columns] if isinstance(columns, str) else columns
+        if names.are_stored:
+            return cls(None if given is None else frozenset(given), condition)
+        known = names.by_shown(schema.declared.names) | {name: name for name in META_COLUMNS}
+        inside = None if condition is None else with_columns_named(condition, known)
+        if (inside is None) != (condition is None) or not known.keys() >= {*(given or ())}:
+            return EVERYTHING
+        return cls(None if given is None else frozenset(known[name] for name in given), inside)
 
     def may_meet(self, declared: Declared, config: TableConfig, schema: TableSchema) -> bool:
         """Whether a write that keeps to a declaration may touch what is read."""

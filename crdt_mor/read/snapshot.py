@@ -15,6 +15,7 @@ from typing import Final
 
 import polars as pl
 
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, InvalidInputError, SnapshotExpiredError
 from crdt_mor.events.session import Session
@@ -48,6 +49,7 @@ class Snapshot:
     whole: whether the view has everything that the cut shows; a read-optimized view leaves the logs out.
     part: whether the view has some of the cut's file slices only, for a process that knows no more of the table.
     at_hand: log files that are in memory alone, by their paths: what a block has written that is not committed yet.
+    called: the names of its columns; None: those that the value has.
     """
 
     session: Session
@@ -57,6 +59,7 @@ class Snapshot:
     whole: bool = True
     part: bool = False
     at_hand: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    called: Names | None = None
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
@@ -79,7 +82,7 @@ class Snapshot:
             # What was adopted meanwhile, Hudi may have completed before.
             ended = session.views.completions(settled, lambda s: s.last > begun.clock or not session.config.ours)
             shown = commits_before(begun, shown, ended, requested)
-        value = replace(begun, schema=settled.schema, added=settled.added)
+        value = replace(begun, schema=settled.schema, added=settled.added, alterations=settled.alterations)
         return cls(session, value, Cut("requested", requested), tuple(fold_slices(shown)))
 
     def read_optimized(self) -> Snapshot:
@@ -140,7 +143,18 @@ class Snapshot:
             )
 
     @property
+    def names(self) -> Names:
+        """The names of the columns as people see them in this view."""
+        return self.value.names if self.called is None else self.called
+
+    @property
+    def shown(self) -> TableSchema:
+        """The columns as people see them in this view."""
+        return self.names.outward(self.schema)
+
+    @property
     def schema(self) -> TableSchema:
+        """The columns of files, also those that nobody sees."""
         return TableSchema.from_json(self.value.schema)
 
     def frames(

@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeVar
 
+import pyarrow as pa
+
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, TokenOrderError, UnsupportedFeatureError
 from crdt_mor.events import migration, sweep
@@ -38,7 +40,7 @@ from crdt_mor.read.cut import window_end
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import Window
 from crdt_mor.read.window_states import States, TouchedGroups
-from crdt_mor.services.migration_cargo import Cargo, Loader, keeps_partitions_apart, refuse_twins
+from crdt_mor.services.migration_cargo import Cargo, Loader, is_moved, keeps_partitions_apart, refuse_twins
 from crdt_mor.services.rollback import roll_back
 from crdt_mor.write.open_write import OpenWrite
 
@@ -229,8 +231,9 @@ class Migration:
         return window_end(self.source, value, Cut("completed", time).checkpoint(value.table_id), "completed", "since")
 
     def _grow(self, value: Timeline) -> None:
-        """Give the new table the columns and types that the old one has gained."""
-        columns = TableSchema.from_json(value.schema).declared
+        """Give the new table the columns and types that the old one has gained, but for those that nobody sees."""
+        declared = TableSchema.from_json(value.schema).declared
+        columns = pa.schema([column for column in declared if is_moved(column.name, value.names, self.target.config)])
         grown = events.grow(
             self.target.publisher,
             self.target.known(),

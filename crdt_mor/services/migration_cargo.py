@@ -18,6 +18,7 @@ from functools import cached_property
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
@@ -265,7 +266,8 @@ class Loader:
             if self.copies_states:
                 statements.put_states(self._with_states(cargo.rows))
             else:
-                visible = to_arrow(cargo.rows.select(self.schema.declared.names))
+                there = statements.schema.declared.names
+                visible = to_arrow(cargo.rows.select([n for n in self.schema.declared.names if n in there]))
                 statements.upsert(self.schema.restore(visible), "UPSERT", "strict")
         if cargo.tombstones.height:
             statements.delete_ordered(cargo.tombstones)
@@ -280,6 +282,11 @@ class Loader:
             if member.hidden is not None:
                 rows = rows.with_columns(member.restored(rows).alias(member.hidden)).drop(member.columns)
         return rows
+
+
+def is_moved(stored: str, names: Names, target: TableConfig) -> bool:
+    """Whether a column comes along to a new table: people see it, or a payload there merges it."""
+    return stored not in names.hidden or any(stored in member.columns for member in target.merge.columns)
 
 
 def refuse_twins(loader: Loader, cut: Cut) -> None:

@@ -6,14 +6,17 @@ from collections.abc import Collection, Mapping
 
 import polars as pl
 
+from crdt_mor.columns.names import stored_name
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, NAMES_MAX, Declared, declared_of
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.read.conditions import checked
+from crdt_mor.read.expressions import with_columns_named
 from crdt_mor.read.prune import pinned_partitions
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.open_write import OpenWrite
@@ -28,7 +31,7 @@ def declared_by_user(
     tail = session.tail()
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, "", tail.version))
     paths = None if partitions is None else scope_of(rehearsal, partitions).partitions
-    names = None if columns is None else _columns(columns, session.config)
+    names = None if columns is None else _columns(columns, session.config, tail)
     for kind, given in (("partitions", paths), ("columns", names)):
         if given is not None and len(given) > NAMES_MAX:
             raise InvalidInputError(
@@ -38,8 +41,8 @@ def declared_by_user(
     return declared_of(paths, names, existing=False)
 
 
-def _columns(columns: Collection[str], config: TableConfig) -> list[str]:
-    """The columns that rows set besides the key's and the partition's."""
+def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> list[str]:
+    """The columns that rows set besides the key's and the partition's, also such as they bring; stored names."""
     if isinstance(columns, str | bytes | Mapping) or not all(isinstance(name, str) for name in columns):
         raise InvalidInputError(f'columns are a list of names, ["price"]. columns={columns!r}')
     if not config.merge.partial:
@@ -47,15 +50,20 @@ def _columns(columns: Collection[str], config: TableConfig) -> list[str]:
             "a write of this table gives whole rows, so that it touches all columns: declare partitions, or create "
             f"the table with merge=PartialUpdate(). columns={list(columns)}"
         )
-    return [name for name in columns if name not in (*config.key.fields, *config.key.partition_fields)]
+    known = tail.names.by_shown(tail.columns)
+    stored = [known.get(name) or stored_name(name, tail.columns) for name in columns]
+    return [name for name in stored if name not in (*config.key.fields, *config.key.partition_fields)]
 
 
 def declared_by_update(set_: object, where: pl.Expr | str | None, session: Session) -> Declared:
     """What an update touches: rows that are there, in the partitions that its condition names."""
     config, columns = session.config, None
     if config.merge.partial and isinstance(set_, Mapping):
-        beside = {name for merge in config.merge.columns for name in merge.columns if {*set_} & set(merge.columns)}
-        columns = {*set_, *beside}
+        value = session.known()
+        known = value.names.by_shown(value.columns)
+        given = {known.get(str(name), str(name)) for name in set_}
+        beside = {name for merge in config.merge.columns for name in merge.columns if given & set(merge.columns)}
+        columns = {*given, *beside}
     return declared_of(_pinned(where, session), columns, existing=True)
 
 
@@ -66,14 +74,15 @@ def declared_by_delete(where: pl.Expr | str | None, session: Session) -> Declare
 
 def declared_by_merge(plan: MergePlan, session: Session) -> Declared:
     """What a merge touches: the partitions of its source's rows, where these are of the rows that they meet."""
-    config = session.config
-    fields = config.key.partition_fields
+    value, stored_fields = session.known(), session.config.key.partition_fields
+    fields = [value.names.shown(name) for name in stored_fields]
     if not fields or plan.reads_all or not all(_stays(plan, name) for name in fields):
         return ANYTHING
-    schema = TableSchema.from_json(session.known().schema)
+    schema = value.names.outward(TableSchema.from_json(value.schema))
     try:
-        stored = schema.select(fields).normalise(plan.source_keys(schema).select(fields))
-        return declared_of(config.key.partition_paths(stored).unique().to_pylist(), None, existing=False)
+        rows = schema.select(fields).normalise(plan.source_keys(schema).select(fields))
+        paths = session.config.key.partition_paths(rows.rename_columns([*stored_fields]))
+        return declared_of(paths.unique().to_pylist(), None, existing=False)
     except CrdtMorError:  # of rows that the statement is going to refuse
         return ANYTHING
 
@@ -88,8 +97,12 @@ def _pinned(where: pl.Expr | str | None, session: Session) -> tuple[str, ...] | 
     """The partitions that a condition names; None for one that the statement is going to refuse."""
     if where is None or not session.config.key.partition_fields:
         return None
-    schema = TableSchema.from_json(session.known().schema)
+    value = session.known()
+    schema, names = TableSchema.from_json(value.schema), value.names
     try:
-        return pinned_partitions(checked(where, schema), session.config, schema)
+        condition: pl.Expr | None = checked(where, names.outward(schema))
+        if condition is not None and not names.are_stored:
+            condition = with_columns_named(condition, names.by_shown(value.columns))
+        return None if condition is None else pinned_partitions(condition, session.config, schema)
     except CrdtMorError:
         return None

@@ -40,6 +40,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.events import job as jobs
@@ -62,6 +63,7 @@ from crdt_mor.write import job_overwrite
 from crdt_mor.write.job_files import place_files
 from crdt_mor.write.job_values import Job, Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import BUCKET, put_log, staging
+from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite, join
 from crdt_mor.write.overwrite import Partitions, scope_of
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
@@ -86,7 +88,7 @@ def plan(
     """
 
     def rehearse(write: OpenWrite) -> Replacing | None:
-        _collect(write, schema.empty_table(), operation, mode, plain, are_new=replaced is not False)
+        _collect(write, schema.empty_table(), operation, mode, plain, write.value.names, are_new=replaced is not False)
         return None if replaced is False else _replacing(write, replaced)
 
     return planned(session, Job("", operation, plain, token, info=info), rehearse)
@@ -111,9 +113,11 @@ def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacin
     require_open(tail, author)
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, job.name, tail.version, author=author))
     replaces = rehearse(rehearsal)
-    rehearsal.publish_growth()
+    grown = rehearsal.publish_growth() or tail
     payloads, application = session.payloads(), author.application
-    return replace(job, planned=tail.clock, application=application, payloads=payloads, replacing=replaces)
+    return replace(
+        job, planned=tail.clock, application=application, payloads=payloads, replacing=replaces, names=grown.names
+    )
 
 
 def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
@@ -122,7 +126,7 @@ def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -
     def collect(write: OpenWrite) -> int:
         rows = read()
         if rows.num_rows:
-            _collect(write, rows, job.operation, "strict", job.plain, are_new=job.replacing is not None)
+            _collect(write, rows, job.operation, "strict", job.plain, job.names, are_new=job.replacing is not None)
         return len(rows)
 
     return stage_part(session, job, collect, task)
@@ -243,13 +247,21 @@ def _clear(session: Session, job: Job, begun: Pending) -> None:
 
 
 def _collect(
-    write: OpenWrite, rows: pa.Table, operation: Operation, mode: SchemaMode, plain: bool, *, are_new: bool
+    write: OpenWrite,
+    rows: pa.Table,
+    operation: Operation,
+    mode: SchemaMode,
+    plain: bool,
+    names: Names,
+    *,
+    are_new: bool,
 ) -> None:
-    """Make the rows the one statement of a write."""
+    """Make the rows the one statement of a write. names: those under which they come."""
+    statements = NamedStatements(write.statements, names)
     if operation == "DELETE":
-        write.statements.delete(rows, plain)
+        statements.delete(rows, plain)
     else:
-        write.statements.upsert(rows, operation, mode, are_new=are_new)
+        statements.upsert(rows, operation, mode, are_new=are_new)
 
 
 def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:

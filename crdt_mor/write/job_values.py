@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from crdt_mor.columns.names import STORED, Names
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.model.authors import Info
 from crdt_mor.model.declared import ANYTHING, Declared
@@ -32,6 +33,7 @@ class Job:
     application, info: what its commit says of itself, unless `complete_write` says more.
     payloads: the classes of the table's payloads, which need not be imported where a task runs.
     replacing: of an overwrite; None of any other write. declared: all that its tasks may touch.
+    names: of the columns when the job was planned, under which its tasks bring their rows.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Job:
     payloads: Carried = field(default_factory=Carried, compare=False, repr=False)
     replacing: Replacing | None = None
     declared: Declared = ANYTHING
+    names: Names = STORED
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,8 @@ from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
 from crdt_mor.read.expressions import joined
-from crdt_mor.write.statements import Statements, keyed
+from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.statements import keyed
 from crdt_mor.write.update import changed_rows, refuse_lost, with_values
 
 MATCHED: Final = "matched"
@@ -121,7 +122,7 @@ class Outcome:
     inserted: pa.Table | None = None
 
 
-def merged(plan: MergePlan, target: pa.Table, statements: Statements) -> Outcome:
+def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Outcome:
     """What becomes of each pair.
 
     target: the rows of the table that the source may meet, or all of them, with all columns.
@@ -216,7 +217,7 @@ def _updated(
 
 
 def _add_update(
-    outcome: Outcome, before: pa.Table, after: pa.Table, names: Sequence[str], statements: Statements
+    outcome: Outcome, before: pa.Table, after: pa.Table, names: Sequence[str], statements: NamedStatements
 ) -> None:
     """Rows that change, some of which move to another partition."""
     config = statements.config
@@ -270,7 +271,7 @@ def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfi
     return met.keys() == {*config.key.fields} and all(met[name].meta.eq(values[name]) for name in met)
 
 
-def _inserted(values: Assignments, pairs: pl.DataFrame, statements: Statements) -> pa.Table:
+def _inserted(values: Assignments, pairs: pl.DataFrame, statements: NamedStatements) -> pa.Table:
     """The rows that a clause inserts.
 
     Columns that it does not give have their default, or are null, or absent in partial updates.
@@ -288,7 +289,7 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, statements: Statements) 
     return rows
 
 
-def _refuse_repeats(inserted: pa.Table, statements: Statements) -> None:
+def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:
     """Raise where two rows are to be inserted under one key."""
     places = _places([inserted], statements)
     repeated = places.filter(pl.struct(_PLACE).is_duplicated())
@@ -312,7 +313,7 @@ def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: Tabl
         )
 
 
-def refuse_occupied(outcome: Outcome, there: pa.Table, statements: Statements) -> None:
+def refuse_occupied(outcome: Outcome, there: pa.Table, statements: NamedStatements) -> None:
     """Raise where a row that moves comes to the place of another one, which would be lost.
 
     there: rows that may have one of the places; those that go themselves are not in the way.
@@ -328,7 +329,7 @@ def refuse_occupied(outcome: Outcome, there: pa.Table, statements: Statements) -
         )
 
 
-def _places(tables: Sequence[pa.Table], statements: Statements) -> pl.DataFrame:
+def _places(tables: Sequence[pa.Table], statements: NamedStatements) -> pl.DataFrame:
     """Partition and record key of rows."""
     names = _names_of_places(statements.config)
     rows = [statements.schema.normalise(table.select(names)) for table in tables]

@@ -141,24 +141,25 @@ class OpenWrite:
         statements = self.statements
         logs = self.stage(statements.collected, in_memory)
         growth = statements.growth
-        return view.with_own(logs, view.schema if growth is None else view.schema.grow(growth))
+        own = view.with_own(logs, view.schema if growth is None else view.schema.grow(growth))
+        return replace(own, called=own.names.with_brought(statements.shown))
 
-    def publish_growth(self) -> None:
+    def publish_growth(self) -> Timeline | None:
         """Give the table the columns and types that the statements brought, in an event of its own.
 
-        Called when nothing about the statements can be refused any more, and before anything is staged.
+        Called when nothing about the statements can be refused any more, and before anything is staged. Returns the
+        value of the event; None: they brought none.
         """
         statements = self.statements
         if (growth := statements.growth) is None:
-            return
+            return None
         statements.rehearse()
-        value = self.session.remember(
-            self.session.run(
-                events.grow(self.session.publisher, self.value, growth, statements.check_growth, self.begun.author)
-            )
-        )
+        publisher, author = self.session.publisher, self.begun.author
+        grow = events.grow(publisher, self.value, growth, statements.check_growth, author, statements.new)
+        value = self.session.remember(self.session.run(grow))
         # Columns that others have added since this write began are not among those that its rows have.
         statements.move_to(TableSchema.from_json(value.schema).select(statements.schema.declared.names))
+        return value
 
     # --- files --------------------------------------------------------------------------------------------------
 

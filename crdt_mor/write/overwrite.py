@@ -116,6 +116,10 @@ def _path(write: OpenWrite, partition: object) -> str:
     if isinstance(partition, str) and _is_path(key, partition):
         _refuse_ambiguous(write, partition)
         return partition
+    names = write.statements.value.names
+    if isinstance(partition, Mapping) and not names.are_stored:
+        known = names.by_shown(schema.declared.names)
+        partition = {known.get(name, f"no such column: {name}"): value for name, value in partition.items()}
     return _path_of_values(key, schema, partition)
 
 

@@ -6,21 +6,26 @@ This is the only place where rows are held to rules: every write, whoever commit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError, SchemaMismatchError
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rule, Rules
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
+from crdt_mor.read.expressions import with_columns_named
+from crdt_mor.read.sql_tokens import tokens_of
+from crdt_mor.write.named import shown_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,67 @@ def _condition(text: str, schema: str) -> pl.Expr:
     return checked(text, TableSchema.from_json(schema))
 
 
+# --- under other names of columns -------------------------------------------------------------------------------------
+
+
+def renamed_rules(rules: Iterable[Rule], name: Callable[[str], str]) -> Rules:
+    """Rules under other names of their columns. name: the other one of a column."""
+    return tuple(
+        replace(
+            rule,
+            name=rule.name if rule.kind == "check" else name(rule.name),
+            text=with_names(rule.text, name, rule.columns) if rule.kind == "check" else rule.text,
+            columns=tuple(map(name, rule.columns)),
+        )
+        for rule in rules
+    )
+
+
+def with_names(text: str, name: Callable[[str], str], columns: Collection[str]) -> str:
+    """The text of a condition under other names of these columns, in quotes where they change."""
+    parts, end = list[str](), 0
+    tokens = tokens_of(text) or []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        said = text[token.start : token.end]
+        column = said[1:-1].replace('""', '"') if token.kind == "name" else said
+        is_field = before is not None and before.text == "."
+        if token.kind in ("name", "word") and column in columns and not is_field and name(column) != column:
+            parts += [text[end : token.start], '"' + name(column).replace('"', '""') + '"']
+            end = token.end
+    return "".join([*parts, text[end:]])
+
+
+def rules_in_stored_names(
+    not_null: Sequence[str],
+    check: Mapping[str, str],
+    default: Mapping[str, object],
+    config: TableConfig,
+    schema: TableSchema,
+    names: Names,
+) -> list[Rule]:
+    """As `rules_of`, of columns by the names that people see; the rules have stored names, as `config` and `schema`."""
+    if names.are_stored:
+        return rules_of(not_null, check, default, config, schema)
+    shown = names.outward(schema)
+    asked = rules_of(not_null, check, default, shown_config(config, names), shown)
+    known = names.by_shown(schema.declared.names)
+    rules = list(renamed_rules(asked, known.__getitem__))
+    for rule, seen in zip(rules, asked, strict=True):
+        if rule.kind != "check":
+            continue
+        meant = with_columns_named(_condition(seen.text, shown.to_json()), known)
+        try:
+            is_meant = meant is not None and _condition(rule.text, schema.to_json()).meta.eq(meant)
+        except InvalidInputError:
+            is_meant = False
+        if not is_meant:
+            raise InvalidInputError(
+                "which of its words are columns cannot be told: write their names in double quotes, as these have "
+                f"other names on storage. check={seen.name!r} condition={seen.text!r} columns={list(seen.columns)}"
+            )
+    return rules
+
+
 # --- what users ask for -----------------------------------------------------------------------------------------------
 
 
@@ -131,6 +197,13 @@ def rules_of(
     ]
     require_rules(rules, config, schema)
     return rules
+
+
+def require_shown(rules: Collection[Rule], value: Timeline) -> None:
+    """Raise `InvalidInputError` where rules are of columns that were dropped meanwhile."""
+    dropped = [value.names.shown(name) for rule in rules for name in rule.columns if name in value.names.hidden]
+    if dropped:
+        raise InvalidInputError(f"the table has no such columns any more: they were dropped. columns={dropped}")
 
 
 def require_rules(rules: Collection[Rule], config: TableConfig, schema: TableSchema) -> None:

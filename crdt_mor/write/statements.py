@@ -20,6 +20,7 @@ from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
+from crdt_mor.model.alteration_event import require_meant
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
@@ -51,11 +52,13 @@ _PLACES: Final = 1 << 30
 class Statements:
     """The statements of one write, in their order.
 
-    value: the timeline at the write's begin. requested: the write's place in the table's order, which payloads see.
+    value: the timeline at the write's begin, or a later one. requested: the write's place in the table's order, which
+        payloads see.
     task: which part of a distributed write this is; None: all of it. declared: all that the statements may touch.
     config: the table's.
     collected: the statements. schema, merging: the table's columns and how they merge, with those that the statements
         bring.
+    shown: of columns that the statements bring, the names that people are to see, where they are not the stored ones.
     """
 
     def __init__(
@@ -67,13 +70,14 @@ class Statements:
         declared: Declared = ANYTHING,
     ) -> None:
         self.config = config
-        self._value = value
-        self._requested = requested
+        self.value = value
+        self.requested = requested
         self._task = task
         self._declared = declared
         self._schema_at_begin = TableSchema.from_json(value.schema)
         self._operations: set[Operation] = set()
         self.collected: list[Statement] = []
+        self.shown: dict[str, str] = {}
         self.schema = self._schema_at_begin
         self.merging = merging_of(config, value.schema)
 
@@ -121,7 +125,7 @@ class Statements:
     @property
     def rules(self) -> Rules:
         """The rules to which the rows are held."""
-        return self._value.rules
+        return self.value.rules
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
         """New rows, with the default of each column that they do not give."""
@@ -173,8 +177,8 @@ class Statements:
         """What payloads see of the next `rows` rows: the write's time, their places in it, the writes then pending."""
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)
         place = pl.int_range(first, first + rows, dtype=pl.Int32)
-        pending = ",".join(p.requested for p in self._value.pending if p.requested < self._requested)
-        return Dot(pl.lit(int(self._requested), pl.Int64), place, pl.lit(pending))
+        pending = ",".join(p.requested for p in self.value.pending if p.requested < self.requested)
+        return Dot(pl.lit(int(self.requested), pl.Int64), place, pl.lit(pending))
 
     # --- columns ------------------------------------------------------------------------------------------------
 
@@ -185,6 +189,12 @@ class Statements:
             return None
         known = self._schema_at_begin.declared
         return pa.schema([column for column in self.schema.declared if _lacks(known, column)])
+
+    @property
+    def new(self) -> dict[str, str]:
+        """The columns that the statements add: the names that people are to see, by the stored ones."""
+        known = self._schema_at_begin.declared.names
+        return {name: self.shown.get(name, name) for name in self.schema.declared.names if name not in known}
 
     def rehearse(self) -> None:
         """Let payloads show all rows: one that fails on them must fail before the table's schema grows."""
@@ -202,10 +212,12 @@ class Statements:
     def learn(self, value: Timeline) -> None:
         """Go on from a later value, in which all is pending that these statements have not seen.
 
-        Columns that others have added since are the table's from here on; rows so far have no values of them.
+        Columns that others have added since are the table's from here on; rows so far have no values of them. Raises
+        `SchemaMismatchError` where a column that the statements add would be another one by now.
         """
-        known = self._value.schema
-        self._value = value
+        known = self.value.schema
+        require_meant(value, self.new)
+        self.value = value
         if value.schema == known:
             return
         growth = self.growth
@@ -243,8 +255,13 @@ class Statements:
         absent = [name for name in schema.declared.names if name not in given]
         if not absent or self.config.merge.partial:
             return rows
-        created = columns_of_creation(self.config, self._value)
-        required = [name for name in absent if name in created or not schema.declared.field(name).nullable]
+        created = columns_of_creation(self.config, self.value)
+        hidden = self.value.names.hidden
+        required = [
+            name
+            for name in absent
+            if name not in hidden and (name in created or not schema.declared.field(name).nullable)
+        ]
         if required:
             raise SchemaMismatchError(
                 "every column must be given, but for those that came after the table was made: two jobs that read, "

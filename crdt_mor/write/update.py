@@ -27,7 +27,8 @@ from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rules, asked_together
 from crdt_mor.read.assignments import Assignments
-from crdt_mor.write.statements import Statements, columns_of_delete
+from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.statements import columns_of_delete
 
 
 class Change(Protocol):
@@ -39,7 +40,7 @@ class Change(Protocol):
     def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
         """The columns that are read of the rows. rules: those of the table."""
 
-    def add(self, rows: pa.Table, statements: Statements) -> None:
+    def add(self, rows: pa.Table, statements: NamedStatements) -> None:
         """Add to the statements of a write what becomes of rows, which are as the table shows them."""
 
 
@@ -52,7 +53,7 @@ class Update:
     def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
         return columns_of_update(self.assigned, schema, config, rules)
 
-    def add(self, rows: pa.Table, statements: Statements) -> None:
+    def add(self, rows: pa.Table, statements: NamedStatements) -> None:
         changed = changed_rows(rows, with_values(rows, self.assigned), [*self.assigned], statements)
         statements.upsert(changed, "UPSERT", "strict")
 
@@ -66,7 +67,7 @@ class Deletion:
     def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:  # noqa: ARG002  keys suffice
         return columns_of_delete(config, plain=self.plain)
 
-    def add(self, rows: pa.Table, statements: Statements) -> None:
+    def add(self, rows: pa.Table, statements: NamedStatements) -> None:
         statements.delete(rows, self.plain)
 
 
@@ -81,7 +82,7 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
     return [name for name in schema.declared.names if name in needed]
 
 
-def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], statements: Statements) -> pa.Table:
+def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], statements: NamedStatements) -> pa.Table:
     """The rows of an upsert that changes `rows`, which are as the update has read them, to what they are `after`.
 
     assigned: the columns that are set, in which the two may differ.
@@ -167,7 +168,7 @@ def _refuse_overflow(frame: pl.DataFrame, values: pl.DataFrame, assigned: Assign
             )
 
 
-def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Statements) -> None:
+def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements) -> None:
     """Raise where an ordering value would be lower than it is: the row as it is would win over the changed one."""
     config, schema = statements.config, statements.schema
     old, new = (pl.from_arrow(schema.normalise(side.select([ordering]))[ordering]) for side in (before, after))

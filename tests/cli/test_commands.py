@@ -25,7 +25,7 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "overwrite", "delete-partitions", "truncate",
-    "cat", "count", "changes", "diff", "show", "schema", "history", "timeline", "files", "compact",
+    "cat", "count", "changes", "diff", "show", "schema", "alter", "history", "timeline", "files", "compact",
     "properties", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore",
     "erase", "migrate", "cancel-migration", "laws", "check-store", "demo",
 )  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model import invariants, invariants_declared, invariants_history, invariants_posts, invariants_sealing
+from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
@@ -139,6 +140,7 @@ BROKEN: dict[Invariant, Timeline] = {
     ),
     invariants_history.a_restore_keeps_what_came_before: replace(AFTER, restores=(RESTORE,)),
     invariants_history.savepoints_never_change: replace(AFTER, savepoints=(replace(SAVED, version=9),)),
+    invariants_history.names_are_only_altered_by_later_events: replace(AFTER, alterations=(Alteration(at(98)),)),
     invariants.nothing_begins_in_a_closed_table: replace(AFTER, plans=(*BEFORE.plans, OpenPlan(at(93), "n10", 10, ""))),
     invariants.a_migration_ends_once: replace(AFTER, origin=None),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
@@ -385,3 +387,29 @@ def test_invariants_are_asked_of_every_version_that_is_published(monkeypatch: py
     for _ in range(3):
         scene.commit()
     assert asked == list(range(1, scene.tail().version + 1))
+
+
+NAMED = Alteration(at(8), renamed=(("k", "key"),), dropped=("old",))
+RENAMING = Alteration(at(100), renamed=(("n", "m"),), comments=(("k", "text"),))
+
+
+@pytest.mark.parametrize(
+    ("alterations", "may_follow"),
+    [
+        ((NAMED,), True),
+        ((NAMED, RENAMING), True),
+        ((NAMED, replace(RENAMING, renamed=(("n", "key"), ("k", "n")))), True),
+        ((NAMED, RENAMING, replace(RENAMING, renamed=())), False),
+        ((NAMED, replace(RENAMING, at=at(98))), False),
+        ((NAMED, replace(RENAMING, renamed=(("n", "KEY"),))), False),
+        ((NAMED, replace(RENAMING, renamed=(("unknown", "m"),))), False),
+        ((NAMED, replace(RENAMING, renamed=(("old", "m"),))), False),
+        ((replace(NAMED, dropped=()), RENAMING), False),
+        ((), False),
+    ],
+)
+def test_names_of_columns_change_by_one_event_at_a_time(alterations: tuple[Alteration, ...], may_follow: bool) -> None:
+    schema = '[["k","string",0],["n","string"],["old","string"]]'
+    before = replace(BEFORE, schema=schema, alterations=(NAMED,))
+    after = replace(AFTER, schema=schema, alterations=alterations)
+    assert invariants_history.names_are_only_altered_by_later_events(before, after) == may_follow

@@ -1,0 +1,62 @@
+"""`alter`: what columns are called, which of them are shown, and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.render import Output
+
+
+def alter(
+    uri: Uri,
+    rename: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="A column and its new name. May be repeated.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A column that nobody is to see. May be repeated.")
+    ] = None,
+    comment: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=TEXT", help="What is said of a column; no text takes it away. May be repeated."),
+    ] = None,
+    message: Message = None,
+    info: Info = None,
+    output: Form = Output.text,
+) -> None:
+    """Rename columns, drop them or comment on them, in one event; no file changes and no writer waits.
+
+    Example: crdt-mor alter events --rename "views=page views" --drop note
+    """
+    if not (rename or drop or comment):
+        raise typer.BadParameter("say what to alter: --rename, --drop or --comment")
+    table = inputs.opened(uri)
+    table.alter(
+        rename=inputs.renames(rename),
+        drop=drop or (),
+        comment=dict(_comment(text) for text in comment or ()),
+        commit_info=commit_info(message, info),
+    )
+    if output is Output.json:
+        render.document(
+            {
+                "version": table.version,
+                "columns": {field.name: str(field.type) for field in table.schema},
+                "comments": dict(table.comments),
+            }
+        )
+    else:
+        render.note(f"the columns are {', '.join(table.schema.names)}: version {table.version}")
+
+
+def _comment(text: str) -> tuple[str, str | None]:
+    name, found, said = text.partition("=")
+    if not found or not name:
+        raise typer.BadParameter(
+            f"a column and what is said of it: price=in euro. got={text!r}", param_hint="--comment"
+        )
+    return name, said or None

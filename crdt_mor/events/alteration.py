@@ -1,0 +1,23 @@
+"""A change of the columns' names, as protocol steps."""
+
+from __future__ import annotations
+
+from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.steps import Nonce, Steps
+from crdt_mor.model.alteration_event import Asked, altered
+from crdt_mor.model.authors import Author
+from crdt_mor.model.migration import require_arrived, require_not_moving
+from crdt_mor.model.timeline import Timeline
+
+
+def alter(publisher: TablePublisher, known: Timeline, asked: Asked, author: Author | None = None) -> Steps[Timeline]:
+    """Columns get other names, comments, or are not shown any more: decided on the value that the event follows."""
+    nonce = yield Nonce()
+    config = publisher.projector.config
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        require_not_moving(tail.moving, "alter")
+        require_arrived(tail.origin)
+        return altered(tail, nonce, wall_ms, asked, config, author)
+
+    return (yield from publisher.publish(derive, known))

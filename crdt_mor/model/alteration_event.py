@@ -1,0 +1,125 @@
+"""Columns get other names, or are not shown any more: an event of the table's names, which changes no file.
+
+Whatever a writer of the value before it brings is in stored names, so that nobody has to wait or to write again. Of two
+events that would give two columns one name, the later one is refused, and so is one that knows a column by a name that
+it has no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crdt_mor.columns.names import Names, check_shown
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.model.alteration import Alteration
+from crdt_mor.model.authors import Author
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import begin_after, tick_after
+from crdt_mor.model.layout import Layout
+from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user asks for, by the names that the columns have before. comments: None takes one away."""
+
+    renames: Mapping[str, str]
+    drops: Sequence[str]
+    comments: Mapping[str, str | None]
+
+
+def altered(
+    value: Timeline, nonce: str, wall_ms: int, asked: Asked, config: TableConfig, author: Author | None
+) -> Timeline | None:
+    """The names change: an empty delta commit of its own, begun and completed in one event. None: they are so already.
+
+    Raises `InvalidInputError` for a column that there is not, a name that another one has, and for a drop of a column
+    that the table needs.
+    """
+    schema, names = TableSchema.from_json(value.schema), value.names
+    renamed = {names.one(old, schema): new for old, new in asked.renames.items()}
+    dropped = [names.one(name, schema) for name in asked.drops]
+    comments = {names.one(name, schema): text for name, text in asked.comments.items()}
+    _refuse_needed(dropped, renamed, value, config)
+    both = [names.shown(stored) for stored in dropped if stored in renamed]
+    if both:
+        raise InvalidInputError(f"a column is renamed or dropped, not both. columns={both}")
+    stays = [n for n in names.visible(schema.declared.names) if n not in dropped and n not in renamed]
+    check_shown([*renamed.values()], [names.shown(stored) for stored in stays])
+    taken = {names.shown(stored).lower() for stored in stays}
+    occupied = [new for new in renamed.values() if new.lower() in taken]
+    if occupied:
+        raise InvalidInputError(
+            "there are columns of these names already: choose others, or drop or rename those in the same call. "
+            f"columns={occupied}"
+        )
+    said = dict(names.comments)
+    requested = begin_after(value.clock, wall_ms)
+    alteration = Alteration(
+        tick_after(requested, wall_ms),
+        renamed=tuple((stored, new) for stored, new in renamed.items() if names.shown(stored) != new),
+        dropped=tuple(dropped),
+        comments=tuple((stored, text or "") for stored, text in comments.items() if said.get(stored, "") != text),
+    )
+    if not (alteration.renamed or alteration.dropped or alteration.comments):
+        return None
+    completion = Completion(
+        requested, alteration.at, value.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author
+    )
+    return value.following(
+        nonce,
+        alteration.at,
+        alterations=(*value.alterations, alteration),
+        completions=(*value.completions, completion),
+    )
+
+
+def _refuse_needed(dropped: Sequence[str], renamed: Mapping[str, str], value: Timeline, config: TableConfig) -> None:
+    """Raise for a drop of a column that the table's rules need, and for a rename of one that a payload names."""
+    ordering = config.merge.ordering
+    layout = Layout.of(value.properties).columns
+    together = {name for member in config.merge.columns if len(member.columns) > 1 for name in member.columns}
+    roles = {
+        "the key": config.key.fields,
+        "the partitions": config.key.partition_fields,
+        "the ordering": () if ordering is None else (ordering,),
+        "the order of rows in base files": layout,
+        "a payload of several columns": together,
+        "a rule": {name for rule in value.rules for name in rule.columns},
+    }
+    for role, needed in roles.items():
+        found = [value.names.shown(name) for name in dropped if name in needed]
+        if found:
+            raise InvalidInputError(f"{role} needs these columns, which so cannot be dropped. columns={found}")
+    found = [value.names.shown(name) for name in renamed if name in together]
+    if found:
+        raise InvalidInputError(
+            "a payload of several columns knows them by their names, which so cannot change: rename others. "
+            f"columns={found}"
+        )
+
+
+def require_meant(value: Timeline, new: Mapping[str, str]) -> None:
+    """Raise `SchemaMismatchError` where columns that a write adds would not be seen under the names that it means.
+
+    new: the names that people are to see, by the stored names that the write has chosen. The columns were altered since
+    it began; it has stored nothing yet.
+    """
+    names: Names = value.names
+    known = names.by_shown(TableSchema.from_json(value.schema).declared.names)
+    lower = {shown.lower(): stored for shown, stored in known.items()}
+    there = set(TableSchema.from_json(value.schema).declared.names)
+    wrong = [
+        shown
+        for stored, shown in new.items()
+        if (known.get(shown) != stored if stored in there else shown.lower() in lower)
+    ]
+    if wrong:
+        raise SchemaMismatchError(
+            "columns of this table were renamed, dropped or added while this write was under way, and a column that it "
+            f"adds would be another one by now: nothing was written, write again. columns={wrong}"
+        )

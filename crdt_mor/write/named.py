@@ -1,0 +1,158 @@
+"""The statements of a write, made under the names that people see.
+
+What computes rows (an update, a merge) does so under these names throughout, with the table's settings and rules in the
+same names; only what is written is given its stored names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from crdt_mor.columns.names import Names
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError
+from crdt_mor.laws.merging import Merging, merging_of
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.config_properties import OUR_SCHEMA
+from crdt_mor.model.rules import Rules
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.write.statements import Operation, SchemaMode, Statements
+
+
+@dataclass(frozen=True)
+class NamedStatements:
+    """`statements` under the names that columns had when the write began, or under those of `called`."""
+
+    statements: Statements
+    called: Names | None = None
+
+    @property
+    def names(self) -> Names:
+        """The names of the columns, with those that the statements have brought."""
+        called = self.statements.value.names if self.called is None else self.called
+        return called.with_brought(self.statements.shown)
+
+    @property
+    def config(self) -> TableConfig:
+        """The table's settings, as people see them."""
+        return shown_config(self.statements.config, self.names)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The table's columns, as people see them."""
+        return self.names.outward(self.statements.schema)
+
+    @property
+    def merging(self) -> Merging:
+        """How they merge."""
+        if self.names.are_stored:
+            return self.statements.merging
+        return merging_of(self.config, self.schema.to_json())
+
+    @property
+    def rules(self) -> Rules:
+        """The rules to which the rows are held, as people see them."""
+        return rules_under(self.statements.rules, self.names)
+
+    def with_defaults(self, rows: pa.Table) -> pa.Table:
+        """As `Statements.with_defaults`."""
+        if not self.statements.rules:
+            return rows
+        known = self.names.by_shown(self.statements.schema.declared.names)
+        stored = self.statements.with_defaults(rows.rename_columns([known[name] for name in rows.column_names]))
+        return stored.rename_columns([self.names.shown(name) for name in stored.column_names])
+
+    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False) -> None:
+        """As `Statements.upsert`."""
+        stored = self.stored(data, mode)
+        with self._said_in_names(lambda shown: shown.upsert(data, operation, mode, are_new=are_new)):
+            self.statements.upsert(stored, operation, mode, are_new=are_new)
+
+    def stored(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
+        """Rows of an upsert under stored names; columns that `mode="merge"` adds get theirs."""
+        stored = self.names.inward(data.schema, self.statements.schema, grows=mode == "merge")
+        if stored == data.column_names:
+            return data
+        there = self.statements.schema.declared.names
+        pairs = zip(stored, data.column_names, strict=True)
+        self.statements.shown.update({name: shown for name, shown in pairs if name not in there})
+        return data.rename_columns(stored)
+
+    def delete(self, data: pa.Table, plain: bool) -> None:
+        """As `Statements.delete`; columns that the table lacks say nothing."""
+        rows = known_columns(data, self.names, self.statements.schema)
+        with self._said_in_names(lambda shown: shown.delete(data, plain)):
+            self.statements.delete(rows, plain)
+
+    @contextmanager
+    def _said_in_names(self, again: Callable[[Statements], None]) -> Iterator[None]:
+        """What is wrong with a statement is said under the names that people see: the statement is made again there."""
+        try:
+            yield
+        except CrdtMorError:
+            if not self.names.are_stored:
+                value = self.statements.value
+                added = tuple(self.names.shown(name) for name in value.added)
+                seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
+                again(Statements(self.config, seen, self.statements.requested))
+            raise
+
+
+def rules_under(rules: Rules, names: Names) -> Rules:
+    """Rules of a table in the names that people see."""
+    if not rules or names.are_stored:
+        return rules
+    from crdt_mor.write.rules import renamed_rules
+
+    return renamed_rules(rules, names.shown)
+
+
+def shown_rules(value: Timeline) -> Rules:
+    """The rules of a value in the names that people see."""
+    return rules_under(value.rules, value.names)
+
+
+def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table:
+    """Those columns of some rows that the table has, under their stored names."""
+    if names.are_stored:
+        return data
+    known = names.by_shown(schema.declared.names)
+    data = data.select([name for name in data.column_names if name in known])
+    return data.rename_columns([known[name] for name in data.column_names])
+
+
+def shown_config(config: TableConfig, names: Names) -> TableConfig:
+    """Settings of a table in the names that people see."""
+    if names.are_stored:
+        return config
+    shown = renamed_config(config, {name: names.shown(name) for name in _named(config)})
+    created = config.created_schema()
+    if created is None:
+        return shown
+    return replace(shown, properties={**config.properties, OUR_SCHEMA: names.outward(created).to_json()})
+
+
+def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
+    """Settings of a table with other names for its columns. by: the new ones, by the old ones."""
+
+    def renamed(columns: Iterable[str]) -> tuple[str, ...]:
+        return tuple(by.get(name, name) for name in columns)
+
+    key, merge = config.key, config.merge
+    ordering = None if merge.ordering is None else by.get(merge.ordering, merge.ordering)
+    members = tuple(replace(member, columns=renamed(member.columns)) for member in merge.columns)
+    return replace(
+        config,
+        key=replace(key, fields=renamed(key.fields), partition_fields=renamed(key.partition_fields)),
+        merge=replace(merge, ordering=ordering, columns=tuple(sorted(members, key=lambda member: member.columns))),
+    )
+
+
+def _named(config: TableConfig) -> list[str]:
+    key, merge = config.key, config.merge
+    ordering = [] if merge.ordering is None else [merge.ordering]
+    return [*key.fields, *key.partition_fields, *ordering, *(name for m in merge.columns for name in m.columns)]
