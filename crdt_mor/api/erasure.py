@@ -39,7 +39,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services import erasure as steps
 from crdt_mor.services.erasure_traces import Traces, all_rows, traces
 from crdt_mor.write.log_files import BUCKET
-from crdt_mor.write.named import known_columns
+from crdt_mor.write.named import known_columns, shown_config
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.statements import keyed
@@ -101,18 +101,22 @@ def erase(
     session.adopt()
     require_own_groups(session.tail())
     require_not_moving(session.tail().moving, "erase from")
+    seen = session.tail().names
     schema = TableSchema.from_json(session.tail().schema)
-    names = None if columns is None else require_erasable(session.config, schema, columns)
+    shown = None
+    if columns is not None:
+        shown = require_erasable(shown_config(session.config, seen), seen.outward(schema), columns)
     sought = _sought(session, data, keys, filter)
     patience = steps.Patience(session, wait_ms)
     steps.remove_posts(session, patience)
-    if names is None:
+    if shown is None:
         rows, versions = _erase_rows(session, sought, patience)
     else:
+        names = [seen.one(name, schema) for name in shown]
         nulled = _in_spite_of_others(partial(erase_values, session, sought, names, patience))
         rows, versions = (0, []) if nulled is None else (nulled[0], [nulled[1]])
     removed = steps.finish(session, steps.open_erasures(session), patience)
-    named = tuple(names or ())
+    named = tuple(shown or ())
     return Erased(rows, tuple(versions), removed.groups, removed.files, removed.bytes, removed.retained_from, named)
 
 

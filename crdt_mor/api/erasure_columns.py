@@ -10,12 +10,14 @@ The update computes from what all earlier writes made, and waits for them, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.scan import Scan
+from crdt_mor.columns.names import STORED
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
@@ -30,6 +32,7 @@ from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services import erasure as steps
 from crdt_mor.services.erasure_values import values
+from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.update import Update
 
@@ -76,7 +79,8 @@ def erase_values(
 ) -> tuple[int, int] | None:
     """Set the columns to null in the rows that are meant, and note the erasure: how many rows, and the version.
 
-    None, and nothing is done, where no file holds a value of which no other erasure takes care.
+    columns: their stored names. None, and nothing is done, where no file holds a value of which no other erasure takes
+    care.
     """
     tail = session.tail()
     rows = sought(tail)
@@ -88,13 +92,14 @@ def erase_values(
     try:
         before = from_ms(to_ms(write.begun.requested) - 1)
         steps.await_writes(session, before, patience, "may still bring values that are erased")
-        view, tail = write.settle(EVERYTHING, 0), session.tail()
+        view, tail = replace(write.settle(EVERYTHING, 0), called=STORED), session.tail()
         rows = pl.concat([rows, sought(tail)]).unique()
         update = Update(dict.fromkeys(columns, pl.lit(None)))
         given = _with_values(view, rows, columns)
         if given.num_rows:
-            needed = update.columns(write.statements.schema, session.config, write.statements.rules)
-            update.add(given.select(needed), write.statements)
+            statements = NamedStatements(write.statements, STORED)
+            needed = update.columns(statements.schema, session.config, write.statements.rules)
+            update.add(given.select(needed), statements)
         groups = _missing(session, tail, rows, columns)
         steps.note(session, Erasure(write.begun.requested, groups, write.value.table_id))
     except BaseException:

@@ -437,6 +437,8 @@ def test_a_migrated_table_has_the_names(places: Callable[[str], Place], wanted: 
 
 def test_an_erasure_goes_by_the_names(make: Make) -> None:
     table = renamed(make)
+    assert table.maintenance.erase(keys=["b"], columns=["unit price"]).columns == ("unit price",)
+    assert values(table, "key", "count", "unit price") == [("a", 1, 1.5), ("b", 2, None)]
     assert table.maintenance.erase(filter='"count" = 1').rows == 1
     assert table.maintenance.erase(shown(("b", "us", 2, 2.5)).select(["key"])).rows == 1
     assert values(table) == []
