@@ -16,13 +16,16 @@ from crdt_mor.cli.history import for_programs, lately, lately_text, writers, wri
 from crdt_mor.cli.options import (
     AsOf,
     Buckets,
+    Checks,
     Codec,
     Columns,
     Compression,
+    Defaults,
     Form,
     How,
     Key,
     Merges,
+    NotNull,
     Ordering,
     PartitionBy,
     Uri,
@@ -30,6 +33,7 @@ from crdt_mor.cli.options import (
 from crdt_mor.cli.other_readers import other_readers
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
+from crdt_mor.cli.rules import document, texts
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.policies import words_of_bytes
 
@@ -77,6 +81,9 @@ def create(
     partition_by: PartitionBy = None,
     buckets: Buckets = 4,
     merge: Merges = None,
+    not_null: NotNull = None,
+    check: Checks = None,
+    default: Defaults = None,
     cluster_by: Annotated[
         str | None, typer.Option(metavar="A,B", help="Columns by which compaction sorts base files, not by key.")
     ] = None,
@@ -95,6 +102,8 @@ def create(
     table = mor.Table.create(
         uri, columns, key=inputs.names(key) or [], ordering=ordering,
         partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
+        not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),
+        default=inputs.named(default, "--default"),
         cluster_by=inputs.names(cluster_by) or (), cluster_order=cluster_order.value,
         compression=compression.value, exist_ok=exist_ok, storage_options=inputs.storage(),
     )  # fmt: skip
@@ -168,6 +177,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
                 "merge": config.merge.summary,
                 "payloads": {name: str(m.payload) for m in config.merge.columns for name in m.columns},
                 "comments": dict(table.comments),
+                "rules": document(table.rules),
             }
         )
         return
@@ -182,6 +192,10 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
             roles[name].append(str(column.payload))
     said = table.comments
     head = ["column", "type", "what it is for", *(["comment"] if said else [])]
+    for name in table.rules.not_null:
+        roles[name].append("not null")
+    for name, value in table.rules.default.items():
+        roles[name].append(f"default {value}")
     rows = [(field.name, str(field.type), ", ".join(roles[field.name])) for field in table.schema]
     render.table(head, [(*row, said.get(row[0], "")) if said else row for row in rows])
 
@@ -195,6 +209,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     config, files, timeline = table.config, table.inspect.files(), pl.DataFrame(table.inspect.timeline())
     kinds = pl.DataFrame(files)["kind"].to_list()
     states = timeline["state"].to_list()
+    said_rules = [f"{name}: {text}" for name, text in texts(table.rules).items()]
     logs = len(kinds) - kinds.count("base")
     pairs: dict[str, object] = {
         "table": config.name,
@@ -206,6 +221,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "merge": config.merge.summary,
         "buckets": config.buckets,
         "properties": dict(table.properties),
+        "rules": list(said_rules),
         "rows": table.scan().count(),
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
@@ -228,6 +244,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "key": ", ".join(config.key.fields),
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
+        "rules": "; ".join(said_rules) or "-",
         "rows": f"{pairs['rows']:,}",
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]

@@ -13,7 +13,21 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Buckets, Codec, Compression, Form, Key, Merges, Ordering, PartitionBy, Rename, Uri
+from crdt_mor.cli.options import (
+    Buckets,
+    Checks,
+    Codec,
+    Compression,
+    Defaults,
+    Form,
+    Key,
+    Merges,
+    NotNull,
+    Ordering,
+    PartitionBy,
+    Rename,
+    Uri,
+)
 from crdt_mor.cli.render import Output
 from crdt_mor.model.policies import words_of_bytes
 
@@ -40,6 +54,9 @@ def create_from(
     partition_by: PartitionBy = None,
     buckets: Buckets = 4,
     merge: Merges = None,
+    not_null: NotNull = None,
+    check: Checks = None,
+    default: Defaults = None,
     compression: Compression = Codec.zstd,
     rename: Rename = None,
     message: Message = None,
@@ -55,6 +72,8 @@ def create_from(
             uri, sources if len(sources) > 1 else sources[0], key=inputs.names(key) or [],
             schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), ordering=ordering,
             partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
+            not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),
+            default=inputs.named(default, "--default"),
             compression=compression.value, commit_info=commit_info(message, info), on_progress=show,
             storage_options=inputs.storage(),
         )  # fmt: skip

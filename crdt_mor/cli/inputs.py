@@ -50,6 +50,16 @@ def renames(texts: Sequence[str] | None) -> dict[str, str] | None:
     return {old: new for old, _, new in pairs}
 
 
+def named(texts: Sequence[str] | None, name: str) -> dict[str, str]:
+    """`--check positive=price > 0`, as often as it is given. name: of the option, for the error."""
+    pairs = [text.partition("=") for text in texts or ()]
+    if not all(left and equals for left, equals, _ in pairs) or len({left for left, _, _ in pairs}) < len(pairs):
+        raise typer.BadParameter(
+            f"each is NAME=VALUE, with a name of its own. got={list(texts or ())}", param_hint=name
+        )
+    return {left.strip(): value for left, _, value in pairs}
+
+
 def duration(text: str, name: str) -> timedelta:
     """`--keep 7d`: 90s, 30m, 12h, 7d or 2w. name: of the option, for the error."""
     ms = duration_ms(text)

@@ -35,6 +35,7 @@ from crdt_mor.cli.properties import properties
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
+from crdt_mor.cli.rules import rules
 
 Payloads = Annotated[
     list[str] | None,
@@ -171,6 +172,7 @@ for _command in (
     commands.files,
     commands.compact,
     properties,
+    rules,
     clean,
     archive,
     maintain,

@@ -22,6 +22,18 @@ Ordering = Annotated[str | None, typer.Option(help="The greatest value of this c
 PartitionBy = Annotated[str | None, typer.Option(metavar="A,B", help="Columns that make the folders.")]
 Buckets = Annotated[int, typer.Option(min=1, help="File groups a partition; fixed for good.")]
 
+Wait = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for writes that began before: 90s, 10m, 0s.")]
+
+NotNull = Annotated[str | None, typer.Option(metavar="A,B", help="Columns that no row leaves without a value.")]
+Checks = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=SQL", help='What no row fails: "positive=price > 0". May be repeated.'),
+]
+Defaults = Annotated[
+    list[str] | None,
+    typer.Option(metavar="A=VALUE", help="The value of a column that a write does not give. May be repeated."),
+]
+
 
 class Codec(StrEnum):
     """How base files are compressed."""

@@ -16,7 +16,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, InputFormat, check_files, check_inputs, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Form, Rename, Uri
+from crdt_mor.cli.options import Form, Rename, Uri, Wait
 from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.render import Output
 from crdt_mor.ground.late_imports import Late
@@ -37,8 +37,6 @@ InputForm = Annotated[
 ]
 Plain = Annotated[bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")]
 Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")]
-
-Wait = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for writes that began before: 90s, 10m, 0s.")]
 
 
 class Verb(StrEnum):

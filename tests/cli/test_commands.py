@@ -26,7 +26,8 @@ from crdt_mor.cli.main import app
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "overwrite", "delete-partitions", "truncate",
     "cat", "count", "changes", "diff", "show", "schema", "alter", "history", "timeline", "files", "compact",
-    "properties", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint", "restore",
+    "properties", "rules", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint",
+    "restore",
     "erase", "migrate", "cancel-migration", "laws", "check-store", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"

@@ -14,7 +14,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, EarlierWritePendingError, InvalidInputError, PartDone, SchemaMismatchError, Table
+from crdt_mor import (
+    ConstraintViolationError,
+    CrdtMorError,
+    EarlierWritePendingError,
+    InvalidInputError,
+    PartDone,
+    SchemaMismatchError,
+    Table,
+)
 from crdt_mor import UpdatePart as Part
 from crdt_mor.api.scan import Scan
 from tests.spark.sessions import fixture
@@ -151,3 +159,33 @@ def test_what_is_refused_is_refused_as_in_one_process_and_leaves_nothing(spark: 
     with pytest.raises(InvalidInputError, match="lower ordering value"):
         set_to({"n": "n - 1"}, "id = 1")
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_what_spark_writes_is_held_to_the_rules(spark: Any, tmp_path: Path) -> None:
+    """Tasks ask, of rows that they write and of those that they update; a column that is not given has its default."""
+    from crdt_mor.readers.spark import overwrite, update, upsert
+
+    schema = {"id": pl.Int64, "price": pl.Float64, "country": pl.String}
+    table = Table.create(
+        str(tmp_path / "t"),
+        schema,
+        key="id",
+        not_null="price",
+        check={"positive": "price > 0"},
+        default={"country": "DE"},
+    )
+    upsert(spark.createDataFrame([(1, 1.0), (2, 2.0)], "id long, price double"), table.uri)
+    assert sorted(table.scan().to_polars().rows()) == [(1, 1.0, "DE"), (2, 2.0, "DE")]
+    before = table.history().num_rows
+    for price in (-1.0, None):
+        bad = spark.createDataFrame([(3, price, "FR")], "id long, price double, country string")
+        for write in (upsert, overwrite):
+            with pytest.raises(Exception, match="rows break a rule of the table"):
+                write(bad, table.uri)
+        with pytest.raises(Exception, match="rows break a rule of the table"):
+            bad.write.format("crdt_mor").mode("append").save(table.uri)
+    with pytest.raises(ConstraintViolationError) as raised:
+        update(spark, table.uri, {"price": "-price"}, "id = 2")
+    assert (raised.value.constraint, raised.value.key) == ("check positive", {"id": 2})
+    assert table.history().num_rows == before
+    assert not pending(table.uri)

@@ -1,0 +1,82 @@
+"""`rules`: what the rows of a table are held to; add rules, drop them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import Checks, Defaults, Form, NotNull, Uri, Wait
+from crdt_mor.cli.render import Output
+
+_KINDS = ("not_null", "check", "default")
+
+
+def rules(
+    uri: Uri,
+    not_null: NotNull = None,
+    check: Checks = None,
+    default: Defaults = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND:NAME", help="not_null:price, check:positive or default:country. May be repeated."),
+    ] = None,
+    validate: Annotated[
+        bool, typer.Option("--validate/--no-validate", help="Whether rows that are there must fulfil new rules.")
+    ] = True,
+    wait: Wait = "60s",
+    output: Form = Output.text,
+) -> None:
+    """Print the rules that rows are held to, after dropping some of them and adding others.
+
+    Example: crdt-mor rules events --not-null views --check "positive=views >= 0"
+    """
+    dropped = _dropped(drop or [])
+    table = inputs.opened(uri)
+    if drop:
+        table.drop_rules(**dropped)
+    if not_null or check or default:
+        table.add_rules(
+            not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),
+            default=inputs.named(default, "--default"), validate=validate, wait=inputs.duration(wait, "--wait"),
+        )  # fmt: skip
+    found = table.rules
+    if output is Output.json:
+        render.document(document(found))
+    elif found:
+        render.facts(texts(found))
+    else:
+        render.note("no rules")
+
+
+def document(rules: mor.Rules) -> dict[str, object]:
+    """The rules of a table, for programs."""
+    return {
+        "not_null": list(rules.not_null),
+        "check": dict(rules.check),
+        "default": dict(rules.default),
+        "unproven": list(rules.unproven),
+    }
+
+
+def texts(rules: mor.Rules) -> dict[str, str]:
+    """The rules of a table, for people: what each says, by its kind and name."""
+    said = {f"not_null {name}": "yes" for name in rules.not_null}
+    said |= {f"check {name}": condition for name, condition in rules.check.items()}
+    said |= {f"default {name}": str(value) for name, value in rules.default.items()}
+    return {name: text + (", unproven" if name in rules.unproven else "") for name, text in said.items()}
+
+
+def _dropped(texts: list[str]) -> dict[str, list[str]]:
+    """`--drop check:positive`, as often as it is given, by kind."""
+    dropped: dict[str, list[str]] = {kind: [] for kind in _KINDS}
+    for text in texts:
+        kind, _, name = text.partition(":")
+        if kind not in _KINDS or not name:
+            raise typer.BadParameter(
+                f"a rule is not_null:COLUMN, check:NAME or default:COLUMN. got={text!r}", param_hint="--drop"
+            )
+        dropped[kind].append(name)
+    return dropped

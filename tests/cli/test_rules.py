@@ -1,0 +1,57 @@
+"""`crdt-mor rules`, and rules where a table is made on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+from typer.testing import CliRunner
+
+import crdt_mor as mor
+from crdt_mor.cli.main import app
+
+
+def run(*args: object, code: int = 0) -> tuple[str, str]:
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exit_code == code, (result.stdout, result.stderr)
+    return result.stdout, " ".join(result.stderr.split())
+
+
+def test_rules_are_made_printed_added_and_dropped(fast_path: Path) -> None:
+    rows, bad, table = fast_path / "rows.parquet", fast_path / "bad.parquet", fast_path / "t"
+    frame = pl.DataFrame({"id": [1, 2], "price": [1.0, 2.0], "day": ["a", "b"]})
+    frame.write_parquet(rows)
+    frame.with_columns(-pl.col("price")).write_parquet(bad)
+    asked = ("--key", "id", "--not-null", "id,price", "--check", "positive=price > 0", "--default", "day=x=1")
+    run("create", table, "--like", rows, *asked)
+    run("upsert", table, rows)
+    assert "constraint='check positive: price > 0' key={'id': 1}" in run("upsert", table, bad, code=1)[1]
+    frame.select("id", "price").write_parquet(fast_path / "some.parquet")
+    run("upsert", table, fast_path / "some.parquet")
+    assert mor.Table.open(table).scan().to_polars()["day"].to_list() == ["x=1", "x=1"]
+
+    found = {"not_null": ["id", "price"], "check": {"positive": "price > 0"}, "default": {"day": "x=1"}, "unproven": []}
+    assert json.loads(run("rules", table, "--output", "json")[0]) == found
+    assert json.loads(run("schema", table, "--output", "json")[0])["rules"] == found
+    assert "check positive: price > 0" in json.loads(run("show", table, "--output", "json")[0])["rules"]
+    assert "not null" in run("schema", table)[0]
+    assert "string default x=1" in " ".join(run("schema", table)[0].split())
+
+    assert "not added" in run("rules", table, "--check", "small=price < 2", code=1)[1]
+    printed = run("rules", table, "--check", "small=price < 2", "--no-validate", "--drop", "check:positive")[0]
+    assert "price < 2, unproven" in printed
+    assert "positive" not in printed
+    run("upsert", table, bad)
+    assert "no such rules" in run("rules", table, "--drop", "check:positive", code=1)[1]
+    for wrong in (["--drop", "positive"], ["--check", "price > 0"], ["--check", "a=x", "--check", "a=y"]):
+        run("rules", table, *wrong, code=2)
+    drops = ["check:small", "not_null:price", "not_null:id", "default:day"]
+    assert run("rules", table, *(part for drop in drops for part in ("--drop", drop)))[1] == "no rules"
+
+
+def test_a_load_is_held_to_rules(fast_path: Path) -> None:
+    pl.DataFrame({"id": [1, 2], "price": [1.0, -2.0]}).write_parquet(fast_path / "rows.parquet")
+    asked = ("create-from", fast_path / "t", fast_path / "rows.parquet", "--key", "id", "--check", "positive=price > 0")
+    assert "key={'id': 2}" in run(*asked, code=1)[1]
+    assert not (fast_path / "t" / ".hoodie" / "hoodie.properties").exists()
