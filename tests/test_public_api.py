@@ -57,6 +57,7 @@ SIGNATURES = {
     "Table.truncate": "self * token commit_info",
     "Table.transaction": "self * isolation wait partitions columns token commit_info",
     "Table.merge": "self source on * source_alias target_alias wait token commit_info",
+    "Table.move": "self keys * partition wait token commit_info",
     "Table.update": "self set where * wait token commit_info",
     "Table.update_in_parts": "self set where * execute_parts wait token commit_info",
     "Table.delete_in_parts": "self where * execute_parts plain wait token commit_info",
@@ -122,10 +123,10 @@ SIGNATURES = {
 }
 MEMBERS = {
     "Table": "abandon_write add_rules alter append changes comments complete_write config count create create_from "
-    "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head history "
-    "inspect maintenance merge open overwrite plan_write properties refresh rules savepoint savepoints scan schema "
-    "set_properties storage_options to_arrow to_pandas to_polars transaction truncate update update_in_parts upsert "
-    "version",
+    "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head "
+    "history inspect maintenance merge move open overwrite plan_write properties refresh rules savepoint "
+    "savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate "
+    "update update_in_parts upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",

@@ -13,9 +13,11 @@ import polars as pl
 from crdt_mor.api.data import Data
 from crdt_mor.api.lone_transaction import commit_once, commit_rows
 from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, nothing_of
+from crdt_mor.api.moving import move_plan
 from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
 from crdt_mor.api.transaction import Commit, Transaction, merge_in
 from crdt_mor.columns.arrow_input import bytes_of
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.declared import ANYTHING
@@ -161,31 +163,59 @@ class TableWrites:
         source_alias, target_alias: what clauses call the two rows.
         wait, token, commit_info: as of `update`.
         """
-        wait_ms = milliseconds("wait", wait)
-
-        def run(plan: MergePlan) -> Merged:
-            counted = nothing_of(plan)
-
-            def statement(tx: Transaction) -> None:
-                nonlocal counted
-                counted = merge_in(tx, plan)
-
-            def size() -> int:
-                return bytes_of(plan.source)
-
-            session = self._session
-            declare = partial(declared_by_merge, plan, session)
-            commit = commit_once(session, token, commit_info, statement, size, wait_ms, declare)
-            return replace(
-                counted,
-                version=commit.version,
-                requested_at=commit.requested_at,
-                completed_at=commit.completed_at,
-                repeated=commit.repeated,
-            )
-
+        run = partial(self._merge, milliseconds("wait", wait), token, commit_info)
         config = shown_config(self._session.config, self._session.known().names)
         return merge_of(source, on, (source_alias, target_alias), config, run)
+
+    def move(
+        self,
+        keys: object,
+        *,
+        partition: Mapping[str, object],
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Merged:
+        """Move rows to another partition: `move(["ada"], partition={"country": "FR"})`.
+
+        Each row is deleted where it is and written where it comes to, in one commit, which is exact beside other
+        writers as `update` is. An upsert with another partition would leave the old row where it is.
+
+        keys: as of `delete`; a key without a row is passed over. partition: new values of partition columns that the
+            key does not name; other columns stay as they are.
+        wait, token, commit_info: as of `update`.
+
+        The result's `updated` says how many rows have moved. Rows of tables of partial updates and with payloads do not
+        move, and so does none that would come to where another row has its key: `InvalidInputError`, and nothing moves.
+        """
+        known = self._session.known()
+        config, schema = shown_config(self._session.config, known.names), TableSchema.from_json(known.schema)
+        plan = move_plan(keys, partition, config, known.names.outward(schema))
+        return self._merge(milliseconds("wait", wait), token, commit_info, plan)
+
+    def _merge(
+        self, wait_ms: int, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None, plan: MergePlan
+    ) -> Merged:
+        """Do a merge, in one commit."""
+        counted = nothing_of(plan)
+
+        def statement(tx: Transaction) -> None:
+            nonlocal counted
+            counted = merge_in(tx, plan)
+
+        def size() -> int:
+            return bytes_of(plan.source)
+
+        session = self._session
+        declare = partial(declared_by_merge, plan, session)
+        commit = commit_once(session, token, commit_info, statement, size, wait_ms, declare)
+        return replace(
+            counted,
+            version=commit.version,
+            requested_at=commit.requested_at,
+            completed_at=commit.completed_at,
+            repeated=commit.repeated,
+        )
 
     def overwrite(
         self,

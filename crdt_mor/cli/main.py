@@ -30,6 +30,7 @@ from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
 from crdt_mor.cli.migrate import cancel_migration, migrate
+from crdt_mor.cli.move import move
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
 from crdt_mor.cli.properties import properties
 from crdt_mor.cli.render import Output
@@ -157,6 +158,7 @@ for _command in (
     writes.upsert,
     writes.update,
     writes.delete,
+    move,
     overwrite,
     delete_partitions,
     truncate,

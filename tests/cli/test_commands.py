@@ -24,8 +24,8 @@ from crdt_mor.cli.data import read_schema
 from crdt_mor.cli.main import app
 
 COMMANDS = (
-    "create", "create-from", "append", "upsert", "update", "delete", "overwrite", "delete-partitions", "truncate",
-    "cat", "count", "changes", "diff", "show", "schema", "alter", "history", "timeline", "files", "compact",
+    "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
+    "truncate", "cat", "count", "changes", "diff", "show", "schema", "alter", "history", "timeline", "files", "compact",
     "properties", "rules", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint",
     "restore",
     "erase", "migrate", "cancel-migration", "laws", "check-store", "demo",

@@ -1,4 +1,4 @@
-"""`crdt-mor rules`, and rules where a table is made on the command line."""
+"""`crdt-mor rules`, rules where a table is made on the command line, and `crdt-mor move`."""
 
 from __future__ import annotations
 
@@ -55,3 +55,13 @@ def test_a_load_is_held_to_rules(fast_path: Path) -> None:
     asked = ("create-from", fast_path / "t", fast_path / "rows.parquet", "--key", "id", "--check", "positive=price > 0")
     assert "key={'id': 2}" in run(*asked, code=1)[1]
     assert not (fast_path / "t" / ".hoodie" / "hoodie.properties").exists()
+
+
+def test_rows_are_moved(fast_path: Path) -> None:
+    table = fast_path / "t"
+    made = mor.Table.create(table, {"id": pl.Int64, "day": pl.String}, key="id", partition_by="day")
+    made.upsert(pl.DataFrame({"id": [1, 2, 3], "day": ["mon", "mon", "tue"]}))
+    assert "moved 2 rows" in run("move", table, "--key", "1,2", "--partition", "day=tue")[1]
+    assert made.scan().to_polars()["day"].to_list() == ["tue"] * 3
+    assert json.loads(run("move", table, "--key", "3", "--partition", "day=wed", "--output", "json")[0])["moved"] == 1
+    run("move", table, "--key", "3", "--partition", "day", code=2)

@@ -1,0 +1,104 @@
+"""`Table.move`: a row comes to another partition, in one commit, and lives nowhere else after it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+
+import crdt_mor as mor
+from crdt_mor import InvalidInputError, PartialUpdate, Table
+
+SCHEMA = pl.Schema({"name": pl.String, "country": pl.String, "year": pl.Int32, "age": pl.Int64})
+
+
+def make(**settings: Any) -> Table:
+    made_with = {"key": "name", "partition_by": ["country", "year"], "store": mor.MemoryStore(), **settings}
+    table = Table.create("people", SCHEMA, **made_with)
+    table.upsert(frame(("ada", "UK", 1, 36), ("bob", "US", 1, 40), ("eve", "FR", 1, 20)))
+    return table
+
+
+def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), schema=SCHEMA, orient="row")
+
+
+def shown(table: Table) -> list[tuple[Any, ...]]:
+    return table.scan().to_polars().sort("name", "country").rows()
+
+
+@pytest.mark.parametrize("ordering", [None, "age"])
+def test_a_row_moves_and_keeps_its_other_columns(ordering: str | None) -> None:
+    table = make(ordering=ordering)
+    done = table.move(["ada", "ada", "nobody"], partition={"country": "FR"})
+    assert (done.updated, done.deleted, done.inserted) == (1, 0, 0)
+    assert shown(table) == [("ada", "FR", 1, 36), ("bob", "US", 1, 40), ("eve", "FR", 1, 20)]
+    changed = table.changes(since=done.version - 1).to_polars()
+    assert sorted(changed.select("name", "country", "_change_type").rows()) == [
+        ("ada", "FR", "upsert"), ("ada", "UK", "delete"),
+    ]  # fmt: skip
+    assert table.move("bob", partition={"year": "2"}).updated == 1
+    assert table.scan(filter="year = 2").to_polars().rows() == [("bob", "US", 2, 40)]
+
+
+def test_a_row_that_is_there_is_left_alone() -> None:
+    table = make()
+    before = shown(table)
+    assert table.move(["eve"], partition={"country": "FR"}).updated == 0
+    assert shown(table) == before
+
+
+def test_a_row_that_would_hide_another_does_not_move() -> None:
+    table = make()
+    table.upsert(frame(("ada", "FR", 1, 37)))
+    with pytest.raises(InvalidInputError, match="another row has its key"):
+        table.move(["ada", "bob"], partition={"country": "FR"})
+    assert len(shown(table)) == 4
+
+
+def test_what_an_earlier_write_gives_a_row_moves_with_it() -> None:
+    store = mor.MemoryStore()
+    table = make(store=store)
+    with table.transaction() as tx:
+        tx.upsert(frame(("ada", "UK", 1, 99)))
+        with pytest.raises(mor.EarlierWritePendingError):
+            Table.open("people", store=store).move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
+    assert table.move(["ada"], partition={"country": "FR"}).updated == 1
+    assert shown(table)[0] == ("ada", "FR", 1, 99)
+
+
+def test_columns_that_were_renamed_move_by_their_names_of_now() -> None:
+    table = make()
+    table.alter(rename={"name": "Full Name", "country": "Where"})
+    assert table.move(["ada"], partition={"Where": "FR"}).updated == 1
+    assert table.scan(filter="\"Full Name\" = 'ada'").to_polars().rows() == [("ada", "FR", 1, 36)]
+
+
+def test_a_move_is_held_to_the_rules() -> None:
+    table = make(check={"known": "country IN ('UK', 'US', 'FR')"})
+    with pytest.raises(mor.ConstraintViolationError):
+        table.move(["ada"], partition={"country": "XX"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "partition", "match"),
+    [
+        ({}, {}, "say where"),
+        ({}, {"age": 1}, "say where"),
+        ({}, "FR", "say where"),
+        ({}, {"year": "x"}, "values of its columns' types"),
+        ({"key": ["name", "country", "year"]}, {"country": "FR"}, "another key is another row"),
+        ({"partition_by": ()}, {"country": "FR"}, "another key is another row"),
+        ({"merge": PartialUpdate()}, {"country": "FR"}, "do not move"),
+    ],
+    ids=str,
+)
+def test_what_cannot_move_is_refused(settings: dict[str, Any], partition: Any, match: str) -> None:
+    table = make(**settings)
+    before = shown(table)
+    keys = [("ada", "UK", 1)] if settings.get("key") else ["ada"]
+    with pytest.raises(InvalidInputError, match=match):
+        table.move(keys, partition=partition)
+    assert shown(table) == before
