@@ -15,21 +15,16 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.json
 import pyarrow.types as pt
 
 from crdt_mor.api.data import dates_as_text
+from crdt_mor.columns.casts import from_texts
 from crdt_mor.columns.growth import with_fields_of
 from crdt_mor.columns.texts import object_lines
-from crdt_mor.ground.late_imports import Late
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
-else:
-    pc = Late("pyarrow.compute")
 
 DEPTH_MAX: Final = 100
 """How deep objects and lists may lie in each other. Types are walked by functions that call themselves."""
@@ -74,14 +69,8 @@ def read_json(content: bytes, types: pa.Schema) -> pa.Table:
     rows = _parsed(lines, as_text).select(names)
     whole = (with_fields_of(known.get(field.name, field.type), field.type) for field in rows.schema)
     kinds = dict(zip(names, whole, strict=True))
-    times = {name: _times(rows[name], kind) for name, kind in kinds.items() if pt.is_time(kind)}
+    times = {name: from_texts(rows[name], kind) for name, kind in kinds.items() if pt.is_time(kind)}
     return pa.table({**dict(zip(names, rows.columns, strict=True)), **times}).cast(pa.schema(kinds))
-
-
-def _times(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Times of day that are ISO text, for which Arrow has a cast only with a date before them."""
-    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
-    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
 
 
 def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:

@@ -98,6 +98,14 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
 
 
+def from_texts(texts: pa.Scalar | pa.ChunkedArray, kind: pa.DataType) -> pa.Scalar | pa.ChunkedArray:
+    """Values that are written as texts; of a time of day, Arrow reads one only with a date before it."""
+    if not pt.is_time(kind):
+        return texts.cast(kind)
+    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
+    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
+
+
 # --- which kinds of type meet -----------------------------------------------------------------------------------------
 
 

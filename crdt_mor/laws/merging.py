@@ -182,6 +182,11 @@ def check_columns(config: TableConfig, schema: TableSchema) -> None:
             )
         _check_column(payload, column_merge.columns, _column_type(schema.stored, column_merge.columns, payload))
         _require_room(payload, column_merge.columns, schema)
+        times = [name for name in column_merge.columns if pa.types.is_time(schema.declared.field(name).type)]
+        if times and payload.kind == "delta":
+            raise InvalidInputError(
+                f"{payload.name} adds values up, and times of day have no sum: declare it int64. columns={times}"
+            )
 
 
 def _column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> pa.DataType:

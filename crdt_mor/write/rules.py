@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.casts import from_texts
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError, SchemaMismatchError
@@ -294,7 +295,8 @@ def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, mergi
 def _default_text(value: object, column: pa.Field) -> str:
     """A default as the table keeps it, of which `_default` makes the same value."""
     try:
-        scalar = pa.scalar(value).cast(column.type) if isinstance(value, str) else pa.scalar(value, column.type)
+        is_text = isinstance(value, str)
+        scalar = from_texts(pa.scalar(value), column.type) if is_text else pa.scalar(value, column.type)
         text = scalar.cast(pa.string()).as_py()
         is_same = isinstance(text, str) and _default(text, column).equals(scalar)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -309,7 +311,7 @@ def _default_text(value: object, column: pa.Field) -> str:
 
 def _default(text: str, column: pa.Field) -> pa.Scalar:
     """The value that a text is in a column."""
-    return pa.scalar(text, pa.string()).cast(column.type)
+    return from_texts(pa.scalar(text, pa.string()), column.type)
 
 
 def default_values(rules: Rules, schema: TableSchema) -> Iterator[tuple[str, object]]:

@@ -17,7 +17,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.casts import to_declared
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import Merging, lift
 from crdt_mor.merge.payload import Dot
@@ -105,9 +107,9 @@ def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], sta
         is_set = member in _touched(merging, assigned)
         if is_set or (member.payload.nulls == "value" and not config.merge.partial):
             values = _written(rows, after, member, schema, merging, config)
-            written = _replaced(written, member, values, rows.num_rows)
+            written = _replaced(written, member, values, rows.num_rows, schema)
         elif not config.merge.partial:
-            written = _replaced(written, member, None, rows.num_rows)
+            written = _replaced(written, member, None, rows.num_rows, schema)
     return written
 
 
@@ -265,10 +267,19 @@ def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
     return pl.DataFrame({name: values.struct.field(name) for name in member.columns})
 
 
-def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int) -> pa.Table:
+def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int, schema: TableSchema) -> pa.Table:
     """Rows with other values in the columns of a payload; None: null, which says nothing."""
     columns = None if values is None else _unpacked(values, member).to_arrow()
     for name in member.columns:
         column = pa.nulls(height, rows.schema.field(name).type) if columns is None else columns.column(name)
-        rows = rows.set_column(rows.column_names.index(name), name, column)
+        rows = rows.set_column(rows.column_names.index(name), name, _as_declared(column, schema, name))
     return rows
+
+
+def _as_declared(values: pa.Array | pa.ChunkedArray, schema: TableSchema, name: str) -> pa.Array | pa.ChunkedArray:
+    """Values in the declared type of a column, if they are of its stored one and of no other that a payload takes."""
+    kind = values.type
+    if pa.types.is_null(kind) or stored_type(kind, name) != schema.stored.field(name).type:
+        return values
+    chunks = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return to_declared(chunks, schema.declared.field(name).type)

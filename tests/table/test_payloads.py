@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -1030,3 +1030,13 @@ def test_payloads_work_in_partitions_and_with_composite_keys(make: Make) -> None
     assert [(row["k"], row["n"]) for row in sorted(found, key=lambda row: int(row["k"]))] == [(0, 6), (1, 12)]
     for row in found:
         assert row["tags"] == [f"{i}{k}" for i in range(3) for k in (row["k"], row["k"] + 2)]
+
+
+def test_times_of_day_are_not_added_up() -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.time64("us"))])
+    with pytest.raises(InvalidInputError, match=r"counter/1 adds values up.*columns=\['at'\]"):
+        Table.create("t", schema, key="id", merge={"at": Counter()}, store=MemoryStore())
+    table = Table.create("t", schema, key="id", merge={"at": Max()}, store=MemoryStore())
+    for hour in (3, 5, 4):
+        table.upsert(pa.table({"id": [1], "at": pa.array([time(hour)], pa.time64("us"))}))
+    assert table.to_arrow()["at"].to_pylist() == [time(5)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, Literal
@@ -183,6 +183,8 @@ def test_a_column_that_is_not_given_has_its_default(store: mor.MemoryStore) -> N
         (pa.timestamp("s"), "2026-01-31 12:00:00", datetime.fromisoformat("2026-01-31T12:00:00")),
         (pa.timestamp("us", "UTC"), datetime(2026, 1, 31, tzinfo=UTC), datetime(2026, 1, 31, tzinfo=UTC)),
         (pa.string(), 'a "quoted" Größe', 'a "quoted" Größe'),
+        (pa.time64("us"), "04:05:06.5", time(4, 5, 6, 500_000)),
+        (pa.time32("s"), time(4, 5, 6), time(4, 5, 6)),
     ],
     ids=str,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -329,6 +329,8 @@ PAYLOADS: list[tuple[Any, pa.DataType, Any, Any]] = [
     (Counter(), pa.int64(), 5, 12),
     (Max(), pa.int64(), 5, 12),
     (Min(), pa.int64(), 5, 1),
+    (Max(), pa.timestamp("us"), MOMENT.replace(tzinfo=None), datetime.fromisoformat("2026-02-01")),
+    (Max(), pa.time32("s"), time(1, 2, 3), time(4, 5, 6)),
     (Last(), pa.int64(), 5, None),
     (AnyTrue(), pa.bool_(), False, True),
     (GrowOnlySet(), STRINGS, ["b"], ["c", "a", "b"]),
