@@ -99,7 +99,7 @@ class Done:
 
 @dataclass
 class Open:
-    """A transaction under way, what it has said so far, and what it began from."""
+    """A transaction under way, what it has said so far, and what it began from. only: the partition it has declared."""
 
     tx: Transaction
     columns: dict[str, pa.DataType]
@@ -108,6 +108,7 @@ class Open:
     said: list[Statement] = field(default_factory=list)
     brings: set[str] = field(default_factory=set)
     overwrites: bool = False
+    only: str | None = None
 
     @property
     def begun(self) -> InstantTime | None:
@@ -219,17 +220,22 @@ class History:
             self.follow(r.choice(self.followers))
 
     def begin(self) -> None:
-        found = self.opened()
-        self.note("begin", found)
+        found = self.opened(self.partition_declared())
+        self.note("begin", found, found.only or "")
         for _ in range(self.random.choice([1, 1, 2])):
             self.say(found)
 
-    def opened(self) -> Open:
+    def partition_declared(self) -> str | None:
+        """The partition that a transaction which begins declares; None: it declares none."""
+        return None
+
+    def opened(self, only: str | None = None) -> Open:
         token = None
         if self.random.random() < 0.3:
             self.numbers += 1
             token = (f"app{self.numbers}", 1)
-        found = Open(self.table.transaction(token=token), dict(self.columns), list(self.done), token)
+        tx = self.table.transaction(token=token, partitions=None if only is None else [only])
+        found = Open(tx, dict(self.columns), list(self.done), token, only=only)
         found.tx.__enter__()
         self.open.append(found)
         return found
@@ -530,8 +536,8 @@ def show(scan: Scan, expected: dict[str, Row], history: History) -> None:
     want_times = {key: str(row["_hoodie_commit_time"])[:17] for key, row in expected.items()}
     names = next((list(row) for row in found.values()), list(history.columns))
     want = {key: {n: row.get(n) for n in names} for key, row in expected.items()}
-    assert found == want, f"as of {scan.as_of}\nfound {found}\nwanted {want}\n{history.story()}"
-    assert times == want_times, f"as of {scan.as_of}\nfound {times}\nwanted {want_times}\n{history.story()}"
+    assert found == want, f"{scan}\nfound {found}\nwanted {want}\n{history.story()}"
+    assert times == want_times, f"{scan}\nfound {times}\nwanted {want_times}\n{history.story()}"
     output = next(history.outputs)
     height = HEIGHTS[output](scan.narrowed(columns=[]))
     assert height == len(expected), f"{height} rows without columns, {output}, not {len(expected)}\n{history.story()}"

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from crdt_mor.events import update as updates
+from crdt_mor.model.declared import Declared
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.read import snapshot
+from crdt_mor.read.reads import Reads
+from crdt_mor.write.open_write import OpenWrite
 from tests.simulation.random_history import RULES, run
 from tests.simulation.update_history import UpdateHistory
 from tests.tiers import seeds, slow
@@ -50,17 +53,37 @@ def the_newest_snapshot_is_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(snapshot, "commits_before", careless)
 
 
+def a_block_does_not_see_its_own_statements(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OpenWrite, "shown", lambda write, view: view)
+
+
+def what_is_declared_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    may_meet = Reads.may_meet
+
+    def careless(reads: Reads, declared: Declared, *rest: Any, **more: Any) -> bool:
+        return declared.partitions is None and may_meet(reads, declared, *rest, **more)
+
+    patch.setattr(Reads, "may_meet", careless)
+
+
 @pytest.mark.parametrize(
-    "plant",
-    [nobody_is_waited_for, what_ended_meanwhile_is_not_read, the_newest_snapshot_is_read],
-    ids=lambda p: p.__name__,
+    ("plant", "seed"),
+    [
+        (nobody_is_waited_for, 3),
+        (what_ended_meanwhile_is_not_read, 6),
+        (the_newest_snapshot_is_read, 6),
+        (a_block_does_not_see_its_own_statements, 4),
+        slow(what_is_declared_is_not_waited_for, 6),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_such_histories_find(plant: Any, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_such_histories_find(plant: Any, seed: int, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed is one of those that find it."""
     plant(monkeypatch)
 
     def some_histories() -> None:
-        for seed in (1, 6, *range(20)):  # the first two find them
-            history("latest", seed, fast_path / str(seed))
+        for number, chosen in enumerate((seed, *range(20))):
+            history("latest", chosen, fast_path / str(number))
 
     with pytest.raises(AssertionError, match=r"wanted|rows=\d+|computed without"):
         some_histories()

@@ -1,5 +1,8 @@
 """Updates in a random history: each is computed from what comes before it, whatever happens while it waits.
 
+Updates are calls of their own, and statements of serializable blocks, which see what their block has written before.
+In a table with partitions some writes declare theirs when they begin, and an update of the other one need not wait.
+
 An update that finds earlier writes under way waits for them. In each of its pauses the history takes steps of its own:
 the earlier writes commit or are rolled back, later ones begin and commit, tables are overwritten and compacted. The
 oracle is told of an update as of a commit whose rows are those that the commits before it make, changed.
@@ -7,15 +10,24 @@ oracle is told of an update as of a commit whose rows are those that the commits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
 
 from crdt_mor import Commit, InvalidInputError, Table
-from crdt_mor.testing.oracle import Row
+from crdt_mor.testing.oracle import Contribution, Row
 from tests.simulation.payload_columns import names
-from tests.simulation.random_history import Done, History, SkewedEnvironment, Statement
+from tests.simulation.random_history import (
+    PARTS,
+    Done,
+    History,
+    Open,
+    Saying,
+    SkewedEnvironment,
+    Statement,
+    show,
+)
 
 SHARE: Final = 0.2
 """How often an update happens, of the steps of a history."""
@@ -35,6 +47,9 @@ WHERE: Final[Mapping[str | None, Callable[[Row], bool]]] = {
     "v > 1": lambda row: isinstance(row["v"], int) and row["v"] > 1,
     "k = 'a'": lambda row: row["k"] == "a",
     "b IS NOT NULL AND a < 5": lambda row: row["b"] is not None and isinstance(row["a"], float) and row["a"] < 5,
+}
+OF_PARTITIONS: Final[Mapping[str | None, Callable[[Row], bool]]] = {
+    f"p = '{name}'": lambda row, name=name: row["p"] == name for name in PARTS
 }
 
 
@@ -62,24 +77,118 @@ class UpdateHistory(History):
     """A history with updates. waited: how many updates found something to wait for; pauses: of the one under way."""
 
     chance: Random = field(init=False)
-    updates: dict[Commit, list[Commit]] = field(default_factory=dict)
-    """Each update, and the commits that came before it when it was committed."""
+    blocks: Random = field(init=False)
+    updates: dict[Commit, tuple[str | None, list[Commit]]] = field(default_factory=dict)
+    """Each update, its condition, and the commits that came before it when it was committed."""
+    kept_to: dict[Commit, str] = field(default_factory=dict)
+    """The partition that a commit has declared."""
+    block: Open | None = None
+    """The block under way."""
     waited: int = 0
     pauses: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.chance = Random(repr(self.random.getstate()) + " updates")
+        self.blocks = Random(repr(self.random.getstate()) + " blocks")
 
     def go_on(self) -> None:
         if self.chance.random() < SHARE:
             self.update()
+        if self.blocks.random() < SHARE / 2:
+            self.make_block()
         super().go_on()
+
+    # --- declarations -------------------------------------------------------------------------------------------------
+
+    def partition_declared(self) -> str | None:
+        return self.blocks.choice(PARTS) if self.partitioned and self.blocks.random() < 0.6 else None
+
+    def row(self, found: Saying, given: Sequence[str]) -> dict[str, object]:
+        row = super().row(found, given)
+        only = found.only if isinstance(found, Open) else None
+        return row if only is None else {**row, "p": only}
+
+    def delete_where(self, found: Open) -> None:
+        if found.only is None:  # else its condition would be of other partitions as well
+            super().delete_where(found)
+
+    def commit(self, found: Open) -> None:
+        super().commit(found)
+        if found.only is not None and found.tx.commit is not None:
+            self.kept_to[found.tx.commit] = found.only
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def grow(self, found: Open) -> list[str]:
+        return [] if found is self.block else super().grow(found)
+
+    def make_block(self) -> None:
+        """Statements that become one commit, each of which sees those before it; meanwhile others go on."""
+        chance, self.pauses = self.blocks, 0
+        table = Table.open(str(self.path), environment=Pausing(chance.choice([0, 30_000]), self.meanwhile))
+        found = self.block = Open(table.transaction(isolation="serializable"), dict(self.columns), [])
+        found.tx.__enter__()
+        self.note("block", found)
+        for _ in range(chance.randint(1, 4)):
+            chance.choice([self.upsert, self.delete, self.delete_where_seen, self.update_seen])(found)
+            if chance.random() < 0.4:
+                self.step()
+            if chance.random() < 0.5:
+                show(found.tx.scan(meta=True), self.expected(self.seen(found)), self)
+        show(found.tx.scan(meta=True), self.expected(self.seen(found)), self)
+        begun = found.begun
+        assert begun is not None
+        before = [done.commit for done in self.done if done.commit.requested_at < begun]
+        found.tx.__exit__(None, None, None)
+        commit = found.tx.commit
+        assert commit is not None
+        self.waited += self.pauses > 0
+        self.pauses = self.block = None
+        self.note("block ends", found, commit)
+        self.updates[commit] = None, before
+        self.add(commit, commit.requested_at, found.said)
+        self.check()
+
+    def seen(self, found: Open) -> list[Done]:
+        """What a block sees: what has ended of all that began before it, and what it has written."""
+        begun = found.begun
+        assert begun is not None
+        commit = Commit(0, begun, begun, 0, 0)
+        own = [Contribution(f"{begun}.{i:03d}", key, kind, row, begun) for i, (key, kind, row) in enumerate(found.said)]
+        return [*(done for done in self.done if done.commit.requested_at < begun), Done(commit, own)]
+
+    def delete_where_seen(self, found: Open) -> None:
+        found.tx.scan().count()  # after which all that comes before it has ended
+        found.before = self.seen(found)
+        self.delete_where(found)
+
+    def update_seen(self, found: Open) -> None:
+        """An update in the block."""
+        given, change = SETS[self.blocks.choice([*SETS])]
+        where = self.blocks.choice([*WHERE])
+        try:
+            found.tx.update(given, where)
+        except InvalidInputError as error:
+            if self.rule != "partial, keep" or "a null says nothing" not in str(error):
+                raise
+            self.note("no update", found, given, where)
+            return
+        rows = self.expected(self.seen(found))
+        met = {key: row for key, row in rows.items() if WHERE[where]({**EMPTY, **row})}
+        found.said += [self.said(key, {**EMPTY, **row}, change) for key, row in met.items()]
+        self.note("update in block", found, given, where, met)
+
+    # --- updates ------------------------------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Rows are updated, beside whatever is under way."""
         given, change = SETS[self.chance.choice([*SETS])]
         where = self.chance.choice([*WHERE])
+        conditions: Mapping[str | None, Callable[[Row], bool]] = WHERE
+        if self.partitioned and self.blocks.random() < 0.5:
+            conditions = OF_PARTITIONS
+            where = self.blocks.choice([*conditions])
         self.pauses = 0
         table = Table.open(str(self.path), environment=Pausing(self.chance.choice([0, 30_000]), self.meanwhile))
         commit = None
@@ -94,8 +203,8 @@ class UpdateHistory(History):
             self.note("no update", given, where)
             return
         before = self.before(commit)
-        self.updates[commit] = [done.commit for done in before]
-        found = {key: row for key, row in self.expected(before).items() if WHERE[where]({**EMPTY, **row})}
+        self.updates[commit] = where, [done.commit for done in before]
+        found = {key: row for key, row in self.expected(before).items() if conditions[where]({**EMPTY, **row})}
         said = [self.said(key, {**EMPTY, **row}, change) for key, row in found.items()]
         self.note("update", given, where, commit, found)
         self.add(commit, commit.requested_at, said)
@@ -103,14 +212,20 @@ class UpdateHistory(History):
         assert commit.rows == written, f"{commit} of {found}\n{self.story()}"
         self.check()
 
+    def may_meet(self, commit: Commit, where: str | None) -> bool:
+        """Whether a commit may touch rows that meet a condition, after all that it has declared."""
+        only = self.kept_to.get(commit)
+        return only is None or where not in OF_PARTITIONS or where == f"p = '{only}'"
+
     def before(self, commit: Commit) -> list[Done]:
         """What comes before a commit, as far as it has ended by now."""
         return [done for done in self.done if done.commit.requested_at < commit.requested_at]
 
     def finish(self) -> None:
         super().finish()
-        for commit, before in self.updates.items():
+        for commit, (where, before) in self.updates.items():
             late = [done.commit for done in self.before(commit) if done.commit not in before]
+            late = [other for other in late if self.may_meet(other, where)]
             assert not late, f"{late} come before {commit}, which was computed without them\n{self.story()}"
 
     def said(self, key: str, row: Row, change: Callable[[Row], dict[str, object]]) -> Statement:
