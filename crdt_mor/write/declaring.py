@@ -89,8 +89,9 @@ def declared_by_merge(plan: MergePlan, session: Session) -> Declared:
 
 def _stays(plan: MergePlan, name: str) -> bool:
     """Whether rows meet by a column of this name, and every clause leaves it as it is, or as the source has it."""
-    given = [clause.given.get(name) for clause in plan.clauses if clause.given is not None]
-    return (name, name) in plan.on and all(value in (None, f"{plan.aliases[0]}.{name}") for value in given)
+    given = [clause.given[name] for clause in plan.clauses if clause.given is not None and name in clause.given]
+    as_source = f"{plan.aliases[0]}.{name}"
+    return (name, name) in plan.on and all(isinstance(value, str) and value == as_source for value in given)
 
 
 def _pinned(where: pl.Expr | str | None, session: Session) -> tuple[str, ...] | None:

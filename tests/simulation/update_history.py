@@ -49,7 +49,8 @@ WHERE: Final[Mapping[str | None, Callable[[Row], bool]]] = {
     "b IS NOT NULL AND a < 5": lambda row: row["b"] is not None and isinstance(row["a"], float) and row["a"] < 5,
 }
 OF_PARTITIONS: Final[Mapping[str | None, Callable[[Row], bool]]] = {
-    f"p = '{name}'": lambda row, name=name: row["p"] == name for name in PARTS
+    "p = 'x'": lambda row: row["p"] == "x",
+    "p = 'y'": lambda row: row["p"] == "y",
 }
 
 

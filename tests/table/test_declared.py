@@ -209,11 +209,13 @@ def test_a_merge_says_which_partitions_it_touches() -> None:
         by_place().when_not_matched_insert({"id": "source.id", "land": "'IT'"}),
         by_place().when_matched_delete().when_not_matched_by_source_update({"price": 0}),
         table.merge(source, on="id").when_matched_delete(),
+        by_place().when_matched_update({"land": pl.lit("IT")}),
+        by_place().when_matched_update({"land": None}),
     ):
         with in_the_middle(happens):
             plan.execute()
     both = ("land=DE", "land=FR")
-    assert seen == [both, both, None, None, None]
+    assert seen == [both, both, None, None, None, None, None]
 
 
 OUTSIDE: Final[dict[str, tuple[dict[str, Any], Callable[[Any], object], str]]] = {
