@@ -125,7 +125,7 @@ def _declared_struct(kind: pa.StructType, column: str) -> pa.DataType:
     if len(set(names)) < len(names):
         raise InvalidInputError(f"a struct has two fields of one name: rename one. column={column} type={kind}")
     for name in names:
-        check_name(name, column)
+        check_name(name, f"{column}.{name}")
     return pa.struct([pa.field(field.name, _inner(field.type, f"{column}.{field.name}")) for field in kind])
 
 

@@ -106,6 +106,11 @@ def test_names_that_the_table_or_avro_needs_are_refused(name: str) -> None:
         TableSchema.of(pa.schema([(name, pa.int8())]))
 
 
+def test_the_name_of_a_field_is_refused_by_its_path() -> None:
+    with pytest.raises(InvalidInputError, match=r"rename it.*column='c\.d\.a b'"):
+        one(pa.struct([("d", pa.struct([("a b", pa.int8())]))]))
+
+
 def test_two_columns_of_one_name_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="repeated"):
         TableSchema.of(pa.schema([("a", pa.int8()), ("a", pa.int8())]))

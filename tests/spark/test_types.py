@@ -132,6 +132,29 @@ def test_the_page_says_what_spark_sees(declared: str, spark_sees: str, hudi_sees
     assert spark_schema(column.stored)["c"].dataType.simpleString() == hudi_sees
 
 
+def test_fields_inside_of_columns_are_matched_by_name_and_added(spark: SparkSession, fast_path: Path) -> None:
+    at = pa.struct([("lat", pa.int32()), ("lon", pa.int32())])
+    schema = pa.schema([("id", pa.int64()), ("at", pa.list_(at))])
+    table = Table.create(fast_path / "stops", schema, key="id", buckets=1)
+    table.upsert(pa.table([[1, 2], [[{"lat": 1, "lon": 2}], None]], schema=schema))
+    table.maintenance.compact()
+    more = "SELECT id, array(named_struct('zone', 'M', 'lon', cast(id AS bigint), 'lat', 5)) AS at FROM range(2, 4)"
+    rows = spark.sql(more)
+    rows.write.format("crdt_mor").mode("append").option("schemaMode", "merge").save(table.uri)
+    spark.sql("SELECT cast(1 AS bigint) AS id, array(named_struct('lon', 7)) AS at").write.format("crdt_mor").mode(
+        "append"
+    ).save(table.uri)
+    expected = [
+        {"id": 1, "at": [{"lat": None, "lon": 7, "zone": None}]},
+        {"id": 2, "at": [{"lat": 5, "lon": 2, "zone": "M"}]},
+        {"id": 3, "at": [{"lat": 5, "lon": 3, "zone": "M"}]},
+    ]
+    assert read(spark, table.uri).toArrow().sort_by("id").to_pylist() == expected
+    assert read(spark, table.uri).filter("at[0].zone = 'M'").count() == 2
+    table.maintenance.compact()
+    assert read(spark, table.uri).toArrow().sort_by("id").to_pylist() == expected
+
+
 def test_names_of_spark_types() -> None:
     kinds = (pa.uint64(), pa.uint8(), pa.timestamp("s"), pa.binary(4))
     shown = [spark_type(kind).simpleString() for kind in kinds]
