@@ -7,12 +7,15 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from crdt_mor import Table
-from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.api.scan import Scan
+from crdt_mor.columns.names import STORED
+from crdt_mor.columns.schema import META_COLUMNS
 from tests.interop.hudi_spark_server import ANSWER, plain
 
 HUDI_VERSION = "1.2.0"
@@ -40,10 +43,12 @@ def by_key(rows: list[object]) -> Rows:
 
 
 def ours(table: Table, **options: object) -> Rows:
-    """What we read, in the types that the files hold, since that is all that others know of."""
-    data = table.scan(meta=True, **options).to_arrow()  # type: ignore[arg-type]
-    schema = TableSchema.of(table.schema)
-    stored = schema.normalise(data.select(table.schema.names)) if data.num_rows else schema.stored.empty_table()
+    """What we read, in the types and under the names that the files have, since that is all that others know of."""
+    snapshot = replace(table.scan(**options)._snapshot, called=STORED)  # type: ignore[arg-type]
+    schema = snapshot.schema
+    data = Scan(snapshot, None, None, meta=True).to_arrow()
+    names = schema.declared.names
+    stored = schema.normalise(data.select(names)) if data.num_rows else schema.stored.empty_table()
     for index, name in enumerate(META_COLUMNS):
         stored = stored.add_column(index, name, data[name])
     return by_key([plain(row) for row in stored.to_pylist(maps_as_pydicts="strict")])

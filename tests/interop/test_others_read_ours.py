@@ -13,7 +13,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-from tests.interop import load_shapes, migrated_shapes, overwrite_shapes  # noqa: F401  they join the list
+from tests.interop import load_shapes, migrated_shapes, overwrite_shapes, renamed_shapes  # noqa: F401  they join the list
 from tests.interop.histories import write_history
 from tests.interop.hudi_archive import make_hudis
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours

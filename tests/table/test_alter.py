@@ -184,6 +184,14 @@ def test_a_delete_by_keys_needs_no_names(make: Make) -> None:
     assert values(table, "key") == [("b",)]
 
 
+def test_rows_move_by_the_names(make: Make) -> None:
+    table = renamed(make, partition_by="region")
+    table.alter(rename={"region": "land of sale"})
+    assert table.move(["a"], partition={"land of sale": "us"}).updated == 1
+    table.delete_partitions([{"land of sale": "eu"}])
+    assert values(table, "key", "land of sale") == [("a", "us"), ("b", "us")]
+
+
 def test_columns_exchange_their_names(make: Make) -> None:
     table = make()
     table.upsert(frame(("a", "eu", 1, 1.5)))

@@ -1,0 +1,24 @@
+"""Shapes of tables whose columns were altered; imported after `overwrite_shapes`, whose list they continue."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from crdt_mor import Table
+from tests.interop.shapes import Maker, rows, shape
+
+
+@shape()
+def altered(make: Maker) -> Table:
+    """default, columns renamed and dropped beside a straggler, a name used again, compacted and written."""
+    table = make.create()
+    table.append(rows(range(10), 1))
+    tx = make.begin(table)
+    tx.upsert(rows([1, 2], 90))
+    table.alter(rename={"n": "net weight"}, drop=["v"])
+    make.end(tx)
+    data = rows([3], 3).drop_columns("v").rename_columns(["id", "net weight"])
+    table.upsert(data.append_column("v", pa.array([7])), schema_mode="merge")
+    table.maintenance.compact()
+    table.upsert(data.append_column("v", pa.array([8])))
+    return table
