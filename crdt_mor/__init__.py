@@ -26,6 +26,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.load_sources import LoadSource
     from crdt_mor.api.maintenance import Archived, Compacted, Maintenance
     from crdt_mor.api.merge_into import Merged, MergeInto
+    from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
     from crdt_mor.api.migration import Migrated
     from crdt_mor.api.reading import AsOf, Consistency
     from crdt_mor.api.rules import Rules
@@ -155,6 +156,7 @@ _NAMES = {
     "api.maintenance": ("Archived", "Compacted", "Maintenance"),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
     "api.merge_into": ("MergeInto", "Merged"),
+    "api.merge_into_parts": ("MergePart", "MergeSpread"),
     "api.migration": ("Migrated",),
     "api.rules": ("Rules",),
     "model.config": ("TableConfig", "TableType"),
@@ -283,7 +285,9 @@ __all__ = [
     "MemoryStore",
     "Merge",
     "MergeInto",
+    "MergePart",
     "MergeSpec",
+    "MergeSpread",
     "Merged",
     "Migrated",
     "MigrationProgress",

@@ -26,7 +26,7 @@ PUBLIC = [
     "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
     "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LoadProgress",
     "LoadSource", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeInto",
-    "MergeSpec", "Merged",
+    "MergePart", "MergeSpec", "MergeSpread", "Merged",
     "Migrated", "MigrationProgress", "Nulls",
     "Observation", "OnProgress", "ParquetSource",
     "PartDone", "PartEvent", "PartialUpdate", "Payload", "PayloadError", "PayloadNotAllowedError", "PayloadRef",
@@ -59,6 +59,7 @@ SIGNATURES = {
     "Table.merge": "self source on * source_alias target_alias wait token commit_info",
     "Table.move": "self keys * partition wait token commit_info",
     "Table.update": "self set where * wait token commit_info",
+    "Table.merge_in_parts": "self schema on * parts execute_parts source_alias target_alias wait token commit_info",
     "Table.update_in_parts": "self set where * execute_parts wait token commit_info",
     "Table.delete_in_parts": "self where * execute_parts plain wait token commit_info",
     "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
@@ -124,8 +125,8 @@ SIGNATURES = {
 MEMBERS = {
     "Table": "abandon_write add_rules alter append changes comments complete_write config count create create_from "
     "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head "
-    "history inspect maintenance merge move open overwrite plan_write properties refresh rules savepoint "
-    "savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate "
+    "history inspect maintenance merge merge_in_parts move open overwrite plan_write properties refresh rules "
+    "savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate "
     "update update_in_parts upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",

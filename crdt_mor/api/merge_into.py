@@ -123,17 +123,27 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
         statements.upsert(rows, "UPSERT", "strict")
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
+    return _counted(plan, outcome.counts)
+
+
+def _counted(plan: MergePlan, clauses: Sequence[int]) -> Merged:
+    """What a merge has done. clauses: how many pairs of rows each has met."""
     counts = Counter[str]()
-    for clause, count in zip(plan.clauses, outcome.counts, strict=True):
+    for clause, count in zip(plan.clauses, clauses, strict=True):
         counts[clause.action] += count
     return replace(
         nothing_of(plan),
         updated=counts["update"],
         deleted=counts["delete"],
         inserted=counts["insert"],
-        clauses=tuple(outcome.counts),
+        clauses=tuple(clauses),
         repeated=False,
     )
+
+
+def sum_of(plan: MergePlan, parts: Sequence[Merged]) -> Merged:
+    """What a merge has done that was made in parts."""
+    return _counted(plan, [sum(part.clauses[i] for part in parts) for i in range(len(plan.clauses))])
 
 
 def nothing_of(plan: MergePlan) -> Merged:
@@ -149,7 +159,7 @@ def merge_of(
     run: Callable[[MergePlan], Merged],
 ) -> MergeInto:
     """A merge without clauses. on: as of `Table.merge`."""
-    rows = _plain(read_data(source))
+    rows = plain_source(read_data(source))
     pairs = _pairs(on, aliases, config)
     absent = [name for name, _ in pairs if name not in rows.column_names]
     if absent:
@@ -160,7 +170,7 @@ def merge_of(
     return MergeInto(MergePlan(rows, pairs, aliases), run)
 
 
-def _plain(rows: pa.Table) -> pa.Table:
+def plain_source(rows: pa.Table) -> pa.Table:
     """Rows of a source, without list views, which polars has not; refuses several columns of one name."""
     repeated = [name for name, count in Counter(rows.column_names).items() if count > 1]
     if repeated:

@@ -1,8 +1,9 @@
 """A table: create or open it, write to it from any number of processes, read it.
 
 `Table` is how a table is made and opened, and what it is. What reads it is `table_reads`, what writes to it
-`table_writes`, and `job` and `update_parts` where many processes make one commit. There is no lock, no coordinator and
-no retry loop to write: two writers of one key both succeed, and the table's merge decides what readers see.
+`table_writes`, and `job`, `update_parts` and `merge_into_parts` where many processes make one commit. There is no lock,
+no coordinator and no retry loop to write: two writers of one key both succeed, and the table's merge decides what
+readers see.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from crdt_mor.api.create import (
 )
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
+from crdt_mor.api.merge_into_parts import MergedByMany
 from crdt_mor.api.table_reads import TableReads
 from crdt_mor.api.table_rules import TableRules, rules_to_make
 from crdt_mor.api.table_writes import TableWrites
@@ -66,7 +68,7 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 
 @operations
-class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, TableRules, AlteredColumns):
+class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany, TableRules, AlteredColumns):
     """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
 
     It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no

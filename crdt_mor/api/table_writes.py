@@ -209,13 +209,7 @@ class TableWrites:
         session = self._session
         declare = partial(declared_by_merge, plan, session)
         commit = commit_once(session, token, commit_info, statement, size, wait_ms, declare)
-        return replace(
-            counted,
-            version=commit.version,
-            requested_at=commit.requested_at,
-            completed_at=commit.completed_at,
-            repeated=commit.repeated,
-        )
+        return merged_in(commit, counted)
 
     def overwrite(
         self,
@@ -286,3 +280,14 @@ class TableWrites:
             return Transaction(session, token, commit_info, wait_ms)
         declare = partial(declared_by_user, session, partitions, columns)
         return Transaction(session, token, commit_info, wait_ms, declare)
+
+
+def merged_in(commit: Commit, merged: Merged) -> Merged:
+    """What a merge has done, in a commit."""
+    return replace(
+        merged,
+        version=commit.version,
+        requested_at=commit.requested_at,
+        completed_at=commit.completed_at,
+        repeated=commit.repeated,
+    )

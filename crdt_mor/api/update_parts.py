@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import polars as pl
 
 from crdt_mor.api.job import completed
+from crdt_mor.api.merge_into import Merged
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_token_form, require_delete
 from crdt_mor.api.table_writes import WAIT
@@ -34,6 +35,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.assignments import assignments
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.reads import Reads
+from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.declaring import declared_by_delete, declared_by_update
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.named import NamedStatements, shown_config, shown_rules
@@ -51,10 +53,12 @@ class PartDone:
     """What became of one part, for the process that completes the write; `Table.update_in_parts` takes it.
 
     receipt: of the files that it has staged. operation: what Hudi calls what was done; None: nothing.
+    merged: of a merge, what its clauses have met; its version is 0.
     """
 
     receipt: Receipt
     operation: Literal["INSERT", "UPSERT", "DELETE"] | None
+    merged: Merged | None = None
 
 
 @operations
@@ -81,11 +85,28 @@ class UpdatePart:
         def change(statements: Statements) -> None:
             self._change.add(self._rows.to_arrow(), NamedStatements(statements))
 
-        receipt, made = in_parts.stage(self._session, self._job, self._columns, self.number, change)
-        return PartDone(receipt, made.operation if made is not None and made.collected else None)
+        return executed(self._session, self._job, self._columns, self.number, change)
 
 
-ExecuteParts = Callable[[Sequence[UpdatePart]], Iterable[PartDone | CrdtMorError]]
+class Part(Protocol):
+    """A part of what is computed elsewhere."""
+
+    @property
+    def number(self) -> int:
+        """Its place among the parts."""
+
+
+P = TypeVar("P", bound=Part)
+ExecuteParts = Callable[[Sequence[P]], Iterable[PartDone | CrdtMorError]]
+"""Executes parts elsewhere, and gives for each, in their order, what became of it, or its error."""
+
+
+def executed(
+    session: Session, job: Job, columns: Timeline, number: int, change: Callable[[Statements], None]
+) -> PartDone:
+    """Stage what `change` adds to the statements of a part, where nobody looks."""
+    receipt, made = in_parts.stage(session, job, columns, number, change)
+    return PartDone(receipt, made.operation if made is not None and made.collected else None)
 
 
 @operations
@@ -144,7 +165,7 @@ def _in_parts(
     session: Session,
     change_of: Callable[[TableSchema, TableConfig], Change],
     where: pl.Expr | str | None,
-    execute_parts: ExecuteParts,
+    execute_parts: ExecuteParts[UpdatePart],
     wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
@@ -154,8 +175,6 @@ def _in_parts(
 
     change_of: what becomes of the rows. declare: what the write may touch.
     """
-    check_token_form(token)
-    wait_ms = milliseconds("wait", wait)
 
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
@@ -165,24 +184,57 @@ def _in_parts(
         change = change_of(schema, config)
         change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
 
-    job = in_parts.plan(session, token, check_info(commit_info), declare(), rehearse)
-    if job.repeated:
-        return completed(session, job, [])
-    now = session.known()
-    stored, config = TableSchema.from_json(now.schema), shown_config(session.config, now.names)
-    schema = now.names.outward(stored)
-    reads = Reads.of(change_of(schema, config).columns(schema, config, shown_rules(now)), where, stored, now.names)
-    with in_parts.settled(session, job, reads, wait_ms) as view:
-        config = shown_config(session.config, view.names)
+    def reads() -> Reads:
+        now = session.known()
+        stored, config = TableSchema.from_json(now.schema), shown_config(session.config, now.names)
+        schema = now.names.outward(stored)
+        return Reads.of(change_of(schema, config).columns(schema, config, shown_rules(now)), where, stored, now.names)
+
+    def parts_of(view: Snapshot, job: Job) -> list[UpdatePart]:
+        config, columns = shown_config(session.config, view.names), in_parts.columns_of(view)
         change = change_of(view.shown, config)
         rows = Scan(view, change.columns(view.shown, config, shown_rules(view.value)), where, meta=False)
-        columns = in_parts.columns_of(view)
-        parts = [UpdatePart(i, session, job, part, change, columns) for i, part in enumerate(rows.parts())]
-        done = _all_done(parts, execute_parts)
-    return completed(session, replace(job, operation=_operation(done, job.operation)), [one.receipt for one in done])
+        return [UpdatePart(number, session, job, part, change, columns) for number, part in enumerate(rows.parts())]
+
+    made = Elsewhere(rehearse, declare, reads, parts_of, execute_parts)
+    return commit_in_parts(session, made, wait, token, commit_info)[0]
 
 
-def _all_done(parts: Sequence[UpdatePart], execute_parts: ExecuteParts) -> list[PartDone]:
+@dataclass(frozen=True, slots=True)
+class Elsewhere(Generic[P]):
+    """A statement that is computed elsewhere.
+
+    rehearse: adds the statements that are made of no rows. declare: what the write may touch. reads: what it reads.
+    parts: those of what comes before the write.
+    """
+
+    rehearse: Callable[[Statements], None]
+    declare: Callable[[], Declared]
+    reads: Callable[[], Reads]
+    parts: Callable[[Snapshot, Job], Sequence[P]]
+    execute: ExecuteParts[P]
+
+
+def commit_in_parts(
+    session: Session,
+    made: Elsewhere[P],
+    wait: timedelta,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+) -> tuple[Commit, list[PartDone]]:
+    """One commit of a statement, and what became of each of its parts; of none where the token was used before."""
+    check_token_form(token)
+    wait_ms = milliseconds("wait", wait)
+    job = in_parts.plan(session, token, check_info(commit_info), made.declare(), made.rehearse)
+    if job.repeated:
+        return completed(session, job, []), []
+    with in_parts.settled(session, job, made.reads(), wait_ms) as view:
+        done = _all_done(made.parts(view, job), made.execute)
+    job = replace(job, operation=_operation(done, job.operation))
+    return completed(session, job, [one.receipt for one in done]), done
+
+
+def _all_done(parts: Sequence[P], execute_parts: ExecuteParts[P]) -> list[PartDone]:
     """What became of all parts; raises the error of the first that has one."""
     outcomes = list(execute_parts(parts)) if parts else []
     for outcome in outcomes:
@@ -191,7 +243,7 @@ def _all_done(parts: Sequence[UpdatePart], execute_parts: ExecuteParts) -> list[
     done = [outcome for outcome in outcomes if isinstance(outcome, PartDone)]
     if [one.receipt.task for one in done] != [part.number for part in parts]:
         raise InvalidInputError(
-            "execute_parts gives for each part, in their order, what part.execute() gives, or the error that it "
+            "execute_parts gives for each part, in their order, what part.execute(...) gives, or the error that it "
             f"raises. parts={len(parts)} given={[type(outcome).__name__ for outcome in outcomes]}"
         )
     return done

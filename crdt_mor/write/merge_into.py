@@ -78,8 +78,17 @@ class MergePlan:
         conditions = [pl.col(column).is_in(keys[column].drop_nulls().unique().implode()) for _, column in self.on]
         return joined(conditions, and_)
 
+    def stored_keys(self, schema: TableSchema) -> pa.Table:
+        """The columns by which rows of the source meet others, under the table's names and in its stored types."""
+        return self._nullable_keys(schema)[1]
+
     def source_keys(self, schema: TableSchema) -> pa.Table:
-        """The columns by which rows of the source meet others, under the table's names and in its types."""
+        """As `stored_keys`, in the types that the table's user declared."""
+        types, keys = self._nullable_keys(schema)
+        return types.restore(keys)
+
+    def _nullable_keys(self, schema: TableSchema) -> tuple[TableSchema, pa.Table]:
+        """The columns by which rows meet, of which each may be null, and those of the source in their stored types."""
         given = pa.table({column: self.source[name] for name, column in self.on})
         unknown = [name for name in given.column_names if name not in schema.declared.names]
         if unknown:
@@ -89,7 +98,7 @@ class MergePlan:
             )
         columns = schema.select(given.column_names).declared
         types = TableSchema(pa.schema([column.with_nullable(True) for column in columns]))
-        return types.restore(types.normalise(given))
+        return types, types.normalise(given)
 
     def joined(self, target: pa.Table, schema: TableSchema) -> pl.DataFrame:
         """Every pair: the two aliases as structs, the one that is missing null; and where the target's row stands."""
@@ -265,10 +274,24 @@ def _with(rows: pa.Table, other: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows
 
 
+def is_by_key(plan: MergePlan, schema: TableSchema, config: TableConfig) -> bool:
+    """Whether rows that concern each other have one key: they meet by it, and new rows have that of their source."""
+    if not {*config.key.fields} <= {column for _, column in plan.on}:
+        return False
+    pairs = plan.joined(schema.declared.empty_table(), schema)
+    inserts = [clause for clause in plan.clauses if clause.action == "insert"]
+    return all(_keeps_key(_values(clause, pairs, plan, schema), plan, config) for clause in inserts)
+
+
 def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
     """Whether inserted rows have the very keys by which the rows of the source have met none."""
+    return {column for _, column in plan.on} == {*config.key.fields} and _keeps_key(values, plan, config)
+
+
+def _keeps_key(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
+    """Whether inserted rows have the key of the source's row, by whose columns rows meet."""
     met = {column: pl.col(plan.aliases[0]).struct.field(name) for name, column in plan.on}
-    return met.keys() == {*config.key.fields} and all(met[name].meta.eq(values[name]) for name in met)
+    return all(name in met and met[name].meta.eq(values[name]) for name in config.key.fields)
 
 
 def _inserted(values: Assignments, pairs: pl.DataFrame, statements: NamedStatements) -> pa.Table:

@@ -10,15 +10,20 @@ no part of it is read or computed a second time, whatever others commit meanwhil
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
 from crdt_mor.events.write import WriteOutcome
+from crdt_mor.log.paths import STAGED
 from crdt_mor.model.authors import Info
 from crdt_mor.model.declared import Declared
+from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
@@ -26,6 +31,8 @@ from crdt_mor.write import job as distributed
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.open_write import OpenWrite, join
 from crdt_mor.write.statements import Operation, Statements
+
+_SEAL_BYTES: Final = 32
 
 
 def plan(
@@ -99,3 +106,36 @@ def stage(
 
     receipt = distributed.stage_part(session, job, collect, task)
     return receipt, made[0] if made else None
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A place where the process that ends the tasks of a job leaves word for its driver, which may be another process.
+
+    It is among what the tasks have staged, and goes with it. seal: what only these processes know, so that the driver
+    takes nothing that anybody else has put there.
+    """
+
+    requested: InstantTime
+    seal: str
+
+    def tell(self, session: Session, data: bytes) -> None:
+        """Leave word, once."""
+        session.store.put(self._path, self._sealed(data) + data, durable=False)
+
+    def told(self, session: Session) -> bytes:
+        """The word that was left; raises where there is none."""
+        found = session.store.read(self._path) or b""
+        seal, data = found[:_SEAL_BYTES], found[_SEAL_BYTES:]
+        if not hmac.compare_digest(seal, self._sealed(data)):
+            raise StorageUnavailableError(
+                f"what the tasks of this write have told is gone, or is not theirs: write again. file={self._path}"
+            )
+        return data
+
+    def _sealed(self, data: bytes) -> bytes:
+        return hmac.digest(self.seal.encode(), data, "sha256")
+
+    @property
+    def _path(self) -> str:
+        return f"{STAGED}/{self.requested}-told"

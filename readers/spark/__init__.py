@@ -1,14 +1,16 @@
 """Tables in Spark, through PySpark's data source API: no jar, no JVM code.
 
-from crdt_mor.readers.spark import CrdtMorSource, compact, update, upsert
+from crdt_mor.readers.spark import CrdtMorSource, compact, merge, update, upsert
 spark.dataSource.register(CrdtMorSource)
 spark.read.format("crdt_mor").load("/lake/events")
 upsert(df, "/lake/events")
 update(spark, "/lake/events", {"seen": "seen + 1"}, "day = '2026-01-31'")
+merge(spark, "/lake/events", df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
 compact(spark, "/lake/events")
 """
 
 from crdt_mor.readers.spark.compacting import compact
+from crdt_mor.readers.spark.merging import merge
 from crdt_mor.readers.spark.source import CrdtMorSource
 from crdt_mor.readers.spark.sql import register_path, require_java
 from crdt_mor.readers.spark.updating import delete_where, update
@@ -21,6 +23,7 @@ __all__ = [
     "compact",
     "delete",
     "delete_where",
+    "merge",
     "overwrite",
     "register_path",
     "require_java",

@@ -65,9 +65,9 @@ def delete_where(
 
 
 def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.PartDone | mor.CrdtMorError]:
-    return in_tasks(spark, parts, mor.UpdatePart.execute, _is_final)
+    return in_tasks(spark, parts, mor.UpdatePart.execute, is_final)
 
 
-def _is_final(error: mor.CrdtMorError) -> bool:
+def is_final(error: mor.CrdtMorError) -> bool:
     """Whether an error of a part is one of its rows, or of the write: all but a store's."""
     return not isinstance(error, mor.StorageUnavailableError | mor.CommitUnknownError)

@@ -19,24 +19,23 @@ tasks stage base files, the driver merges those of several tasks.
 from __future__ import annotations
 
 import pickle
-import warnings
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.functions import struct
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.types import StructType
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.options import by_name, flag, payloads, without_storage
+from crdt_mor.readers.spark.shuffling import Numbers, shuffled
 from crdt_mor.readers.spark.types import arrow_schema, written_schema
-from crdt_mor.readers.spark.versions import HANDS_KEYS_ALONE, SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -238,39 +237,12 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
     tasks = int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if not key.partition_fields:
         tasks = min(tasks, table.config.buckets or 1)
-    shuffled = _shuffled_by_keys if SPARK >= HANDS_KEYS_ALONE else _shuffled_by_rows
-    return shuffled(df, table, names, tasks)
+    uri, options = table.uri, table.storage_options
 
+    def numbers() -> Numbers:
+        return partial(_group_numbers, mor.Table.open(uri, storage_options=options))
 
-def _shuffled_by_keys(df: DataFrame, opened: mor.Table, names: Sequence[str], tasks: int) -> DataFrame:
-    """Spark hands Python the columns `names` alone."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
-
-    uri, options = opened.uri, opened.storage_options
-
-    def numbers(batches: Iterator[pa.StructArray]) -> Iterator[pa.Array]:
-        table = mor.Table.open(uri, storage_options=options)
-        for keys in batches:
-            yield _group_numbers(table, pa.RecordBatch.from_struct_array(keys))
-
-    # pyspark would rather read the kind from annotations, and warns; but for that it imports pandas.
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "It is preferred to specify type hints for arrow UDF", UserWarning)
-        number: Any = arrow_udf(numbers, "int", ArrowUDFType.SCALAR_ITER)
-    return df.repartitionById(tasks, number(struct(*(df[f"`{name}`"] for name in names))))
-
-
-def _shuffled_by_rows(df: DataFrame, opened: mor.Table, names: Sequence[str], tasks: int) -> DataFrame:
-    """Spark 4.0 hands Python all columns: what `_shuffled_by_keys` does for later releases."""
-    number, uri, options = "_file_group", opened.uri, opened.storage_options
-
-    def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = mor.Table.open(uri, storage_options=options)
-        for batch in batches:
-            yield batch.append_column(number, _group_numbers(table, batch.select(list(names))))
-
-    schema = StructType([*df.schema, StructField(number, IntegerType())])
-    return df.mapInArrow(numbered, schema).repartition(tasks, number).drop(number)
+    return shuffled(df, names, tasks, numbers)
 
 
 def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,8 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from crdt_mor import Table
+from crdt_mor import CrdtMorError, PartDone, Table, UpdatePart
+from crdt_mor.api.scan import Scan
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.readers.spark.writing import BatchWriter, PlannedWrites, Staged
@@ -186,3 +189,65 @@ def test_a_job_that_is_stopped_leaves_nothing(spark: Any, tmp_path: Path) -> Non
     assert (total(table), data_files(table.uri), pending(table.uri)) == (0, set(), [])
     table.upsert(pa.table({"id": [1], "n": [1]}))
     assert total(table) == 1
+
+
+# --- updates in place ---------------------------------------------------------------------------------------------
+
+
+def dies_at_first(partition: int) -> None:
+    """Kill the worker in which a task runs, where it is the first attempt at a partition."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    if context.attemptNumber() == 0 and context.partitionId() == partition:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_update_whose_worker_is_killed_counts_once(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crdt_mor.readers.spark import updating
+    from crdt_mor.readers.spark.tasks import in_tasks
+
+    def execute(part: UpdatePart) -> PartDone:
+        done = part.execute()
+        dies_at_first(1)
+        return done
+
+    def run(spark: Any, parts: Sequence[UpdatePart]) -> list[PartDone | CrdtMorError]:
+        return in_tasks(spark, parts, execute, updating.is_final)
+
+    table = counters(tmp_path / "t")
+    table.upsert(pa.table({"id": [*range(20)], "n": [5] * 20}))
+    whole = Scan.parts
+    monkeypatch.setattr(Scan, "parts", lambda scan: whole(scan, 1))
+    monkeypatch.setattr(updating, "_execute", run)
+    assert updating.update(spark, table.uri, {"n": "n + 1"}).rows == 20
+    assert total(table) == 120
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
+def test_a_merge_whose_worker_is_killed_counts_once(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crdt_mor.readers.spark import merge, merging
+
+    class Dying(merging.TasksWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> merging.Told:
+            told = super().write(iterator)
+            dies_at_first(1)
+            return told
+
+    class DyingTasks(merging.MergeTasks):
+        def writer(self, schema: StructType, overwrite: bool) -> merging.TasksWriter:
+            return Dying(super().writer(schema, overwrite)._job)
+
+    monkeypatch.setattr(merging, "MergeTasks", DyingTasks)
+    table = counters(tmp_path / "t")
+    table.upsert(pa.table({"id": [*range(20)], "n": [5] * 20}))
+    rows = spark.range(10, 30, numPartitions=2).selectExpr("id", "1L as n")
+    merged = merge(spark, table.uri, rows).when_matched_update({"n": "target.n + source.n"})
+    done = merged.when_not_matched_insert_all().execute()
+    assert (done.updated, done.inserted, total(table)) == (10, 10, 120)
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])

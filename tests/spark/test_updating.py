@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -30,9 +28,9 @@ from tests.spark.tables import leftovers, pending, same_rows
 from tests.spark.written import TABLES, batch, make
 
 pytestmark = pytest.mark.spark
-spark = fixture("local[2,2]")
+spark = fixture()
 
-UPDATED = ("latest", "partitioned", "ordering", "partial", "counter")
+UPDATED = ("partitioned", "partial", "counter")
 
 
 @pytest.fixture(autouse=True)
@@ -111,33 +109,6 @@ def test_what_ends_while_tasks_run_comes_after_it(spark: Any, tmp_path: Path, mo
     assert dict(table.scan(columns=["id", "n"]).to_polars().rows()) == expected
     assert update(spark, table.uri, {"n": "n + 1"}, token=("job", 1)).repeated
     assert dict(table.scan(columns=["id", "n"]).to_polars().rows()) == expected
-
-
-def test_a_worker_that_is_killed_counts_once(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from crdt_mor.readers.spark import updating
-    from crdt_mor.readers.spark.tasks import in_tasks
-
-    def killed_at_first(part: Part) -> PartDone:
-        from pyspark import TaskContext
-
-        done = part.execute()
-        context = TaskContext.get()
-        assert context is not None
-        if context.attemptNumber() == 0 and part.number == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return done
-
-    table = filled(tmp_path / "t")
-    before = table.scan(columns=["n"]).to_polars()["n"].sum()
-
-    def run(spark: Any, parts: Sequence[Part]) -> list[PartDone | CrdtMorError]:
-        assert len(parts) > 1
-        return in_tasks(spark, parts, killed_at_first, updating._is_final)
-
-    monkeypatch.setattr(updating, "_execute", run)
-    commit = updating.update(spark, table.uri, {"n": "n + 1"})
-    assert table.scan(columns=["n"]).to_polars()["n"].sum() == before + commit.rows
-    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 
 
 def test_what_is_refused_is_refused_as_in_one_process_and_leaves_nothing(spark: Any, tmp_path: Path) -> None:

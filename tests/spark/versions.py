@@ -25,6 +25,7 @@ BATCHES = (
     "test_failing.py",
     "test_versions.py",
     "test_updating.py",
+    "test_merging.py",
 )
 """Files of tests of what every release of Spark 4 can do."""
 

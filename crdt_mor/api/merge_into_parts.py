@@ -1,0 +1,168 @@
+"""A merge that many processes make, each of them of some keys; see `Table.merge_in_parts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
+from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothing_of, plain_source, sum_of
+from crdt_mor.api.scan import Scan
+from crdt_mor.api.table_writes import WAIT, merged_in
+from crdt_mor.api.update_parts import Elsewhere, PartDone, commit_in_parts, executed
+from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.ground.deadlines import operations
+from crdt_mor.model.declared import ANYTHING
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.reads import EVERYTHING
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.write.job_values import Job
+from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.merge_into_parts import Spread
+from crdt_mor.write.named import NamedStatements, shown_config
+from crdt_mor.write.statements import Statements
+from crdt_mor.write.update_parts import Word, columns_of
+
+
+@operations
+@dataclass(frozen=True, slots=True)
+class MergePart:
+    """The table's rows of some keys, for any process that has the source's rows of them. number: the part's."""
+
+    number: int
+    _session: Session = field(repr=False)
+    _job: Job = field(repr=False)
+    _rows: Scan
+    _plan: MergePlan = field(repr=False)
+    _columns: Timeline = field(repr=False)
+
+    def execute(self, source: Data) -> PartDone:
+        """Read the table's rows that those of the source may meet, and stage what becomes of them where nobody looks.
+
+        source: the rows of which `MergeSpread.numbers` gives this part's number; where there are none, no rows.
+        It may be called any number of times, anywhere; what counts is what `execute_parts` gives back.
+        """
+        plan = replace(self._plan, source=plain_source(read_data(source)))
+        merged = nothing_of(plan)
+
+        def change(statements: Statements) -> None:
+            nonlocal merged
+            merged = do_merge(plan, NamedStatements(statements), self._read)
+
+        return replace(executed(self._session, self._job, self._columns, self.number, change), merged=merged)
+
+    def _read(self, *, filter: pl.Expr | str | None = None) -> pa.Table:
+        return self._rows.narrowed(filter=filter).to_arrow()
+
+
+@operations
+@dataclass(frozen=True, slots=True)
+class MergeSpread:
+    """Which part of a merge each row of its source belongs to.
+
+    columns: those of the source that say it; none where all rows belong to one part.
+    """
+
+    _spread: Spread = field(repr=False)
+    _session: Session = field(repr=False)
+    _word: Word = field(repr=False)
+
+    @property
+    def columns(self) -> list[str]:
+        return self._spread.columns
+
+    def numbers(self, source: Data) -> pa.Array:
+        """The number of the part of each row."""
+        return self._spread.numbers(read_data(source))
+
+    def tell(self, data: bytes) -> None:
+        """Leave word for `told` in another process: for frameworks that end the tasks of a job elsewhere.
+
+        It lies beside what the parts have staged, is removed with it, and is sealed, so that `told` gives what another
+        holder of this value has left, and nothing else.
+        """
+        self._word.tell(self._session, data)
+
+    def told(self) -> bytes:
+        """The word that was left."""
+        return self._word.told(self._session)
+
+
+@operations
+class MergedByMany:
+    """The part of a table that many processes merge rows into together."""
+
+    _session: Session
+
+    def merge_in_parts(
+        self,
+        schema: SchemaLike,
+        on: str | Sequence[str] | None = None,
+        *,
+        parts: int,
+        execute_parts: Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]],
+        source_alias: str = "source",
+        target_alias: str = "target",
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> MergeInto:
+        """As `merge`, computed elsewhere: each part is some of the keys, in every partition.
+
+        schema: of the rows of the source, which stay where they are.
+        parts: how many there are at most. A merge on other columns than the key, or one that inserts rows under other
+            keys than the source's, is one part.
+        execute_parts: as of `update_in_parts`, with what says to which part each row of the source belongs. It is
+            called where there are no such rows as well, as clauses may be about rows that none of the source meets.
+        """
+        if parts < 1:
+            raise InvalidInputError(f"a merge is made in one part at least. parts={parts!r}")
+
+        def run(plan: MergePlan) -> Merged:
+            return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
+
+        config = shown_config(self._session.config, self._session.known().names)
+        return merge_of(read_schema(schema).empty_table(), on, (source_alias, target_alias), config, run)
+
+
+def _merged(
+    session: Session,
+    plan: MergePlan,
+    parts_max: int,
+    execute_parts: Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]],
+    wait: timedelta,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+) -> Merged:
+    """One commit of what parts make of rows of the source and of the table. plan: has no rows of the source."""
+    spreads: list[MergeSpread] = []
+
+    def rehearse(statements: Statements) -> None:
+        named = NamedStatements(statements)
+        do_merge(plan, named, partial(_no_rows, named))
+
+    def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
+        spread = Spread.of(plan, view.shown, session.config, view.names, parts_max)
+        spreads.append(MergeSpread(spread, session, Word(view.cut.time, session.environment.nonce())))
+        columns = columns_of(view)
+        rows = [Scan(view.with_slices(slices), None, None, meta=False) for slices in spread.slices(view.slices)]
+        return [MergePart(number, session, job, scan, plan, columns) for number, scan in enumerate(rows)]
+
+    def execute(parts: Sequence[MergePart]) -> Iterable[PartDone | CrdtMorError]:
+        return execute_parts(parts, spreads[0])
+
+    made = Elsewhere(rehearse, lambda: ANYTHING, lambda: EVERYTHING, parts_of, execute)
+    commit, done = commit_in_parts(session, made, wait, token, commit_info)
+    if commit.repeated:
+        return merged_in(commit, nothing_of(plan))
+    return merged_in(commit, sum_of(plan, [part.merged for part in done if part.merged is not None]))
+
+
+def _no_rows(statements: NamedStatements, *, filter: pl.Expr | str | None = None) -> pa.Table:  # noqa: ARG001  of none
+    return statements.schema.declared.empty_table()

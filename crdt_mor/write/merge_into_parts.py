@@ -1,0 +1,109 @@
+"""A merge in parts: to a part belong all rows, of the source and of the table, whose keys have its number.
+
+    rows of the source ──┐                  ┌── part 0: file groups of buckets 0, 4, 8, … in every partition
+                         ├── by their key ──┼── part 1: those of buckets 1, 5, 9, …
+    rows of the table ───┘                  └── …
+
+Rows that meet by the table's key have one key, and so have a row and what it becomes, also in another partition. So
+nothing of one part concerns another one: each is a merge of its own. Where rows meet by other columns, or are inserted
+under keys that are not the source's, any two rows may concern each other, and all of them are one part.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crdt_mor.columns.names import Names
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.keys import KeySpec, buckets
+from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.write.merge_into import MergePlan, is_by_key
+from crdt_mor.write.named import shown_config
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Which part the rows of a merge belong to.
+
+    on: pairs of a column of the source and one of the table that are equal where rows meet, as people see them, and so
+    are the columns of `schema` and the `fields` of the key. key: under the stored names. parts: how many there are.
+    """
+
+    on: tuple[tuple[str, str], ...]
+    schema: TableSchema
+    fields: tuple[str, ...]
+    key: KeySpec
+    buckets: int
+    parts: int
+
+    @classmethod
+    def of(cls, plan: MergePlan, schema: TableSchema, config: TableConfig, names: Names, parts_max: int) -> Spread:
+        """The rows of a merge in as many parts as is possible and asked for. schema: as people see it."""
+        assert config.buckets is not None
+        shown = shown_config(config, names)
+        spread = cls(plan.on, schema, shown.key.fields, config.key, config.buckets, 1)
+        if not is_by_key(plan, schema, shown):
+            return spread
+        return replace(spread, parts=parts_max if spread._names_partition else min(parts_max, spread.buckets))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the source that say where its rows belong: none where there is one part."""
+        named = [name for name, column in self.on if column in self.fields]
+        return [] if self.parts == 1 else list(dict.fromkeys(named))
+
+    def slices(self, slices: Iterable[FileSlice]) -> list[list[FileSlice]]:
+        """The file slices of each part."""
+        parts: list[list[FileSlice]] = [[] for _ in range(self.parts)]
+        for slice_ in slices:
+            bucket = bucket_of_file_id(slice_.file_id)
+            assert bucket is not None, "no write begins in a table that has others"
+            parts[(self._offset(slice_.partition) + bucket) % self.parts].append(slice_)
+        return parts
+
+    def numbers(self, rows: pa.Table) -> pa.Array:
+        """The part of each row of the source, of which `columns` are needed.
+
+        Rows without a key meet none, and are in the first part, which refuses them where they are inserted.
+        """
+        numbers = np.zeros(len(rows), dtype=np.int32)
+        if self.parts == 1 or not len(rows):
+            return pa.array(numbers)
+        by_key = tuple(pair for pair in self.on if pair[1] in self.fields)
+        keys = MergePlan(rows, by_key).stored_keys(self.schema)
+        keys = keys.select(self.fields).rename_columns([*self.key.fields])
+        absent = [pc.fill_null(pc.equal(pc.cast(keys[name], pa.string()), ""), True) for name in self.key.fields]
+        there = ~np.logical_and.reduce([np.asarray(column) for column in absent])
+        keys = keys.filter(pa.array(there))
+        bucket = buckets(self.key.record_keys(keys), self.key, self.buckets).astype(np.int64)
+        numbers[there] = (bucket + self._offsets(keys)) % self.parts
+        return pa.array(numbers)
+
+    @property
+    def _names_partition(self) -> bool:
+        """Whether the key says in which partition a row is, so that rows of one key are in one partition."""
+        partition = {*self.key.partition_fields}
+        return bool(partition) and partition <= {*self.key.fields}
+
+    def _offset(self, partition: str) -> int:
+        """A number of a partition, by which its buckets are spread over other parts than those of other partitions."""
+        return zlib.crc32(partition.encode()) if self._names_partition else 0
+
+    def _offsets(self, keys: pa.Table) -> npt.NDArray[np.int64]:
+        """The number of each row's partition."""
+        if not self._names_partition:
+            return np.zeros(len(keys), dtype=np.int64)
+        paths = self.key.partition_paths(keys)
+        paths = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+        encoded = paths.dictionary_encode()
+        offsets = np.array([self._offset(path) for path in encoded.dictionary.to_pylist()], dtype=np.int64)
+        return np.take(offsets, np.asarray(encoded.indices))

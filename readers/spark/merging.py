@@ -1,0 +1,180 @@
+"""A merge of a frame into a table as a Spark job: tasks merge the rows of some keys each, the driver publishes.
+
+    rows of the frame ── numbered by the bucket of their key ──┐
+                                                               ├── one shuffle ── tasks merge ── the driver completes
+    parts of the table, each a row of its number and its files ┘
+
+So the task that has a part has all rows of the frame that may meet its rows, and a part without such rows has a task as
+well. What a task tells the driver comes through one of Spark's data sources, as `mapInArrow` would need pandas.
+"""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.functions import lit, struct
+
+import crdt_mor as mor
+from crdt_mor.readers.spark.shuffling import Numbers, by_number, numbered, quoted
+from crdt_mor.readers.spark.tasks import pickled_outcome
+from crdt_mor.readers.spark.types import written_schema
+from crdt_mor.readers.spark.updating import WAIT, is_final
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+Outcome = mor.PartDone | mor.CrdtMorError
+
+_NUMBER, _PART, _SOURCE = "_crdt_mor_number", "_crdt_mor_part", "_crdt_mor_source"
+
+_REFUSED = -1
+"""The number of rows whose part cannot be told, since a value is none of a key: a task says of which."""
+
+
+def merge(
+    spark: SparkSession,
+    path: str,
+    source: DataFrame,
+    on: str | Sequence[str] | None = None,
+    *,
+    source_alias: str = "source",
+    target_alias: str = "target",
+    wait: timedelta = WAIT,
+    token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> mor.MergeInto:
+    """Merge the rows of a frame into a table by clauses: `merge(...).when_matched_update_all().execute()`.
+
+    See `crdt_mor.Table.merge`. Conditions and values are SQL texts or expressions of polars, not Spark's columns.
+    The frame is shuffled once by the bucket of its key; spark.sql.shuffle.partitions bounds the tasks. A merge on
+    other columns than the key, or one that inserts rows under other keys than the frame's, is one task.
+    """
+    table = mor.Table.open(path, storage_options=storage_options)
+    return table.merge_in_parts(
+        written_schema(source.schema),
+        on,
+        parts=int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
+        execute_parts=partial(_execute, spark, source),
+        source_alias=source_alias,
+        target_alias=target_alias,
+        wait=wait,
+        token=token,
+    )
+
+
+def _execute(
+    spark: SparkSession, source: DataFrame, parts: Sequence[mor.MergePart], spread: mor.MergeSpread
+) -> list[Outcome]:
+    """Merge in tasks, and what became of each part."""
+    rows = _rows(source, spread)
+    pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
+    of_parts = spark.createDataFrame(pickled, f"{_NUMBER} int, {_PART} binary")
+    both = rows.withColumn(_PART, lit(None).cast("binary")).unionByName(of_parts, allowMissingColumns=True)
+    spark.dataSource.register(MergeTasks)
+    job = _Job(written_schema(source.schema), spread)
+    tasks = by_number(both.select(_NUMBER, _PART, _SOURCE), _NUMBER, len(parts))
+    writer = tasks.write.format(MergeTasks.name()).mode("append")
+    writer.option("job", b64encode(pickle.dumps(job)).decode()).save()
+    outcomes: dict[int, Outcome] = pickle.loads(spread.told())
+    return [outcomes[number] for number in sorted(outcomes)]
+
+
+def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
+    """The rows of a frame as structs, each with the number of its part."""
+
+    def make() -> Numbers:
+        return partial(_numbers, spread)
+
+    if spread.columns:
+        found = numbered(source, spread.columns, _NUMBER, make)
+    else:
+        found = source.withColumn(_NUMBER, lit(0))
+    return found.select(_NUMBER, struct(*(found[quoted(name)] for name in source.columns)).alias(_SOURCE))
+
+
+def _numbers(spread: mor.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
+    """The part of each row, in a task."""
+    try:
+        return spread.numbers(rows)
+    except mor.CrdtMorError:
+        return pa.array([_REFUSED] * rows.num_rows, pa.int32())
+
+
+class _Job:
+    """What tasks know besides their rows. columns: of the source."""
+
+    def __init__(self, columns: pa.Schema, spread: mor.MergeSpread) -> None:
+        self.columns = columns
+        self.spread = spread
+
+    def outcomes(self, batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
+        """What becomes of the parts that this task has, or of rows that belong to none, pickled by their numbers."""
+        parts: dict[int, bytes] = {}
+        given: dict[int, list[pa.RecordBatch]] = {}
+        for batch in batches:
+            is_part = batch.column(_PART).is_valid()
+            for row in batch.filter(is_part).select([_NUMBER, _PART]).to_pylist():
+                parts[row[_NUMBER]] = row[_PART]
+            rows = batch.filter(pc.invert(is_part))
+            for number in rows.column(_NUMBER).unique().to_pylist():
+                of_number = rows.filter(pc.equal(rows.column(_NUMBER), number))
+                given.setdefault(number, []).append(pa.RecordBatch.from_struct_array(of_number.column(_SOURCE)))
+        done = {}
+        for number in [*parts, *(number for number in given if number not in parts)]:
+            source = pa.Table.from_batches(given.pop(number)) if number in given else self.columns.empty_table()
+            done[number] = pickled_outcome(partial(self._execute, parts.get(number), source), is_final)
+        return done
+
+    def _execute(self, part: bytes | None, source: pa.Table) -> mor.PartDone:
+        rows = source.cast(self.columns)
+        if part is None:
+            self.spread.numbers(rows)  # which raises
+            raise AssertionError("rows of no part")
+        found: mor.MergePart = pickle.loads(part)
+        return found.execute(rows)
+
+
+class Told(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    def __init__(self, outcomes: dict[int, bytes]) -> None:
+        self.outcomes = outcomes
+
+
+class TasksWriter(DataSourceArrowWriter):
+    """The tasks of a merge. When they have ended, Spark calls a process of its own, which tells the driver of them."""
+
+    def __init__(self, job: _Job) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
+        """Called in a task: merge the parts whose rows it has."""
+        return Told(self._job.outcomes(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Called when every task has succeeded."""
+        told = [message.outcomes for message in messages if isinstance(message, Told)]
+        outcomes = {number: pickle.loads(outcome) for task in told for number, outcome in task.items()}
+        self._job.spread.tell(pickle.dumps(outcomes))
+
+
+class MergeTasks(DataSource):
+    """Takes the rows of a merge's parts, and merges them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "crdt_mor_merge_tasks"
+
+    def writer(self, schema: StructType, overwrite: bool) -> TasksWriter:  # noqa: ARG002  it only appends
+        """The writer of one merge, which is pickled in the option `job`."""
+        return TasksWriter(pickle.loads(b64decode(self.options["job"])))

@@ -1,0 +1,72 @@
+"""A number for each row of a frame, by some of its columns: which task is to have the row.
+
+Since Spark 4.1 a frame hands Python the columns that say it alone. Spark 4.0 hands it all columns, for which it wants
+pandas.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.functions import struct
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from crdt_mor.readers.spark.versions import HANDS_KEYS_ALONE, SPARK
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Numbers = Callable[[pa.RecordBatch], pa.Array]
+"""The number of each row."""
+
+
+def shuffled(df: DataFrame, names: Sequence[str], tasks: int, make: Callable[[], Numbers]) -> DataFrame:
+    """The frame, shuffled so that one task has all rows of a number.
+
+    names: the columns that say the number. make: called once in each task.
+    """
+    if SPARK >= HANDS_KEYS_ALONE:
+        return df.repartitionById(tasks, _number(df, names, make))
+    return by_number(numbered(df, names, "_file_group", make), "_file_group", tasks).drop("_file_group")
+
+
+def numbered(df: DataFrame, names: Sequence[str], column: str, make: Callable[[], Numbers]) -> DataFrame:
+    """The frame with the number of each row as a further column."""
+    if SPARK >= HANDS_KEYS_ALONE:
+        return df.withColumn(column, _number(df, names, make))
+
+    def with_numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = make()
+        for batch in batches:
+            yield batch.append_column(column, numbers(batch.select(list(names))))
+
+    return df.mapInArrow(with_numbers, StructType([*df.schema, StructField(column, IntegerType())]))
+
+
+def by_number(df: DataFrame, column: str, tasks: int) -> DataFrame:
+    """The frame, shuffled by a column of numbers."""
+    return df.repartitionById(tasks, df[column]) if SPARK >= HANDS_KEYS_ALONE else df.repartition(tasks, column)
+
+
+def quoted(name: str) -> str:
+    """The name of a column as Spark reads it, whatever it holds."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _number(df: DataFrame, names: Sequence[str], make: Callable[[], Numbers]) -> Column:
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+
+    def of_batches(batches: Iterator[pa.StructArray]) -> Iterator[pa.Array]:
+        numbers = make()
+        for rows in batches:
+            yield numbers(pa.RecordBatch.from_struct_array(rows))
+
+    # pyspark would rather read the kind from annotations, and warns; but for that it imports pandas.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "It is preferred to specify type hints for arrow UDF", UserWarning)
+        number: Any = arrow_udf(of_batches, "int", ArrowUDFType.SCALAR_ITER)
+    column: Column = number(struct(*(df[quoted(name)] for name in names)))
+    return column
