@@ -1,8 +1,8 @@
 """A table's Arrow types and Spark's, and batches from the one to the other.
 
 Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind
-of list as an array, a time of day as its microseconds since midnight. No value changes. A time without a zone is a `timestamp_ntz`, one with a zone is a `timestamp`, the
-same moment in every session's time zone.
+of list as an array, a time of day as its microseconds since midnight. No value changes. A time without a zone is a
+`timestamp_ntz`, one with a zone is a `timestamp`, the same moment in every session's time zone.
 """
 
 from __future__ import annotations
