@@ -37,6 +37,10 @@ happened, what to do next, and then the values that matter; they are not API, th
 from __future__ import annotations
 
 
+class PartitionNotInKeyWarning(UserWarning):
+    """A table is made in which a key may come to live in several partitions."""
+
+
 class CrdtMorError(Exception):
     """Everything that crdt_mor raises on purpose."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,13 @@ import pyarrow as pa
 
 from crdt_mor.columns.names import created
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import InvalidInputError, SchemaMismatchError, StorageUnavailableError, TableExistsError
+from crdt_mor.errors import (
+    InvalidInputError,
+    PartitionNotInKeyWarning,
+    SchemaMismatchError,
+    StorageUnavailableError,
+    TableExistsError,
+)
 from crdt_mor.events import load
 from crdt_mor.events.session import Session, read_config
 from crdt_mor.format import properties
@@ -24,6 +31,7 @@ from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_RULES
+from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.rules import Rules, rules_in, rules_text
@@ -122,6 +130,20 @@ def require_layout(session: Session, asked: Layout) -> None:
         raise TableExistsError(
             "there is a table already, whose base files are laid out in another way; open it, and change that with "
             f"set_properties. path={session.uri} asked={asked.properties} found={now.properties}"
+        )
+
+
+def warn_of_partitions(key: KeySpec) -> None:
+    """Warn where a table is made whose key does not name its partition, of what happens to a row that changes it."""
+    beside = [name for name in key.partition_fields if name not in key.fields]
+    if beside:
+        warnings.warn(
+            "the key does not name the partition, so a row whose partition changes lives twice: an upsert leaves the "
+            "old one where it is. Make the column a part of the key, or leave it out of partition_by; or move rows, "
+            "merge(...) or move(...). Where it never changes, such as the day of an event, pass this warning over. "
+            f"columns={beside} key={list(key.fields)}",
+            PartitionNotInKeyWarning,
+            stacklevel=4,
         )
 
 

@@ -29,6 +29,7 @@ from crdt_mor.api.create import (
     refuse_another_format,
     require_layout,
     require_rules,
+    warn_of_partitions,
 )
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
@@ -153,7 +154,8 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
             no column, unless it has a name.
         key: the column or columns that name a row; unique within its partition.
         ordering: the greatest value of this column wins, instead of the latest commit.
-        partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`.
+        partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`. Those that the
+            key does not name give a `PartitionNotInKeyWarning`: see `move`.
         buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
         merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
             by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
@@ -175,6 +177,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         environment = environment or SystemEnvironment()
         objects = store_at(uri, environment, storage_options, store)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        warn_of_partitions(key_spec)
         spec = merge_spec(merge, ordering, payloads_there(objects, str(uri)) if exist_ok else ())
         config = TableConfig(name or default_name(uri), key_spec, spec, buckets)
         expiry_ms = milliseconds("writer_expiry", writer_expiry)
@@ -254,6 +257,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         objects = store_at(uri, environment, storage_options, store)
         info = check_info(commit_info)
         key_spec = KeySpec(names_of(key), names_of(partition_by), hive_style and bool(partition_by))
+        warn_of_partitions(key_spec)
         config = TableConfig(name or default_name(uri), key_spec, merge_spec(merge, ordering), buckets)
         load.require_free(objects, str(uri))
         if is_bucket(objects):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import polars as pl
@@ -65,3 +66,14 @@ def test_rows_are_moved(fast_path: Path) -> None:
     assert made.scan().to_polars()["day"].to_list() == ["tue"] * 3
     assert json.loads(run("move", table, "--key", "3", "--partition", "day=wed", "--output", "json")[0])["moved"] == 1
     run("move", table, "--key", "3", "--partition", "day", code=2)
+
+
+def test_a_table_in_which_a_key_may_live_twice_is_warned_of_on_one_line(fast_path: Path) -> None:
+    pl.DataFrame({"id": [1], "day": ["mon"]}).write_parquet(fast_path / "rows.parquet")
+    made = ("create", fast_path / "t", "--like", fast_path / "rows.parquet", "--key", "id", "--partition-by", "day")
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        result = CliRunner().invoke(app, [str(arg) for arg in made])
+    assert result.exit_code == 0
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith("warning:"))
+    assert "columns=['day']" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +28,17 @@ def frame(*rows: tuple[Any, ...]) -> pl.DataFrame:
 
 def shown(table: Table) -> list[tuple[Any, ...]]:
     return table.scan().to_polars().sort("name", "country").rows()
+
+
+def test_a_table_in_which_a_key_may_live_twice_is_warned_of() -> None:
+    with pytest.warns(mor.PartitionNotInKeyWarning, match=r"columns=\['country', 'year'\] key=\['name'\]") as told:
+        make()
+    assert told[0].filename == __file__
+    with pytest.warns(mor.PartitionNotInKeyWarning, match=r"columns=\['country'\]"):
+        Table.create_from("u", frame(), key=["name"], partition_by="country", store=mor.MemoryStore())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(key=["name", "country", "year"])
 
 
 @pytest.mark.parametrize("ordering", [None, "age"])
