@@ -72,6 +72,13 @@ def updated_in_parts(table: Table, frame: pl.DataFrame) -> None:
     table.update_in_parts({"price": price}, execute_parts=lambda parts: [part.execute() for part in parts])
 
 
+def merged_in_parts(table: Table, frame: pl.DataFrame) -> None:
+    merge = table.merge_in_parts(
+        SCHEMA, parts=1, execute_parts=lambda parts, _: [part.execute(frame) for part in parts]
+    )
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
 DOORS: dict[str, Callable[[Table, pl.DataFrame], object]] = {
     "upsert": Table.upsert,
     "append": Table.append,
@@ -82,6 +89,7 @@ DOORS: dict[str, Callable[[Table, pl.DataFrame], object]] = {
     "merge": merged,
     "update": updated,
     "update in parts": updated_in_parts,
+    "merge in parts": merged_in_parts,
 }
 
 
