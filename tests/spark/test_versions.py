@@ -81,7 +81,7 @@ WITHOUT_PANDAS = """
 import sys
 import pyarrow as pa
 from crdt_mor import Table
-from crdt_mor.readers.spark import append, compact, delete, delete_where, upsert
+from crdt_mor.readers.spark import append, compact, delete, delete_where, merge, upsert
 from tests.spark.sessions import start
 
 spark = start()
@@ -94,6 +94,7 @@ rows = spark.range(20).selectExpr("id", "concat('d', id % 3) day")
 print(append(rows, table.uri).rows, upsert(rows.where("id < 5"), table.uri).rows)
 print(delete(rows.where("id < 2"), table.uri).deletes, len(compact(spark, table.uri)))
 print(delete_where(spark, table.uri, "id > 15").deletes)
+print(merge(spark, table.uri, rows.where("id < 3"), on="id").when_matched_delete().execute().deleted)
 rows.where("id = 0").write.format("crdt_mor").mode("append").save(table.uri)
 print(spark.read.format("crdt_mor").load(table.uri).count())
 spark.stop()
@@ -105,4 +106,4 @@ def test_reads_writes_and_compaction_need_no_pandas(tmp_path: Path) -> None:
     (tmp_path / "absent").mkdir()
     (tmp_path / "absent" / "pandas.py").write_text("raise ModuleNotFoundError('No module named pandas')\n")
     found = run(WITHOUT_PANDAS, str(tmp_path / "t"), path=tmp_path / "absent")
-    assert found.split() == ["without", "pandas", "20", "5", "2", "1", "4", "15"]
+    assert found.split() == ["without", "pandas", "20", "5", "2", "1", "4", "1", "14"]
