@@ -29,7 +29,8 @@ def test_every_name_that_a_page_of_the_design_names_is_in_the_code(page: Path) -
 
 @cache
 def words_of_the_code() -> frozenset[str]:
-    files = [*REPO.glob("crdt_mor/**/*.py"), *REPO.glob("tests/simulation/*.py")]
+    searches = {test for page in DESIGN for test in re.findall(r"`(tests/\S+\.py)`", (REPO / page).read_text())}
+    files = [*REPO.glob("crdt_mor/**/*.py"), *REPO.glob("tests/simulation/*.py"), *(REPO / test for test in searches)]
     return frozenset(word for file in files for word in re.findall(r"\w+", file.read_text()))
 
 
