@@ -6,14 +6,16 @@ from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.model.alteration_event import Asked, altered
 from crdt_mor.model.authors import Author
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.migration import require_arrived, require_not_moving
 from crdt_mor.model.timeline import Timeline
 
 
-def alter(publisher: TablePublisher, known: Timeline, asked: Asked, author: Author | None = None) -> Steps[Timeline]:
+def alter(
+    publisher: TablePublisher, known: Timeline, asked: Asked, config: TableConfig, author: Author | None = None
+) -> Steps[Timeline]:
     """Columns get other names, comments, or are not shown any more: decided on the value that the event follows."""
     nonce = yield Nonce()
-    config = publisher.projector.config
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         require_not_moving(tail.moving, "alter")

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from crdt_mor.events.group import _Posted
 from crdt_mor.events.one_event import ClaimedWrite
 from crdt_mor.hudi.actions import Action
@@ -58,6 +60,8 @@ def freeze(value: object) -> Hashable:
         return ("action", value.name)
     if isinstance(value, types.GeneratorType):
         return (value.__name__, value.gi_frame and frames(value))
+    if isinstance(value, pa.Schema):
+        return ("schema", str(value))
     if isinstance(value, suppress):
         return "suppress"
     if isinstance(value, BaseException):
