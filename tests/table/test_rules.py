@@ -238,7 +238,6 @@ def test_what_is_no_default_is_refused(store: mor.MemoryStore, schema: Any, defa
         ({"check": "price > 0"}, "condition of SQL"),
         ({"not_null": ["pricee"]}, "pricee"),
     ],
-    ids=str,
 )
 def test_what_is_no_rule_is_refused(store: mor.MemoryStore, rules: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
