@@ -30,7 +30,7 @@ from tests.simulation.promises import check_store
 from tests.simulation.small_store import LOG, Violation, completions_of, decoded, is_version
 from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, Role, WriteRole, small_numbers
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 small = small_numbers()
 
@@ -150,7 +150,7 @@ def world(who: Sequence[str], **options: Any) -> World:
         (["beginner", "adder"], {"deletions": False}),
         (["loner", "adder"], {"deletions": False}),
         (["write", "adder", "unproven"], {"deletions": False}),
-        slow(["beginner", "adder"], {"faults": 1}),
+        long(["beginner", "adder"], {"faults": 1}),
         slow(["loner", "adder"], {"faults": 1}),
         slow(["write", "adder", "cleaner"], {"deletions": False}),
         slow(["write", "beginner", "adder"], {"deletions": False}),
