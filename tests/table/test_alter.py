@@ -9,12 +9,15 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from crdt_mor import (
     ConstraintViolationError,
     EarlierWritePendingError,
     InvalidInputError,
+    MergePart,
+    MergeSpread,
     PartDone,
     SchemaMismatchError,
     Table,
@@ -558,3 +561,22 @@ def test_a_check_whose_words_cannot_be_told_is_refused(make: Make) -> None:
         table.add_rules(check={"both": '"and" > 0 and price > 0'})
     table.add_rules(check={"both": '"and" > 0 AND price > 0'})
     assert table.rules.check == {"both": '"and" > 0 AND price > 0'}
+
+
+def test_a_merge_in_parts_goes_by_the_names(make: Make) -> None:
+    table = renamed(make, partition_by="region")
+    table.alter(rename={"key": "the key", "region": "land of sale"})
+    source = shown(("a", "eu", 10, 1.5), ("c", "us", 3, 3.5)).rename_columns(
+        ["the key", "land of sale", "count", "unit price"]
+    )
+
+    def elsewhere(parts: Sequence[MergePart], spread: MergeSpread) -> list[PartDone]:
+        numbers = spread.numbers(source)
+        return [part.execute(source.filter(pc.equal(numbers, part.number))) for part in parts]
+
+    merge = table.merge_in_parts(source.schema, parts=2, execute_parts=elsewhere)
+    done = (
+        merge.when_matched_update({"count": 'target."count" + source."count"'}).when_not_matched_insert_all().execute()
+    )
+    assert (done.updated, done.inserted) == (1, 1)
+    assert values(table, "the key", "count") == [("a", 11), ("b", 2), ("c", 3)]
