@@ -67,6 +67,8 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
 
 def _named_as_in(source: Timeline, value: Timeline, at: InstantTime) -> Alterations:
     """The alterations of the new table with one that gives its columns the names that they have in the old one."""
+    if not (source.alterations or value.alterations):
+        return ()
     names, columns = source.names, value.columns
     alteration = Alteration(
         at,

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
@@ -75,6 +74,8 @@ class Spread:
 
         Rows without a key meet none, and are in the first part, which refuses them where they are inserted.
         """
+        import pyarrow.compute as pc
+
         numbers = np.zeros(len(rows), dtype=np.int32)
         if self.parts == 1 or not len(rows):
             return pa.array(numbers)
