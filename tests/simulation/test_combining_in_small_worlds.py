@@ -139,10 +139,10 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[PostedEven
     [
         {"beginners": 1, "ends": 1},
         {"ends": 2},
-        {"beginners": 2, "deletions": False},
+        slow({"beginners": 2, "deletions": False}),
         slow({"beginners": 1, "posted": dead_writers_have_posted, "others": ("cleaner",)}),
         slow({"beginners": 1, "posted": a_dead_writer_has_begun, "others": ("sweeper",)}),
-        {"beginners": 1, "soon_alone": 1, "deletions": False},
+        slow({"beginners": 1, "soon_alone": 1, "deletions": False}),
         slow({"beginners": 2}),
         slow({"beginners": 1, "soon_alone": 1}),
         slow({"beginners": 1, "racers": 1}),

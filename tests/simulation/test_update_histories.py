@@ -19,8 +19,8 @@ from tests.simulation.random_history import RULES, run
 from tests.simulation.update_history import UpdateHistory
 from tests.tiers import seeds, slow
 
-FAST = ("latest", "partial, payloads")
-"""The rules that have a history before every commit."""
+FAST = ("partial, payloads",)
+"""The rule that has a history before every commit."""
 
 
 def history(rule: str, seed: int, path: Path) -> UpdateHistory:
@@ -69,7 +69,7 @@ def what_is_declared_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seed"),
     [
-        (nobody_is_waited_for, 3),
+        slow(nobody_is_waited_for, 3),
         (what_ended_meanwhile_is_not_read, 6),
         (the_newest_snapshot_is_read, 6),
         (a_block_does_not_see_its_own_statements, 4),

@@ -235,7 +235,7 @@ def small(merge: str) -> World:
 
 
 @pytest.mark.parametrize(
-    ("merge", "after"), [("latest", False), slow("ordering", True), slow("payloads", False), slow("partial", True)]
+    ("merge", "after"), [slow("latest", False), slow("ordering", True), slow("payloads", False), slow("partial", True)]
 )
 def test_an_erasure_that_died_at_any_moment_is_finished_by_the_next(merge: str, after: bool) -> None:
     for at in count(1):

@@ -267,7 +267,7 @@ def test_it_meets_the_rows_of_writes_that_began_before_it() -> None:
 ROWS = st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 3), max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ROWS, ROWS, st.integers(-2, 2), st.booleans())
 def test_it_is_what_a_loop_over_dictionaries_is(
     target: dict[str, int], source: dict[str, int], least: int, compacted: bool

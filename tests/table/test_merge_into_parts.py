@@ -177,7 +177,7 @@ VALUES = st.dictionaries(st.sampled_from([f"k{i}" for i in range(8)]), st.intege
 NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(VALUES, VALUES, st.integers(1, 9), st.integers(-2, 2))
 def test_it_is_what_one_process_makes_of_any_rows(
     target: dict[str, int], source: dict[str, int], parts: int, least: int
