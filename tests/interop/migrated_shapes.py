@@ -72,7 +72,7 @@ def moved_from_partitions(make: Maker) -> Table:
     """default, hive style partitions, moved to none beside a write to them, then upserts and deletes."""
     source = old(make, key=["id"], partition_by="v")
     source.append(rows(range(10), 1))
-    table = moved(make, source, lambda t: t.delete(filter="id = 'k0'"), partition_by=())
+    table = moved(make, source, lambda t: t.delete(rows([0], 1).select(["id", "v"])), partition_by=())
     table.upsert(rows([1, 2], 3))
     table.delete(keys=keys(2))
     return table

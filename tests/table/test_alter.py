@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -25,7 +24,7 @@ from crdt_mor import (
 )
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, LatestBy, Max, PartialUpdate
-from tests.table.helpers import Make, Place, frame
+from tests.table.helpers import Make, Place, frame, sent
 
 ODD = pa.schema(
     [("Nr.", pa.int64()), ("Total Sales", pa.float64()), ("Größe", pa.string()), ("@timestamp", pa.int64())]
@@ -108,9 +107,7 @@ def test_a_rename_is_seen_by_every_read(make: Make) -> None:
     assert values(table.scan(as_of=before, names="then", filter="n = 2", columns=["id"])) == [("b",)]
     assert table.changes().schema.names[:4] == table.schema.names
     assert pl.DataFrame(table).columns == table.schema.names
-    assert [part.to_polars().columns for part in pickle.loads(pickle.dumps(table.scan(columns="count").parts()))] == [
-        ["count"]
-    ]
+    assert [part.to_polars().columns for part in sent(table.scan(columns="count").parts())] == [["count"]]
     assert "unit price" in str(table.scan(filter='"unit price" > 2').explain())
     with pytest.raises(InvalidInputError, match="'n' was renamed to 'count'"):
         table.scan(filter="n > 1")
@@ -120,7 +117,7 @@ def test_a_rename_is_seen_by_every_read(make: Make) -> None:
 
 def all_of(parts: Sequence[UpdatePart]) -> list[PartDone]:
     """What becomes of the parts of an update, made in other processes."""
-    return [part.execute() for part in pickle.loads(pickle.dumps(parts))]
+    return [part.execute() for part in sent(parts)]
 
 
 STATEMENTS: dict[str, Callable[[Table], object]] = {

@@ -154,7 +154,7 @@ def latest(uri: str, clock: Clock) -> Iterator[mor.Commit]:
     yield table.upsert(rows(2, 6, text="second"))
     yield table.delete(keys=[1, 3])
     table.maintenance.compact()
-    yield table.delete(filter="id = 5")
+    yield table.delete(keys=[5])
     late.upsert(rows(1, 2, 7, text="late"))
     late.__exit__(None, None, None)
     assert late.commit is not None
