@@ -83,7 +83,7 @@ def _key_values(keys: object) -> Iterable[object]:
     """The keys of a collection. A value that is no collection is one key, and so is a text or bytes."""
     if isinstance(keys, Mapping) or hasattr(keys, "columns"):
         raise InvalidInputError(
-            "keys are values, and this has names of columns: give a frame as the first argument, delete(frame). "
+            "keys are values, keys=[1, 2], and this has names of columns; a delete takes a frame, delete(frame). "
             f"keys={type(keys).__name__}"
         )
     is_one_key = isinstance(keys, str | bytes | bytearray | memoryview) or not isinstance(keys, Iterable)

@@ -49,13 +49,13 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
             f"both in one transaction(). columns={fixed}"
         )
     columns = polars_schema(schema.declared)
-    return {name: new_value(name, value, columns) for name, value in given.items()}
+    return {name: new_value(name, value, columns, columns[name]) for name, value in given.items()}
 
 
-def new_value(name: str, value: object, columns: pl.Schema) -> pl.Expr:
+def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | None = None) -> pl.Expr:
     """The new value of one column as an expression that asks of a row nothing but that row.
 
-    columns: those that it may name, with their types.
+    columns: those that it may name, with their types. kind: the type of the column that is set; None for a condition.
     """
     try:
         if isinstance(value, str):
@@ -71,7 +71,9 @@ def new_value(name: str, value: object, columns: pl.Schema) -> pl.Expr:
                 f"write stands in single quotes inside of the SQL, or is pl.lit('…'). column={name} set={value} "
                 f"unknown={unknown} known={[*columns]}"
             )
-        pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()
+        found = pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()[name]
+        if isinstance(value, str) and kind is not None and _is_number_of_sql(expression, found, columns):
+            expression = expression.cast(kind) if kind.is_float() else expression
         if not is_element_wise(expression.is_null(), columns):
             raise InvalidInputError(
                 "a new value is made of the row itself, and this one looks at other rows as well (an aggregate, a "
@@ -83,3 +85,11 @@ def new_value(name: str, value: object, columns: pl.Schema) -> pl.Expr:
             f"this is no new value of a column: {_SYNTAX if is_syntax else cause_of(error)}. column={name} set={value}"
         ) from error
     return expression
+
+
+def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema) -> bool:
+    """Whether the value is a decimal because SQL's `9.5` is one, and not because a column is: it may be a float."""
+    may_be_decimal = (pl.Decimal, pl.Struct, pl.List, pl.Array)
+    return isinstance(kind, pl.Decimal) and not any(
+        isinstance(columns[root], may_be_decimal) for root in expression.meta.root_names()
+    )

@@ -22,7 +22,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.merge.polars_types import polars_frame
+from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
 from crdt_mor.read.expressions import joined
@@ -212,7 +212,8 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
     if unknown:
         raise InvalidInputError(f"the table has no such columns. unknown={unknown} known={schema.declared.names}")
     columns = _columns(clause, pairs, plan)
-    return {name: new_value(name, value, columns) for name, value in clause.given.items()}
+    kinds = polars_schema(schema.declared)
+    return {name: new_value(name, value, columns, kinds[name]) for name, value in clause.given.items()}
 
 
 def _updated(

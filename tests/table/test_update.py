@@ -110,6 +110,21 @@ def test_a_token_makes_it_once() -> None:
     assert table.history().to_pylist()[0]["message"] == "more"
 
 
+def test_a_number_with_a_point_is_a_number_of_the_column() -> None:
+    """In SQL 9.5 is a decimal, which no column of floats takes from a frame."""
+    columns = pa.schema(
+        [("id", pa.string()), ("price", pa.float64()), ("share", pa.float32()), ("sum", pa.decimal128(9, 2))]
+    )
+    table = make(columns)
+    table.upsert(pa.table({"id": ["a"], "price": [1.0], "share": [1.0], "sum": [Decimal(1)]}, schema=columns))
+    table.update({"price": "9.5", "share": "CASE WHEN id = 'a' THEN 0.25 ELSE 0.5 END", "sum": "9.5"})
+    assert table.to_polars().rows() == [("a", 9.5, 0.25, Decimal("9.50"))]
+    table.merge(pa.table({"id": ["a"]})).when_matched_update({"price": "2.5", "share": "-0.5"}).execute()
+    assert table.to_polars().rows() == [("a", 2.5, -0.5, Decimal("9.50"))]
+    with pytest.raises(SchemaMismatchError, match="column=price"):
+        table.update({"price": "sum"})
+
+
 def test_dates_decimals_and_dictionaries_keep_their_types() -> None:
     schema = pa.schema(
         [
