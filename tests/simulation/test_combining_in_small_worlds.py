@@ -147,7 +147,7 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[PostedEven
         slow({"beginners": 1, "soon_alone": 1}),
         slow({"beginners": 1, "racers": 1}),
         slow({"ends": 1, "beginners": 1, "others": ("reader",)}),
-        slow({"ends": 1, "beginners": 1, "others": ("cleaner",)}),
+        long({"ends": 1, "beginners": 1, "others": ("cleaner",)}),
         slow({"posters": 1, "beginners": 1}),
         slow({"posters": 1, "writers": 1}),
         long({"posters": 2}),
