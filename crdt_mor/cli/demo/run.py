@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import queue
 import shutil
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.process import BaseProcess
@@ -74,10 +75,12 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
     """The whole demo, at a place where nothing is yet."""
     raw = flights(story)
     place.journal.mkdir(parents=True)
-    table = mor.Table.create(
-        place.uri, raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1",
-        storage_options=place.options,
-    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mor.PartitionNotInKeyWarning)  # the key has the hour, and so the month
+        table = mor.Table.create(
+            place.uri, raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1",
+            storage_options=place.options,
+        )  # fmt: skip
     secret = SystemEnvironment().nonce().encode()
     with progress:
         middle = _let_loose(place, story, secret, table, progress)
