@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.format import base_file
 from tests.stores import LOCAL_FIRST, SERVED, STORES
 from tests.table.helpers import SCHEMA, Make, Place, Places
 from tests.tiers import long, slow
@@ -74,3 +75,12 @@ def place(places: Places) -> Place:
 def make(place: Place) -> Make:
     """Create the table; keywords as in `Table.create`."""
     return lambda **settings: place.create(**{"schema": SCHEMA, "key": "id"} | settings)
+
+
+@pytest.fixture
+def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a base file says can be found in its bytes."""
+    options = base_file._options
+    monkeypatch.setattr(
+        base_file, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None}
+    )

@@ -25,7 +25,6 @@ from crdt_mor import (
     StorageUnavailableError,
     Table,
 )
-from crdt_mor.format import base_file
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
@@ -37,6 +36,8 @@ from tests.inside import hudi_folder_of, session_of, tail_of
 from tests.simulated import Simulated
 from tests.stores import found_in
 from tests.tiers import slow
+
+pytestmark = pytest.mark.usefixtures("uncompressed")
 
 KEY = "user-ada@lovelace"
 OTHERS = [f"user-{n}@else" for n in range(8)]
@@ -50,14 +51,6 @@ SCHEMA = pa.schema(
     [("id", pa.string()), ("day", pa.string()), ("at", pa.int64()), ("name", pa.string()), ("seen", pa.int64()),
      ("tags", pa.list_(pa.string()))]
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = base_file._options
-    monkeypatch.setattr(
-        base_file, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None}
-    )
 
 
 class World:

@@ -20,12 +20,13 @@ from crdt_mor import (
     SnapshotExpiredError,
     Table,
 )
-from crdt_mor.format import base_file
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.simulated import Simulated
 from tests.stores import found_in
 from tests.tiers import slow
+
+pytestmark = pytest.mark.usefixtures("uncompressed")
 
 ADA, OTHERS = "ada", [f"other-{n}" for n in range(6)]
 SCHEMA = pa.schema(
@@ -41,15 +42,6 @@ MERGES: dict[str, dict[str, Any]] = {
 PERSONAL = ["email", "phones"]
 SECRET = "secret-"
 each_merge = pytest.mark.parametrize("merge", MERGES)
-
-
-@pytest.fixture(autouse=True)
-def uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a file says can be found in its bytes."""
-    options = base_file._options
-    monkeypatch.setattr(
-        base_file, "_options", lambda *a: {**options(*a), "compression": "NONE", "compression_level": None}
-    )
 
 
 class World:
