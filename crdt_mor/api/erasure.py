@@ -99,10 +99,10 @@ def erase(
     wait_ms = milliseconds("wait", wait)
     require_writable(session)
     session.adopt()
-    require_own_groups(session.tail())
-    require_not_moving(session.tail().moving, "erase from")
-    seen = session.tail().names
-    schema = TableSchema.from_json(session.tail().schema)
+    tail = session.tail()
+    require_own_groups(tail)
+    require_not_moving(tail.moving, "erase from")
+    seen, schema = tail.names, TableSchema.from_json(tail.schema)
     shown = None
     if columns is not None:
         shown = require_erasable(shown_config(session.config, seen), seen.outward(schema), columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -204,10 +205,6 @@ class Transaction:
             def update() -> Change:
                 return Update(assignments(set, statements.schema, statements.config))
 
-            try:
-                update()
-            except CrdtMorError:  # of columns that a write under way may bring
-                self._snapshot(None, None)
             self._change(update, where, statements)
 
     def merge(
@@ -307,7 +304,12 @@ class Transaction:
         self, change_of: Callable[[], Change], filter: pl.Expr | str | None, statements: NamedStatements
     ) -> None:
         """Change the rows for which a condition holds in what the transaction reads."""
-        change, names = change_of(), statements.names
+        names, change = statements.names, None
+        with suppress(CrdtMorError):  # of columns that a write under way may bring
+            change = change_of()
+        if change is None:
+            self._snapshot(None, None)
+            names, change = statements.names, change_of()
         self._snapshot(change.columns(statements.schema, statements.config, statements.rules), filter)
         if statements.names != names:  # they were altered while earlier writes were waited for
             change = change_of()
