@@ -63,7 +63,7 @@ SIGNATURES = {
     "Table.merge_in_parts": "self schema on * parts execute_parts source_alias target_alias wait token commit_info",
     "Table.update_in_parts": "self set where * execute_parts wait token commit_info",
     "Table.delete_in_parts": "self where * execute_parts plain wait token commit_info",
-    "Table.plan_write": "self operation schema * partitions schema_mode plain token commit_info",
+    "Table.plan_write": "self operation schema * partitions columns schema_mode plain token commit_info",
     "Table.complete_write": "self job receipts * token commit_info",
     "Table": "uri * payloads writer_expiry maintain storage_options store environment",
     "Table.to_arrow": "self * columns filter as_of limit",

@@ -51,6 +51,8 @@ _PENDING = pa.schema(
         ("silent", pa.duration("ms")),
         ("expires", pa.timestamp("ms", tz="UTC")),
         ("stuck", pa.bool_()),
+        ("partitions", pa.list_(pa.string())),
+        ("columns", pa.list_(pa.string())),
     ]
 )
 _FILES = pa.schema(
@@ -120,13 +122,17 @@ class Inspect:
         expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by
             the `writer_expiry` of this table, which other processes may have opened with another.
         stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
+        partitions, columns: the paths of all partitions that it touches, and all columns that it sets besides the key's
+            and the partition's, as it has said at its begin; null: it may touch any. An update that reads others does
+            not wait for it.
 
         Silence is told from the store's times and this machine's clock, so it is as exact as the two agree.
         """
         session = self._session
         now_ms = session.environment.now_ms()
         rows: list[dict[str, object]] = []
-        for p in sorted(session.views.sealed().pending, key=lambda p: p.requested):
+        value = session.views.sealed()
+        for p in sorted(value.pending, key=lambda p: p.requested):
             heard_ms = self._heard_ms(p)
             silent = silent_for(heard_ms, now_ms)
             rows.append(
@@ -137,6 +143,8 @@ class Inspect:
                     "silent": silent,
                     "expires": None if heard_ms is None else to_datetime(from_ms(heard_ms + session.expiry_ms)),
                     "stuck": silent is not None and silent >= BEATS_MISSED * beat_every(session.expiry_ms),
+                    "partitions": p.declared.partitions,
+                    "columns": p.declared.columns and [value.names.shown(name) for name in p.declared.columns],
                 }
             )
         return pa.Table.from_pylist(rows, _PENDING)

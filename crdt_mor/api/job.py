@@ -26,10 +26,12 @@ from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import Info, check_info
+from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.store.open import portable
 from crdt_mor.store.protocol import Store
+from crdt_mor.write.declaring import declared_by_user
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.named import known_columns
 from crdt_mor.write.statements import Operation, SchemaMode
@@ -90,6 +92,7 @@ class WrittenByMany:
         schema: SchemaLike,
         *,
         partitions: Literal["dynamic"] | Collection[object] | None = None,
+        columns: Collection[str] | None = None,
         schema_mode: SchemaMode = "strict",
         plain: bool = False,
         token: tuple[str, int] | None = None,
@@ -102,7 +105,10 @@ class WrittenByMany:
         is visible before `complete_write`.
 
         schema: of the rows that will come.
-        partitions: which ones an overwrite replaces: as in `overwrite`; "dynamic": those that any task has rows of.
+        partitions: all partitions that rows of the tasks are in, as in `transaction`: updates of others do not wait for
+            the write, and a task that has rows of another one is refused. Of an overwrite those that it replaces, as in
+            `overwrite`; "dynamic": those that any task has rows of, which nobody knows before.
+        columns: all columns that the tasks set, as in `transaction`.
 
         The rest is as in `append`, `upsert`, `delete` and `overwrite`.
         """
@@ -110,14 +116,9 @@ class WrittenByMany:
         info = check_info(commit_info)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
-        if partitions is not None and operation != "overwrite":
-            raise InvalidInputError(
-                "only an overwrite replaces partitions: leave them out. "
-                f"operation={operation!r} partitions={partitions!r}"
-            )
-        session, mode, columns = self._session, check_mode(schema_mode), read_schema(schema)
-        replaced: Partitions | Literal[False] = partitions if operation == "overwrite" else False
-        job = distributed.plan(session, _OPERATIONS[operation], columns, mode, plain, token, info, replaced)
+        session, mode, given = self._session, check_mode(schema_mode), read_schema(schema)
+        declared, replaced = _touched(session, operation, partitions, columns)
+        job = distributed.plan(session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
 
     def complete_write(
@@ -156,6 +157,29 @@ class WrittenByMany:
         schema = TableSchema.from_json(value.schema)
         rows = known_columns(read_data(data), value.names, schema)
         return pa.table(distributed.file_groups(self._session.config, schema, rows))
+
+
+def _touched(
+    session: Session,
+    operation: str,
+    partitions: Partitions,
+    columns: Collection[str] | None,
+) -> tuple[Declared, Partitions | Literal[False]]:
+    """What a write declares that it touches, and which partitions an overwrite replaces; False: it is none."""
+    if operation == "overwrite":
+        if columns is not None:
+            raise InvalidInputError(
+                f"an overwrite replaces whole rows, so that it touches all columns: leave them out. columns={columns!r}"
+            )
+        return ANYTHING, partitions
+    if partitions == "dynamic":
+        raise InvalidInputError(
+            'only an overwrite says partitions="dynamic", those that it has rows of: name the partitions that the '
+            f"rows are in, or leave them out. operation={operation!r}"
+        )
+    if partitions is None and columns is None:
+        return ANYTHING, False
+    return declared_by_user(session, partitions, columns), False
 
 
 def completed(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HISTORY_ROWS = 20
 MESSAGES_MAX = 3
+DECLARED_MAX = 3
 LATELY = 100
 
 Message = Annotated[str | None, typer.Option(metavar="TEXT", help="What the commit is for; `history` shows it.")]
@@ -98,11 +99,14 @@ def writers_text(found: Iterable[Mapping[str, Any]]) -> str:
 
 
 def writer_text(writer: Mapping[str, Any]) -> str:
-    """A writer, since when it writes, and whether anything is heard of it, as a line for people."""
+    """A writer, since when it writes, whether anything is heard of it, what alone it touches: a line for people."""
     silent = writer["silent_s"]
     heard = "" if silent is None else f", silent for {_duration(timedelta(seconds=silent))}"
     said = f": {writer['message']}" if writer["message"] else ""
-    return f"{_who(writer)}, since {_moment(writer['since'])} ({writer['requested_at']}){heard}{said}"
+    touched = "".join(
+        f", only {kind} {_some(writer[kind])}" for kind in ("partitions", "columns") if writer[kind] is not None
+    )
+    return f"{_who(writer)}, since {_moment(writer['since'])} ({writer['requested_at']}){heard}{touched}{said}"
 
 
 def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
@@ -114,6 +118,12 @@ def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
             f"it. The first write or compaction that begins after {_moment(writer['expires'])} gives it up; to do so "
             f"now: crdt-mor rollback URI {writer['requested_at']}"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of some names: `day=mon, day=tue and 5 more`."""
+    more = len(names) - DECLARED_MAX
+    return (", ".join(names[:DECLARED_MAX]) or "none") + (f" and {more} more" if more > 0 else "")
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------

@@ -83,8 +83,9 @@ def wait_for_earlier(
 
     why = (
         "an update computes from all that was written before it, and a write that began before it is still under way. "
-        "Nothing was written. A long write that begins with transaction(partitions=[...]) or columns=[...] is not "
-        "waited for by updates that read others. Update again when that write has ended"
+        "Nothing was written. A long write that says what it touches, transaction(partitions=[...]) or "
+        "plan_write(..., partitions=[...]), or columns=[...], is not waited for by updates that read others. Update "
+        "again when that write has ended"
     )
     return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why))
 

@@ -56,6 +56,7 @@ from crdt_mor.log.stopping import require_open
 from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.model.authors import Info, application_of
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.declared import ANYTHING, Declared, declared_of
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.store.protocol import Chunks
@@ -79,10 +80,12 @@ def plan(
     token: tuple[str, int] | None,
     info: Info = (),
     replaced: Partitions | Literal[False] = False,
+    declared: Declared = ANYTHING,
 ) -> Job:
     """Check what can be checked without rows; then `mode="merge"` grows the table's schema.
 
-    replaced: of an overwrite, the partitions that it replaces; False: the write replaces nothing.
+    replaced: of an overwrite, the partitions that it replaces, which it declares; False: the write replaces nothing.
+    declared: all that any other write may touch.
 
     The columns stay if the rows are refused later: growth that waited for them might meet another writer's by then.
     """
@@ -91,7 +94,7 @@ def plan(
         _collect(write, schema.empty_table(), operation, mode, plain, write.value.names, are_new=replaced is not False)
         return None if replaced is False else _replacing(write, replaced)
 
-    return planned(session, Job("", operation, plain, token, info=info), rehearse)
+    return planned(session, Job("", operation, plain, token, info=info, declared=declared), rehearse)
 
 
 def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacing | None]) -> Job:
@@ -111,8 +114,10 @@ def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacin
         stopping.repeated_token(tail, job.token)
         return replace(job, repeated=True)
     require_open(tail, author)
-    rehearsal = OpenWrite(session, tail, Pending(EPOCH, job.name, tail.version, author=author))
+    rehearsal = OpenWrite(session, tail, Pending(EPOCH, job.name, tail.version, author=author, declared=job.declared))
     replaces = rehearse(rehearsal)
+    if replaces is not None and replaces.scope is not None:
+        job = replace(job, declared=declared_of(replaces.scope.partitions, None, existing=False))
     grown = rehearsal.publish_growth() or tail
     payloads, application = session.payloads(), author.application
     return replace(
@@ -145,7 +150,9 @@ def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], 
     store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
     try:
         with beating(store, session.environment, begun.requested, session.expiry_ms), staging():
-            write = OpenWrite(session, value, begun, task=task)
+            # An overwrite is held to what it replaces, which says more.
+            held = begun if job.replacing is None else replace(begun, declared=ANYTHING)
+            write = OpenWrite(session, value, held, task=task)
 
             def put(file: DataFile, data: Chunks) -> StagedFile:
                 write.require_pending()

@@ -18,6 +18,7 @@ from crdt_mor.errors import CrdtMorError
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_SCHEMA
+from crdt_mor.model.declared import Declared
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.statements import Operation, SchemaMode, Statements
@@ -88,6 +89,13 @@ class NamedStatements:
         with self._said_in_names(lambda shown: shown.delete(data, plain)):
             self.statements.delete(rows, plain)
 
+    @property
+    def _declared(self) -> Declared:
+        """The columns that the statements may set, as people see them; partitions are named by their paths."""
+        declared = self.statements.declared
+        columns = declared.columns and tuple(self.names.shown(name) for name in declared.columns)
+        return replace(declared, partitions=None, columns=columns)
+
     @contextmanager
     def _said_in_names(self, again: Callable[[Statements], None]) -> Iterator[None]:
         """What is wrong with a statement is said under the names that people see: the statement is made again there."""
@@ -98,7 +106,7 @@ class NamedStatements:
                 value = self.statements.value
                 added = tuple(self.names.shown(name) for name in value.added)
                 seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
-                again(Statements(self.config, seen, self.statements.requested))
+                again(Statements(self.config, seen, self.statements.requested, declared=self._declared))
             raise
 
 

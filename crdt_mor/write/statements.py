@@ -73,7 +73,7 @@ class Statements:
         self.value = value
         self.requested = requested
         self._task = task
-        self._declared = declared
+        self.declared = declared
         self._schema_at_begin = TableSchema.from_json(value.schema)
         self._operations: set[Operation] = set()
         self.collected: list[Statement] = []
@@ -102,7 +102,7 @@ class Statements:
         if rules is not None:
             rules.ask(rows)
         keys = _keys(self.config, rows)
-        hold_rows(self._declared, rows, keys, self.config)
+        hold_rows(self.declared, rows, keys, self.config)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
         statement = RowsWrite(pa.table({**columns_of_rows, **keys}))
         if operation == "INSERT" and rows.num_rows > 1:
@@ -144,8 +144,8 @@ class Statements:
         if ordering and rows[ordering].null_count:
             raise InvalidInputError(f"the ordering value of a delete must not be null. column={ordering!r}")
         frame = keyed(self.config, rows)
-        if self._declared != ANYTHING:
-            hold_deletes(self._declared, frame[PARTITION_PATH].unique())
+        if self.declared != ANYTHING:
+            hold_deletes(self.declared, frame[PARTITION_PATH].unique())
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
         self._operations.add("DELETE")

@@ -71,7 +71,7 @@ class ReadOptions:
             _refuse(settings, SNAPSHOT_ONLY, "belongs to a snapshot, and these are changes")
         return cls(
             path=settings["path"],
-            columns=[name.strip() for name in settings["columns"].split(",")] if "columns" in settings else None,
+            columns=names_of("columns", settings),
             payloads=payloads(settings),
             consistency=settings.get("consistency", "latest"),
             as_of=_point("asOf", settings.get("asOf")),
@@ -114,6 +114,11 @@ def without_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[st
 def payloads(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Modules and classes, `acme.payloads,acme.other:Longest`."""
     return tuple(name for part in settings.get("payloads", "").split(",") if (name := part.strip()))
+
+
+def names_of(name: str, settings: Mapping[str, str]) -> list[str] | None:
+    """An option that is a list of names, `id, price`; None where it is not set."""
+    return [one.strip() for one in settings[name].split(",")] if name in settings else None
 
 
 def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:

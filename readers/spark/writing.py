@@ -33,7 +33,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 import crdt_mor as mor
-from crdt_mor.readers.spark.options import by_name, flag, payloads, without_storage
+from crdt_mor.readers.spark.options import by_name, flag, names_of, payloads, without_storage
 from crdt_mor.readers.spark.shuffling import Numbers, shuffled
 from crdt_mor.readers.spark.types import arrow_schema, written_schema
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.datasource import DataSourceWriter
 
-OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads")
+OPTIONS = ("path", "operation", "schemaMode", "plain", "payloads", "partitions", "columns")
 BATCH_OPTIONS = ("partitionOverwriteMode", "txnAppId", "txnVersion")
 
 Operation = Literal["append", "upsert", "delete", "overwrite"]
@@ -61,7 +61,8 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
     return table.plan_write(
         operation,
         written_schema(schema),
-        partitions=_partitions(settings) if overwrite else None,
+        partitions=_partitions(settings, overwrite),
+        columns=names_of("columns", settings),
         schema_mode=mode,
         plain=flag("plain", settings),
         token=_token(settings),
@@ -86,8 +87,16 @@ def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
     return "overwrite" if overwrite else asked or "upsert"
 
 
-def _partitions(settings: Mapping[str, str]) -> Partitions:
-    """What an overwrite replaces, by Spark's own option of this name. Its default is Spark's: all of the table."""
+def _partitions(settings: Mapping[str, str], overwrite: bool) -> Partitions:
+    """The partitions that a write keeps to. Of an overwrite these are replaced, or what Spark's own option says."""
+    named = names_of("partitions", settings)
+    if not overwrite or (named is not None and "partitionOverwriteMode" not in settings):
+        return named
+    if named is not None:
+        raise mor.InvalidInputError(
+            "an overwrite replaces the partitions that the option partitions names, or what partitionOverwriteMode "
+            f"says: leave one of them out. partitions={named}"
+        )
     mode = settings.get("partitionOverwriteMode", "static").lower()
     if mode not in ("static", "dynamic"):
         raise mor.InvalidInputError(
@@ -174,24 +183,35 @@ def append(
     df: DataFrame,
     path: str,
     *,
+    partitions: Collection[object] | None = None,
+    columns: Collection[str] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Insert the rows of a frame; a key that stands twice in it is an error. See `crdt_mor.Table.append`."""
-    return _write(df, path, "append", schema_mode, False, token, storage_options)
+    """Insert the rows of a frame; a key that stands twice in it is an error. See `crdt_mor.Table.append`.
+
+    partitions, columns: as of `upsert`.
+    """
+    return _write(df, path, "append", schema_mode, False, token, storage_options, partitions, columns)
 
 
 def upsert(
     df: DataFrame,
     path: str,
     *,
+    partitions: Collection[object] | None = None,
+    columns: Collection[str] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Insert or update the rows of a frame by key, shuffled by file group once. See `crdt_mor.Table.upsert`."""
-    return _write(df, path, "upsert", schema_mode, False, token, storage_options)
+    """Insert or update the rows of a frame by key, shuffled by file group once. See `crdt_mor.Table.upsert`.
+
+    partitions, columns: all that the rows touch, as of `crdt_mor.Table.transaction`: updates that read others do not
+        wait for this write. A row of another partition, or another column, is refused.
+    """
+    return _write(df, path, "upsert", schema_mode, False, token, storage_options, partitions, columns)
 
 
 def delete(
@@ -199,11 +219,15 @@ def delete(
     path: str,
     *,
     plain: bool = False,
+    partitions: Collection[object] | None = None,
     token: tuple[str, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`."""
-    return _write(df, path, "delete", "strict", plain, token, storage_options)
+    """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`.
+
+    partitions: as of `upsert`.
+    """
+    return _write(df, path, "delete", "strict", plain, token, storage_options, partitions)
 
 
 def overwrite(
@@ -263,10 +287,19 @@ def _write(
     token: tuple[str, int] | None,
     storage_options: Mapping[str, Any] | None,
     partitions: Partitions = None,
+    columns: Collection[str] | None = None,
 ) -> mor.Commit:
     table = mor.Table.open(path, storage_options=storage_options)
-    columns = written_schema(df.schema)
-    job = table.plan_write(operation, columns, partitions=partitions, schema_mode=mode, plain=plain, token=token)
+    planned = partial(
+        table.plan_write,
+        operation,
+        written_schema(df.schema),
+        partitions=partitions,
+        columns=columns,
+        plain=plain,
+        token=token,
+    )
+    job = planned(schema_mode=mode)
     if not job.job.repeated:
         df.sparkSession.dataSource.register(PlannedWrites)
         grouped = by_file_group(df, path, storage_options=table.storage_options)
@@ -282,5 +315,4 @@ def _write(
         if token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.
-        again = table.plan_write(operation, columns, partitions=partitions, plain=plain, token=token)
-        return table.complete_write(again, [])
+        return table.complete_write(planned(), [])

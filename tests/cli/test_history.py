@@ -152,6 +152,17 @@ def test_info_that_is_no_pair_is_a_wrong_use(table: mor.Table, data: Path, info:
     assert table.version == 0
 
 
+def test_show_says_what_a_writer_has_declared(tmp_path: Path) -> None:
+    schema = pa.schema([(name, pa.string()) for name in ("id", "day", "note")])
+    table = mor.Table.create(tmp_path / "t", schema, key="id", partition_by="day", merge=mor.PartialUpdate())
+    days = [f"d{n}" for n in range(5)]
+    with table.transaction(partitions=days, columns=["note", "id"]):
+        text = " ".join(crdt_mor("show", table.uri).stdout.split())
+        (writer,) = json.loads(crdt_mor("show", table.uri, "--output", "json").stdout)["writers"]
+    assert "only partitions day=d0, day=d1, day=d2 and 2 more, only columns note" in text
+    assert (writer["partitions"], writer["columns"]) == ([f"day={day}" for day in days], ["note"])
+
+
 def test_show_names_the_writers_under_way_and_what_to_do_about_a_stuck_one(table: mor.Table) -> None:
     assert json.loads(crdt_mor("show", table.uri, "--output", "json").stdout)["writers"] == []
     write = table.transaction(token=("encrypt", 1), commit_info={"message": "all of it"})

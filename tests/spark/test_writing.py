@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from crdt_mor import PayloadError, SchemaMismatchError, Table
+from crdt_mor import PartialUpdate, PayloadError, SchemaMismatchError, Table
 from crdt_mor.payloads import Counter, ORSet
 from crdt_mor.readers.spark.versions import SPARK, WRITES_STREAMS
 from tests.spark.sessions import fixture
@@ -123,6 +124,32 @@ def test_options_of_a_batch(spark: Any, tmp_path: Path) -> None:
     assert table.scan().count() == 1
     write(data.append_column("new", pa.array([7, 8])), schemaMode="merge", operation="append")
     assert table.scan(columns=["id", "new"]).to_polars().sort("id").rows() == [(1, 7), (2, 8)]
+
+
+def test_a_write_keeps_to_the_partitions_and_columns_that_it_says(spark: Any, tmp_path: Path) -> None:
+    from crdt_mor.readers.spark import delete, upsert
+
+    table = make(tmp_path / "t", {"partition_by": "day", "merge": PartialUpdate()})
+    data = pa.table({"id": [1, 2], "day": ["mon", "tue"], "n": [5, 5], "s": ["a", "a"]}, SCHEMA)
+    both = spark.createDataFrame(data)
+    upsert(both, table.uri, partitions=["mon", "tue"])
+    monday, notes = both.where("id = 1"), both.selectExpr("id", "day", "'b' as s")
+    delete(monday.select("id", "day"), table.uri, partitions=["day=mon"])
+    write = monday.write.format("crdt_mor").mode("overwrite").option("partitions", "mon, wed")
+    write.save(table.uri)
+    notes.write.format("crdt_mor").mode("append").option("columns", "s").option("partitions", "mon,tue").save(table.uri)
+    shown = [(1, "mon", 5, "b"), (2, "tue", 5, "b")]
+    assert table.scan().to_polars().sort("id").rows() == shown
+    refused: dict[str, Callable[[], object]] = {
+        r"partitions=\['day=tue'\] declared=\['day=mon'\]": lambda: upsert(notes, table.uri, partitions=["mon"]),
+        r"columns=\['n'\]": lambda: upsert(both, table.uri, columns=["s"]),
+        "leave one of them out": partial(write.option("partitionOverwriteMode", "dynamic").save, table.uri),
+    }
+    for said, work in refused.items():
+        with pytest.raises(Exception, match=said):
+            work()
+    assert table.scan().to_polars().sort("id").rows() == shown
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 
 
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)

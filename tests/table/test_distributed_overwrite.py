@@ -126,8 +126,8 @@ def test_without_rows_it_truncates_or_replaces_nothing(make: Make, parts: list[p
 @pytest.mark.parametrize(
     ("operation", "partitions", "says"),
     [
-        ("upsert", ["eu"], "only an overwrite replaces partitions"),
-        ("append", "dynamic", "only an overwrite replaces partitions"),
+        ("upsert", "eu", "partitions is a list of them"),
+        ("append", "dynamic", "only an overwrite says"),
         ("overwrite", "eu", "partitions is a list of them"),
         ("overwrite", [("eu", 1)], "a partition is named by"),
     ],
