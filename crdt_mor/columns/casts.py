@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns.shown_fields import called, with_shown_fields
 from crdt_mor.columns.types import TIME, is_list, stored_type
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
@@ -81,7 +82,9 @@ def _of_int96(kind: pa.DataType) -> str:
 
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
-    """A stored column (or a string view of one) in its declared type."""
+    """A stored column (or a string view of one) in its declared type, its fields called as that calls them."""
+    if pt.is_nested(declared):
+        data = called(data, with_shown_fields(data.type, declared))
     if _same(data.type, declared):
         return data
     if pt.is_fixed_size_list(declared):  # of nothing but nulls, without memory for items, pyarrow 26's cast crashes

@@ -14,7 +14,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.types import field_of, is_list, join_types, stored_type, without_views
+from crdt_mor.columns.types import field_of, is_list, join_types, list_like, stored_type, without_views
 
 _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
@@ -31,7 +31,7 @@ def said(kind: pa.DataType) -> pa.DataType | None:
         return inner and pa.map_(kind.key_type, kind.item_field.with_type(inner), keys_sorted=kind.keys_sorted)
     if is_list(kind):
         inner = said(kind.value_type)
-        return inner and _list_like(kind, kind.value_field.with_type(inner))
+        return inner and list_like(kind, kind.value_field.with_type(inner))
     return kind
 
 
@@ -47,7 +47,7 @@ def with_fields_of(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
         item = _with_fields_of(kind.item_field, other.item_type)
         return pa.map_(kind.key_type, item, keys_sorted=kind.keys_sorted)
     if is_list(kind) and is_list(other):
-        return _list_like(kind, _with_fields_of(kind.value_field, other.value_type))
+        return list_like(kind, _with_fields_of(kind.value_field, other.value_type))
     return kind
 
 
@@ -68,20 +68,13 @@ def grown(declared: pa.DataType, batch: pa.DataType, column: str) -> pa.DataType
         return pa.map_(declared.key_type, item, keys_sorted=declared.keys_sorted)
     if is_list(declared) and is_list(batch) and _has_room(declared, batch):
         item = grown(declared.value_type, batch.value_type, f"{column}.element")
-        return _list_like(declared, declared.value_field.with_type(item))
+        return list_like(declared, declared.value_field.with_type(item))
     return join_types(declared, batch, column)
 
 
 def _grown_field(field: pa.Field, batch: pa.StructType, column: str) -> pa.Field:
     written = field_of(batch, field.name)
     return field if written is None else field.with_type(grown(field.type, written.type, f"{column}.{field.name}"))
-
-
-def _list_like(kind: pa.DataType, item: pa.Field) -> pa.DataType:
-    """A list of the same sort with other items; of a view, the list that a table makes of it."""
-    if pt.is_fixed_size_list(kind):
-        return pa.list_(item, kind.list_size)
-    return pa.large_list(item) if pt.is_large_list(kind) or pt.is_large_list_view(kind) else pa.list_(item)
 
 
 def _has_room(declared: pa.DataType, batch: pa.DataType) -> bool:

@@ -9,8 +9,6 @@ in stored names; they are exchanged where rows, schemas and conditions come in a
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +19,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from crdt_mor.columns.fields import NAME_MAX, is_shown_name, is_stored_name, made_name
 from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
-
-NAME_MAX: Final = 255
-"""Characters of a name that is shown."""
-
-_BASE_MAX: Final = 40
-_DIGITS: Final = 8
 
 
 @dataclass(frozen=True)
@@ -138,11 +131,6 @@ STORED: Final = Names()
 """Every column is shown under its stored name."""
 
 
-def is_stored_name(name: str) -> bool:
-    """Whether Avro, in which Hudi keeps every schema, allows a name."""
-    return name.isascii() and name.isidentifier()
-
-
 def stored_name(shown: str, taken: Collection[str]) -> str:
     """The stored name of a new column: its own where that is free and allowed, else one that is made of it.
 
@@ -152,10 +140,7 @@ def stored_name(shown: str, taken: Collection[str]) -> str:
     lower = {name.lower() for name in taken}
     if is_stored_name(shown) and shown.lower() not in lower:
         return shown
-    base = re.sub(r"[^A-Za-z0-9]+", "_", shown).strip("_")[:_BASE_MAX]
-    base = base if base[:1].isalpha() else f"c_{base}".rstrip("_")
-    made = (f"{base}_{hashlib.sha256(f'{n}:{shown}'.encode()).hexdigest()[:_DIGITS]}" for n in count())
-    return next(name for name in made if name.lower() not in lower)
+    return next(name for n in count() if (name := made_name(shown, n)).lower() not in lower)
 
 
 def check_shown(new: Sequence[str], known: Iterable[str] = ()) -> None:
@@ -165,7 +150,7 @@ def check_shown(new: Sequence[str], known: Iterable[str] = ()) -> None:
     if repeated:
         raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
     for name in new:
-        if not name.strip() or len(name) > NAME_MAX or not name.isprintable():
+        if not is_shown_name(name):
             raise InvalidInputError(
                 f"a column's name is a text of at most {NAME_MAX} printable characters: choose another. column={name!r}"
             )

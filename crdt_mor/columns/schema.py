@@ -24,6 +24,7 @@ import pyarrow as pa
 from crdt_mor.columns import avro, casts
 from crdt_mor.columns.arrow_input import read_arrow
 from crdt_mor.columns.growth import grown, said
+from crdt_mor.columns.shown_fields import with_shown_fields
 from crdt_mor.columns.types import (
     check_name,
     declared_type,
@@ -142,6 +143,18 @@ class TableSchema:
                 joined.append(pa.field(left.name, kind, left.nullable or right.nullable))
         joined += [column.with_nullable(True) for column in other.declared if column.name not in self.declared.names]
         return TableSchema(pa.schema(joined))
+
+    def with_fields_as_in(self, known: TableSchema) -> TableSchema:
+        """These columns, which files have, with the fields of their structs called as in a schema that is known."""
+        same = ((column, _column(known.declared, column.name)) for column in self.declared)
+        return TableSchema(
+            pa.schema(
+                [
+                    column if other is None else column.with_type(with_shown_fields(column.type, other.type))
+                    for column, other in same
+                ]
+            )
+        )
 
     def grow(self, batch: pa.Schema) -> TableSchema:
         """This schema, changed as little as a batch needs: for `schema_mode="merge"`.

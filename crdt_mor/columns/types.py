@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.fields import check_fields, is_stored_name, stored_fields
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
@@ -54,6 +55,13 @@ def is_list(kind: pa.DataType) -> bool:
         pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
         or pt.is_list_view(kind) or pt.is_large_list_view(kind)
     )  # fmt: skip
+
+
+def list_like(kind: pa.DataType, item: pa.Field) -> pa.DataType:
+    """A list of the same sort with other items; of a view, the list that a table makes of it."""
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(item, kind.list_size)
+    return pa.large_list(item) if pt.is_large_list(kind) or pt.is_large_list_view(kind) else pa.list_(item)
 
 
 def field_of(kind: pa.StructType, name: str) -> pa.Field | None:
@@ -122,16 +130,13 @@ def _declared_struct(kind: pa.StructType, column: str) -> pa.DataType:
     names = [field.name for field in kind]
     if not names:
         raise _unsupported(kind, column, "a struct needs at least one field")
-    if len(set(names)) < len(names):
-        raise InvalidInputError(f"a struct has two fields of one name: rename one. column={column} type={kind}")
-    for name in names:
-        check_name(name, f"{column}.{name}")
+    check_fields(names, column)
     return pa.struct([pa.field(field.name, _inner(field.type, f"{column}.{field.name}")) for field in kind])
 
 
 def check_name(name: str, column: str) -> None:
     """Refuse a name that Avro does not allow, since Hudi keeps every schema as Avro."""
-    if not (name.isascii() and name.isidentifier()):
+    if not is_stored_name(name):
         raise InvalidInputError(
             f"rename it: Avro, in which Hudi keeps schemas, allows ASCII letters, digits and _. column={column!r}"
         )
@@ -177,7 +182,9 @@ def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
     if is_list(kind):
         return pa.list_(pa.field("element", stored_type(kind.value_type, column)))
     if pt.is_struct(kind):
-        return pa.struct([pa.field(field.name, stored_type(field.type, f"{column}.{field.name}")) for field in kind])
+        kinds = [stored_type(field.type, f"{column}.{field.name}") for field in kind]
+        names = stored_fields([field.name for field in kind], column)
+        return pa.struct([*map(pa.field, names, kinds)])
     if pt.is_map(kind):
         return pa.map_(pa.string(), pa.field("value", stored_type(kind.item_type, column)))
     raise _unsupported(kind, column, _advice(kind))

@@ -290,7 +290,7 @@ def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant])
     else:
         joined = TableSchema.from_json(value.schema)
         for text in dict.fromkeys(instant.schema for instant in with_schema):
-            joined = joined.join(TableSchema.from_avro(text))
+            joined = joined.join(TableSchema.from_avro(text).with_fields_as_in(joined))
         schema = joined.to_json()
     return Foreign(tuple(instant.completion for instant in foreign), schema)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pyarrow.types import is_nested
+
 from crdt_mor.columns.names import Names, check_shown
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
@@ -41,6 +43,7 @@ def altered(
     that the table needs.
     """
     schema, names = TableSchema.from_json(value.schema), value.names
+    _refuse_fields([*asked.renames, *asked.drops, *asked.comments], names.outward(schema))
     renamed = {names.one(old, schema): new for old, new in asked.renames.items()}
     dropped = [names.one(name, schema) for name in asked.drops]
     comments = {names.one(name, schema): text for name, text in asked.comments.items()}
@@ -76,6 +79,20 @@ def altered(
         alterations=(*value.alterations, alteration),
         completions=(*value.completions, completion),
     )
+
+
+def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:
+    """Raise for a field inside of a column, of whose name the one in files is made, so that it cannot change."""
+    for name in asked:
+        inside = [
+            c for c in schema.declared.names if name.startswith(f"{c}.") and is_nested(schema.declared.field(c).type)
+        ]
+        if name not in schema.declared.names and inside:
+            raise InvalidInputError(
+                "a field inside of a column is not renamed, dropped or commented on, since files have it under a name "
+                "that is made of the one that people see: add a field of the other name, and write both for a while. "
+                f"field={name!r} column={inside[0]!r}"
+            )
 
 
 def _refuse_needed(dropped: Sequence[str], renamed: Mapping[str, str], value: Timeline, config: TableConfig) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crdt_mor as mor
-from crdt_mor.columns.names import created, is_stored_name, stored_name
+from crdt_mor.columns.fields import is_stored_name
+from crdt_mor.columns.names import created, stored_name
 from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema
 from crdt_mor.model.alteration import Alteration, Alterations, names_at, names_of, with_added
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms

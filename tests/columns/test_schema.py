@@ -106,9 +106,25 @@ def test_names_that_the_table_or_avro_needs_are_refused(name: str) -> None:
         TableSchema.of(pa.schema([(name, pa.int8())]))
 
 
-def test_the_name_of_a_field_is_refused_by_its_path() -> None:
-    with pytest.raises(InvalidInputError, match=r"rename it.*column='c\.d\.a b'"):
-        one(pa.struct([("d", pa.struct([("a b", pa.int8())]))]))
+@pytest.mark.parametrize("name", ["", " ", "a\n", "x" * 256])
+def test_a_field_has_a_name_that_people_can_see(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"printable.*column=c\.d field="):
+        one(pa.struct([("d", pa.struct([(name, pa.int8())]))]))
+
+
+def test_fields_that_would_have_one_name_in_files_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match=r"one name in files: rename one.*Total Sales"):
+        one(pa.struct([("Total Sales", pa.int8()), ("Total_Sales_193981af", pa.int8())]))
+
+
+def test_a_field_of_any_name_has_one_in_files_that_depends_on_no_other_field() -> None:
+    inner = pa.struct([("@t", pa.int8()), ("ok", pa.int8())])
+    kinds = [pa.struct([("Total Sales", pa.list_(inner))]), pa.struct([("Größe", inner), ("Total Sales", pa.int8())])]
+    schemas = [one(kind) for kind in kinds]
+    assert [column.type.field("Total_Sales_193981af").name for s in schemas for column in s.stored]
+    assert "@t" in schemas[0].to_json()
+    assert all(TableSchema.from_json(schema.to_json()) == schema for schema in schemas)
+    assert TableSchema.of(schemas[1].stored).stored == schemas[1].stored
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

@@ -10,7 +10,7 @@ from tests.interop.shapes import Maker, rows, shape
 
 @shape()
 def altered(make: Maker) -> Table:
-    """default, columns renamed and dropped beside a straggler, a name used again, compacted and written."""
+    """default, columns renamed and dropped beside a straggler, a name used again, odd fields, compacted."""
     table = make.create()
     table.append(rows(range(10), 1))
     tx = make.begin(table)
@@ -20,5 +20,6 @@ def altered(make: Maker) -> Table:
     data = rows([3], 3).drop_columns("v").rename_columns(["id", "net weight"])
     table.upsert(data.append_column("v", pa.array([7])), schema_mode="merge")
     table.maintenance.compact()
-    table.upsert(data.append_column("v", pa.array([8])))
+    sold = pa.array([{"Total Sales": 8, "Größe": [{"@t": "x"}]}])
+    table.upsert(data.append_column("v", pa.array([8])).append_column("sold in", sold), schema_mode="merge")
     return table

@@ -33,5 +33,10 @@ def test_spark_reads_writes_and_updates_under_the_names_that_people_see(spark: A
     assert listed(read(spark, table.uri)) == listed(expected) == listed(table.to_arrow())
     seen = read(spark, table.uri, filter='"net sales" > 3.2').select("order")
     assert listed(seen) == listed(pa.table({"order": [3]}))
+    sold = pa.table({"order": [4], "net sales": [4.5], "Größe": ["m"], "sold": [[{"Total Sales": 4, "@t": "x"}]]})
+    table.upsert(sold, schema_mode="merge")
+    assert listed(read(spark, table.uri, filter='"order" = 4')) == listed(sold)
+    upsert(read(spark, table.uri, filter='"order" = 4'), table.uri)
+    assert listed(read(spark, table.uri, filter='"order" = 4').select("sold")) == listed(sold.select(["sold"]))
     changed = read(spark, table.uri, changes="merged", since=str(before))
     assert {"order", "net sales", "Größe"} < {*changed.columns}

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import time
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor import ConstraintViolationError, InvalidInputError, MemoryStore, SchemaMismatchError, Table
 from crdt_mor.payloads import Counter, PartialUpdate
 
 INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
@@ -219,3 +220,81 @@ def test_rows_of_one_transaction_meet_when_its_second_statement_adds_a_field() -
         tx.upsert(frame(AROUND["struct"], OLD, k1=A))
         tx.upsert(frame(AROUND["struct"], NEW, k2=B), schema_mode="merge")
     assert values(table) == {1: A_GROWN, 2: B}
+
+
+# --- fields of any name -----------------------------------------------------------------------------------------------
+
+ODD = pa.struct([("Total Sales", INT), ("Größe", pa.struct([("@t", pa.time64("us"))]))])
+ODDER = pa.struct(
+    [("1Min", TEXT), ("Größe", pa.struct([("a.b", LONG), ("@t", pa.time64("us"))])), ("Total Sales", LONG)]
+)
+C = {"Total Sales": 1, "Größe": {"@t": time(4)}}
+D = {"Total Sales": 1 << 40, "Größe": {"@t": time(5), "a.b": 7}, "1Min": "new"}
+C_GROWN = {"Total Sales": 1, "Größe": {"@t": time(4), "a.b": None}, "1Min": None}
+
+
+@pytest.mark.parametrize(("where", "merge"), [*zip(AROUND, [*MERGES, "latest"], strict=True)])
+def test_fields_of_any_name_are_written_grown_and_read(where: str, merge: str) -> None:
+    around = AROUND[where]
+    table = table_of(around.kind(ODD), **MERGES[merge])
+    table.upsert(frame(around, ODD, k1=C, k2=None, k3=C))
+    before = table.version
+    assert table.schema.field("c").type == around.kind(ODD)
+    assert values(table) == wrapped(around, k1=C, k2=None, k3=C)
+    table.maintenance.compact()
+    table.upsert(frame(around, ODD, k4=C))
+    table.upsert(frame(around, ODDER, k3=D, k5=D), schema_mode="merge")
+    expected = wrapped(around, k1=C_GROWN, k2=None, k3=D, k4=C_GROWN, k5=D)
+    assert values(table) == expected
+    assert {
+        row["id"]: row["c"] for row in table.scan().to_polars().to_arrow().cast(table.schema).to_pylist()
+    } == expected
+    assert values(table, as_of=before) == wrapped(around, k1=C_GROWN, k2=None, k3=C_GROWN)
+    changed = table.changes(since=before).to_arrow().to_pylist()
+    assert {row["id"]: row["c"] for row in changed} == wrapped(around, k3=D, k4=C_GROWN, k5=D)
+    table.maintenance.compact()
+    table.upsert(frame(around, ODD, k6=C))
+    assert values(table) == {**expected, **wrapped(around, k6=C_GROWN)}
+    with pytest.raises(SchemaMismatchError, match=r"no such fields.*unknown=\['Total_Sales_193981af'\]"):
+        table.upsert(frame(around, pa.struct([("Total_Sales_193981af", INT)]), k7={"Total_Sales_193981af": 1}))
+
+
+def test_statements_go_by_fields_of_any_name() -> None:
+    around = AROUND["struct"]
+    table = table_of(ODD, check={"some": 'c."Total Sales" > 0'}, merge={"n": Counter()})
+    table.upsert(frame(around, ODD, k1=C, k2=None, k3={**C, "Total Sales": 3}))
+    assert [*values(table, filter='c."Total Sales" > 1')] == [3]
+    assert [*values(table, filter=pl.col("c").struct.field("Größe").struct.field("@t") == time(4), columns=["id", "c"])]
+    with pytest.raises(ConstraintViolationError, match="some"):
+        table.upsert(frame(around, ODD, k4={**C, "Total Sales": -1}))
+    table.update({"n": 'c."Total Sales" + 10'}, where='c."Total Sales" > 1')
+    table.update({"c": pl.struct(pl.lit(9, pl.Int32).alias("Total Sales"))}, where="id = 2")
+    table.merge(frame(around, ODD, k1={**C, "Total Sales": 5}), on="id").when_matched_update_all(
+        'source.c."Total Sales" > target.c."Total Sales"'
+    ).execute()
+    assert values(table) == {
+        1: {**C, "Total Sales": 5},
+        2: {"Total Sales": 9, "Größe": None},
+        3: {**C, "Total Sales": 3},
+    }
+    table.delete(filter='c."Total Sales" = 9')
+    table.alter(rename={"c": "of any name"})
+    assert [*table.scan(filter='"of any name"."Total Sales" = 5').to_polars()["id"]] == [1]
+
+
+@pytest.mark.parametrize("word", ["rename", "drop", "comment"])
+def test_a_field_is_not_altered_and_the_error_says_why(word: str) -> None:
+    table = table_of(ODD)
+    asked: dict[str, Any] = {word: ["c.Total Sales"] if word == "drop" else {"c.Total Sales": "x"}}
+    with pytest.raises(InvalidInputError, match=r"a field inside of a column .*field='c\.Total Sales'"):
+        table.alter(**asked)
+
+
+def test_two_writers_that_add_one_field_of_an_odd_name_add_one_field() -> None:
+    table = table_of(OLD)
+    with table.transaction() as one, table.transaction() as other:
+        for tx, key in ((one, "k1"), (other, "k2")):
+            more = struct(**{"Total Sales": LONG})
+            tx.upsert(frame(AROUND["struct"], more, **{key: {"Total Sales": 4}}), schema_mode="merge")
+    assert table.schema.field("c").type == struct(x=INT, y=TEXT, **{"Total Sales": LONG})
+    assert values(table) == {k: {"x": None, "y": None, "Total Sales": 4} for k in (1, 2)}

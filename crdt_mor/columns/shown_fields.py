@@ -1,0 +1,47 @@
+"""Types and values as files have them, with the fields of structs called as people see them: see `columns.fields`."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.columns.fields import stored_field
+from crdt_mor.columns.types import is_list, list_like
+
+
+def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
+    """A type as files have it, with the fields of its structs called as a declared type calls them, at every depth."""
+    if pt.is_struct(kind) and pt.is_struct(declared):
+        shown = {stored_field(field.name): field for field in declared}
+        return pa.struct([_shown(field, shown.get(field.name)) for field in kind])
+    if pt.is_map(kind) and pt.is_map(declared):
+        item = kind.item_field.with_type(with_shown_fields(kind.item_type, declared.item_type))
+        return pa.map_(kind.key_type, item, keys_sorted=kind.keys_sorted)
+    if is_list(kind) and is_list(declared):
+        return list_like(kind, kind.value_field.with_type(with_shown_fields(kind.value_type, declared.value_type)))
+    return kind
+
+
+def _shown(field: pa.Field, declared: pa.Field | None) -> pa.Field:
+    if declared is None:
+        return field
+    return pa.field(declared.name, with_shown_fields(field.type, declared.type), field.nullable)
+
+
+def called(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The same values in a type that differs in names alone; nothing is copied."""
+    if data.type == kind:
+        return data
+    return pa.chunked_array([pa.array(_Called(chunk, kind)) for chunk in data.chunks], kind)
+
+
+class _Called:
+    """An array in Arrow's C interface, with the names of another type."""
+
+    def __init__(self, data: pa.Array, kind: pa.DataType) -> None:
+        self._data, self._kind = data, kind
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The values as they are, under a schema of their own."""
+        del requested_schema
+        return self._kind.__arrow_c_schema__(), self._data.__arrow_c_array__()[1]
