@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
@@ -88,8 +90,30 @@ def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | 
 
 
 def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema) -> bool:
-    """Whether the value is a decimal because SQL's `9.5` is one, and not because a column is: it may be a float."""
-    may_be_decimal = (pl.Decimal, pl.Struct, pl.List, pl.Array)
-    return isinstance(kind, pl.Decimal) and not any(
-        isinstance(columns[root], may_be_decimal) for root in expression.meta.root_names()
-    )
+    """Whether the value is a decimal because SQL's `9.5` is one, and not because a column is: it may be a float.
+
+    It is where it would be a decimal still if those that columns hold, also inside of structs and lists, were floats.
+    """
+    if not isinstance(kind, pl.Decimal):
+        return False
+    floats = pl.Schema({root: _with_floats(columns[root]) for root in expression.meta.root_names()})
+    with suppress(pl.exceptions.PolarsError):
+        found = pl.LazyFrame(schema=floats).select(expression.alias("value")).collect_schema()["value"]
+        return isinstance(found, pl.Decimal)
+    return False
+
+
+def _with_floats(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:
+    """A type with floats for the decimals in it."""
+    match kind:
+        case pl.Decimal():
+            return pl.Float64()
+        case pl.Struct():
+            return pl.Struct({field.name: _with_floats(field.dtype) for field in kind.fields})
+        case pl.List():
+            return pl.List(_with_floats(kind.inner))
+        case pl.Array():
+            return pl.Array(_with_floats(kind.inner), kind.size)
+        case pl.Map():
+            return pl.Map(kind.key, _with_floats(kind.value))
+    return kind

@@ -104,6 +104,23 @@ def test_a_join_on_other_columns_changes_each_row_that_is_met() -> None:
     assert table.scan(columns=["id"], filter="price = 7").to_polars()["id"].sort().to_list() == ["a", "b"]
 
 
+def test_a_decimal_of_sql_is_a_number_of_a_float_column_and_one_of_a_column_is_not() -> None:
+    schema = pa.schema(
+        [("id", pa.string()), ("price", pa.float64()), ("share", pa.float32()), ("sum", pa.decimal128(9, 2))]
+    )
+    table = make(schema)
+    table.upsert(pa.table({"id": ["a"], "price": [1.0], "share": [1.0], "sum": [Decimal(3)]}, schema=schema))
+    source = pa.table({"id": ["a", "b"], "x": [1, 2], "y": [4, 5]})
+    some = "CASE WHEN source.x > 1 THEN 9.5 ELSE source.y END"
+    of_sum = "CASE WHEN target.sum > 2.5 THEN 0.5 ELSE source.x * 1.5 END"
+    merge = table.merge(source).when_matched_update({"price": some, "share": of_sum})
+    merge.when_not_matched_insert({"id": "source.id", "price": some, "share": "source.x + 0.25"}).execute()
+    assert sorted(table.to_polars().rows()) == [("a", 4.0, 0.5, Decimal(3)), ("b", 9.5, 2.25, None)]
+    for lossy in ("target.sum", "CASE WHEN source.x > 1 THEN 9.5 ELSE target.sum END", "target.sum + 9.5"):
+        with pytest.raises(SchemaMismatchError, match="column=price"):
+            table.merge(source).when_matched_update({"price": lossy}).execute()
+
+
 def test_columns_that_an_insert_leaves_out_are_null() -> None:
     table = make(SCHEMA)
     table.merge(pa.table({"id": ["a"], "n": [1]})).when_not_matched_insert_all().execute()

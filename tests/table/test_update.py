@@ -121,6 +121,8 @@ def test_a_number_with_a_point_is_a_number_of_the_column() -> None:
     assert table.to_polars().rows() == [("a", 9.5, 0.25, Decimal("9.50"))]
     table.merge(pa.table({"id": ["a"]})).when_matched_update({"price": "2.5", "share": "-0.5"}).execute()
     assert table.to_polars().rows() == [("a", 2.5, -0.5, Decimal("9.50"))]
+    table.update({"price": "CASE WHEN sum > 9.25 THEN 1.5 ELSE 2.5 END"})
+    assert table.to_polars().rows() == [("a", 1.5, -0.5, Decimal("9.50"))]
     with pytest.raises(SchemaMismatchError, match="column=price"):
         table.update({"price": "sum"})
 
