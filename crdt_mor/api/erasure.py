@@ -38,6 +38,7 @@ from crdt_mor.planners.erasure import Erasure
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services import erasure as steps
 from crdt_mor.services.erasure_traces import Traces, all_rows, traces
+from crdt_mor.write.adopted_keys import require_placed_keys
 from crdt_mor.write.log_files import BUCKET
 from crdt_mor.write.named import known_columns, shown_config
 from crdt_mor.write.open_write import OpenWrite
@@ -101,6 +102,7 @@ def erase(
     session.adopt()
     tail = session.tail()
     require_own_groups(tail)
+    require_placed_keys(session, tail)
     require_not_moving(tail.moving, "erase from")
     seen, schema = tail.names, TableSchema.from_json(tail.schema)
     shown = None

@@ -92,6 +92,7 @@ class Session:
         self._lock = threading.Lock()
         self._known: Timeline | None = None
         self._first: opening.First | None = None
+        self.keys_checked = -1  # the version up to which keys that Hudi wrote were looked at; -1: none was
         self.judgements = Judgements()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
         self.is_far = is_bucket(store)

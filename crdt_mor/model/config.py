@@ -163,7 +163,8 @@ class TableConfig:
         if self.version != WRITTEN_VERSION or self.table_type != "MERGE_ON_READ":
             got = f"type={self.table_type} version={self.version}"
             raise InvalidInputError(f"new tables are merge on read, version {WRITTEN_VERSION}. {got}")
-        if self.key.generator or self.key.value_only or self.key.url_encode or self.merge.hudi_commit_time:
+        of_hudi = self.key.generator or self.key.value_only or self.key.url_encode or self.key.hash_fields
+        if of_hudi or self.merge.hudi_commit_time:
             raise InvalidInputError(f"Hudi made older tables so; new ones follow its present rule. key={self.key!r}")
         self.key.check_types(schema)
         check_merge(self.merge, self.key, schema)
@@ -249,9 +250,18 @@ def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
             generator="" if generator == derived else generator,
             value_only=version >= WRITTEN_VERSION and props.get(hoodie.KEY_ENCODING, "").upper() == "VALUE_ONLY",
             url_encode=hoodie.flag(props, hoodie.URL_ENCODE, default=False),
+            hash_fields=_hash_fields(props, fields),
         )
     except InvalidInputError as error:
         raise FormatError(f"{error} table={where}") from error
+
+
+def _hash_fields(props: Mapping[str, str], fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The key columns that the bucket comes from, in the order of the key; none: all of them."""
+    named = hoodie.names_in(props.get(hoodie.HASH_FIELDS, ""))
+    strange = tuple(name for name in named if name not in fields)
+    hashed = (*(name for name in fields if name in named), *strange)
+    return () if hashed == fields else hashed
 
 
 def _bucket_count(props: Mapping[str, str], where: str) -> int | None:

@@ -34,25 +34,27 @@ _PLACEHOLDERS: Final = ("__null__", "__empty__")
 _INVERSE_OF_31: Final = pow(31, -1, 2**32)
 
 
-def key_hashes(keys: pa.StringArray, fields: tuple[str, ...], *, composite: bool) -> Hashes:
-    """The list hash of the values of each record key."""
+def key_hashes(
+    keys: pa.StringArray, fields: tuple[str, ...], *, composite: bool, hashed: tuple[str, ...] = ()
+) -> Hashes:
+    """The list hash of the values of each record key. hashed: the fields whose values count; none: all of them."""
     assert keys.null_count == 0, "a record key is never null"
     result = np.empty(len(keys), np.uint32)
     for start in range(0, len(keys), _SLICE_ROWS):
         part = keys.slice(start, _SLICE_ROWS)
-        result[start : start + len(part)] = _slice_hashes(part, fields, composite)
+        result[start : start + len(part)] = _slice_hashes(part, fields, composite, hashed or fields)
     return result
 
 
-def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool) -> Hashes:
+def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool, hashed: tuple[str, ...]) -> Hashes:
     units, offsets = _utf16(keys)
     if composite and len(fields) > 1:
-        result, odd = _composite_hashes(units, offsets, fields)
+        result, odd = _composite_hashes(units, offsets, fields, hashed)
     else:
         result = np.uint32(31) + _string_hashes(units, offsets)
         odd = _odd_rows(keys, fields[0]) if (units == _COMMA).any() else np.empty(0, np.intp)
     for row in odd:
-        result[row] = list_hash(hudi_values(keys[row].as_py(), fields))
+        result[row] = list_hash(hudi_values(keys[row].as_py(), hashed))
     return result
 
 
@@ -127,8 +129,13 @@ def _power_table(base: int, size: int) -> Hashes:
 # --- composite keys -----------------------------------------------------------------------------------------------
 
 
-def _composite_hashes(units: _Units, offsets: _Offsets, fields: tuple[str, ...]) -> tuple[Hashes, npt.NDArray[np.intp]]:
-    """The list hashes of `f1:v1,f2:v2` texts whose values have no `:` or `,`, and the rows that are not so plain."""
+def _composite_hashes(
+    units: _Units, offsets: _Offsets, fields: tuple[str, ...], hashed: tuple[str, ...]
+) -> tuple[Hashes, npt.NDArray[np.intp]]:
+    """The list hashes of `f1:v1,f2:v2` texts whose values have no `:` or `,`, and the rows that are not so plain.
+
+    They are folded in the order of the text, whatever the order of the fields that are hashed.
+    """
     commas, colons = np.flatnonzero(units == _COMMA), np.flatnonzero(units == _COLON)
     first_comma = np.searchsorted(commas, offsets)
     first_colon = np.searchsorted(colons, offsets)
@@ -144,8 +151,8 @@ def _composite_hashes(units: _Units, offsets: _Offsets, fields: tuple[str, ...])
         colon = colons[first_colon[rows] + index]
         good &= (colon == begins + len(name)) & (colon < ends)
         good &= _hashes_from(sums, begins, np.maximum(colon, begins)) == np.uint32(string_hash(name))
-        starts = np.minimum(colon + 1, ends)
-        folded = folded * np.uint32(31) + _value_hashes(units, sums, starts, ends)
+        if name in hashed:
+            folded = folded * np.uint32(31) + _value_hashes(units, sums, np.minimum(colon + 1, ends), ends)
         begins = ends + 1
     result[rows] = folded
     plain[rows[~good]] = False
@@ -185,7 +192,7 @@ def list_hash(values: list[str | None]) -> int:
 
 
 def hudi_values(key: str, fields: tuple[str, ...]) -> list[str | None]:
-    """The values that Hudi finds in a key text. Where its search would fail, the text itself."""
+    """The values of some fields that Hudi finds in a key text. Where its search would fail, the text itself."""
     if "," not in key or ":" not in key:
         return [key]
     values: list[str | None] = []

@@ -59,6 +59,8 @@ class KeySpec:
     value_only: bool = False
     """A single COMPLEX key without its field name: tables that Hudi 0.14.1 to 1.0.2 began."""
     url_encode: bool = False
+    hash_fields: tuple[str, ...] = ()
+    """The key columns that Hudi takes the bucket from, where a table that Hudi made has a part of its key for that."""
 
     def __post_init__(self) -> None:
         if not self.fields:
@@ -109,7 +111,7 @@ class KeySpec:
         self.refuse_foreign_generator()
         if not self.composite:
             name = self.fields[0]
-            text = _text(data.column(name))
+            text = _key_text(data.column(name), name)
             if text.null_count:
                 _refuse(text.is_null(), name, "a record key cannot be null")
             _refuse(pc.equal(text, text_scalar("")), name, "a record key cannot be empty")
@@ -117,7 +119,7 @@ class KeySpec:
         parts: list[pa.Array | pa.Scalar] = []
         missing: pa.Array | None = None
         for index, name in enumerate(self.fields):
-            text = _text(data.column(name))
+            text = _key_text(data.column(name), name)
             self._refuse_ambiguous(text, name)
             empty = pc.or_kleene(text.is_null(), pc.equal(text, text_scalar("")))
             missing = empty if missing is None else pc.and_(missing, empty)
@@ -147,7 +149,7 @@ class KeySpec:
 
     def _level(self, column: pa.ChunkedArray, name: str) -> pa.Array:
         """One directory name per row. Partitions are few, so the work is done once for each of them."""
-        encoded = _text(column).dictionary_encode()
+        encoded = _key_text(column, name).dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
         values = encoded.dictionary
         prefix = f"{name}=" if self.hive_style else ""
@@ -182,11 +184,16 @@ class KeySpec:
         return rules
 
     def refuse_foreign_generator(self) -> None:
-        """Raise `UnsupportedFeatureError` where keys or partition paths are made in a way that we only read."""
+        """Raise where keys, partition paths or buckets are made in a way that we only read, or that there is not."""
         if self.keygen_type not in _GENERATORS or self.url_encode:
             raise UnsupportedFeatureError(
                 "this table makes its keys or partition paths in a way that this release only reads. "
                 f"key_generator={self.keygen_type} url_encode={self.url_encode}"
+            )
+        if strange := [name for name in self.hash_fields if name not in self.fields]:
+            raise InvalidInputError(
+                "the bucket of a row comes from columns of its record key, and these are none: correct the property "
+                f"hoodie.bucket.index.hash.field. columns={strange} key={list(self.fields)}"
             )
 
     # --- text to values -------------------------------------------------------------------------------------------
@@ -203,7 +210,7 @@ class KeySpec:
         return {name: self._typed(name, text, stored.field(name).type) for name, text in texts.items()}
 
     def _typed(self, name: str, text: pa.Array, kind: pa.DataType) -> pa.Array:
-        if not _has_text(kind):
+        if not (_has_text(kind) or pt.is_timestamp(kind)):
             raise UnsupportedFeatureError(
                 "the key of a deleted row is known as text alone, and a text of this type is another in each engine. "
                 f"column={name} type={kind}"
@@ -211,7 +218,7 @@ class KeySpec:
         if self.composite:
             text = pc.if_else(pc.equal(text, NULL_KEY), pa.scalar(None, text.type), text)
             text = pc.if_else(pc.equal(text, EMPTY_KEY), "", text)
-        return text.cast(kind)
+        return text.cast(pa.int64()).cast(kind) if pt.is_timestamp(kind) else text.cast(kind)
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
         """What a partition path says for certain about its rows' partition columns, for pruning.
@@ -239,7 +246,7 @@ def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) 
         raise InvalidInputError(f"a table has at least one bucket. buckets={count}")
     if count == 1:
         return np.zeros(len(record_keys), dtype=np.int32)
-    hashes = java_hash.key_hashes(_text(record_keys), spec.fields, composite=spec.composite)
+    hashes = java_hash.key_hashes(_text(record_keys), spec.fields, composite=spec.composite, hashed=spec.hash_fields)
     numbers: npt.NDArray[np.int32] = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int32)
     return numbers
 
@@ -252,6 +259,25 @@ def _has_text(kind: pa.DataType) -> bool:
     kind = kind.value_type if pt.is_dictionary(kind) else kind
     text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
     return bool(text or pt.is_date(kind) or (pt.is_integer(kind) and kind != pa.uint64()))
+
+
+def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
+    """A column of the key or partition as one array of the texts that Hudi's upserts make of its values.
+
+    Tables that Hudi made may have keys of more types than ours: decimals and bools have one text everywhere, a
+    timestamp is the number of its microseconds, and bytes are hexadecimal digits.
+    """
+    kind = data.type.value_type if pt.is_dictionary(data.type) else data.type
+    if pt.is_timestamp(kind):
+        return _text(data.cast(pa.int64()))
+    if pt.is_binary(kind) or pt.is_large_binary(kind):
+        return pa.array([None if value is None else value.hex() for value in data.to_pylist()], pa.string())
+    if _has_text(kind) or pt.is_decimal(kind) or pt.is_boolean(kind) or pt.is_null(kind):
+        return _text(data)
+    raise UnsupportedFeatureError(
+        "a value of this type has another text in each engine, so that a row could live twice: copy the table to one "
+        f"where this column of the record key or partition is cast to a string. column={name} type={kind}"
+    )
 
 
 def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -61,6 +61,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write import job_overwrite
+from crdt_mor.write.adopted_keys import require_placed_keys
 from crdt_mor.write.job_files import place_files
 from crdt_mor.write.job_values import Job, Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import BUCKET, put_log, staging
@@ -107,6 +108,7 @@ def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacin
     session.adopt()
     tail = session.tail()
     require_own_groups(tail)
+    require_placed_keys(session, tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
     author = session.author(application_of(job.info, job.token), job.info)  # tasks are of the driver's application
     job = replace(job, name=ticket.job_name(session.environment.nonce(), planned_at), table_id=tail.table_id)

@@ -20,7 +20,7 @@ from typing import TypeVar
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     CommitUnknownError,
-    InvalidInputError,
+    CrdtMorError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -46,6 +46,7 @@ from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.store.protocol import Chunks, side_by_side
+from crdt_mor.write.adopted_keys import require_placed_keys
 from crdt_mor.write.log_files import ensure_partition, in_memory, put_chunks, staging
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
@@ -355,7 +356,7 @@ def begin(session: Session, author: Author, declared: Declared) -> tuple[Timelin
     """Begin a write; refuses a table with file groups that the bucket index did not make."""
     with _nothing_published():
         value, begun = session.begin(author, declared)
-    _refuse_foreign_groups(session, value, begun)
+    _refuse_what_hudi_wrote(session, value, begun)
     return value, begun
 
 
@@ -366,7 +367,7 @@ def join(
     with _nothing_published():
         joined = session.join(job, planned, author, declared)
     if not isinstance(joined, events.WriteOutcome):
-        _refuse_foreign_groups(session, *joined)
+        _refuse_what_hudi_wrote(session, *joined)
     return joined
 
 
@@ -384,10 +385,11 @@ def _nothing_published() -> Iterator[None]:
         ) from error
 
 
-def _refuse_foreign_groups(session: Session, value: Timeline, begun: Pending) -> None:
-    """Give the write up where the table has file groups that the bucket index did not make."""
+def _refuse_what_hudi_wrote(session: Session, value: Timeline, begun: Pending) -> None:
+    """Give the write up where the table has file groups that the bucket index did not make, or keys elsewhere."""
     try:
         require_own_groups(value)
-    except InvalidInputError:
+        require_placed_keys(session, value)
+    except CrdtMorError:
         OpenWrite(session, value, begun).roll_back()
         raise

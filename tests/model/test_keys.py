@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +73,7 @@ def test_buckets_of_slices_views_chunks_and_many_rows_are_javas() -> None:
 
 
 @given(st.lists(st.tuples(st.none() | PLAIN, st.none() | PLAIN, st.integers(-5, 5)), min_size=1, max_size=20))
-def test_buckets_of_composite_keys_hash_the_values_in_field_order(
+def test_buckets_of_composite_keys_hash_the_values_or_some_of_them_in_field_order(
     rows: list[tuple[str | None, str | None, int]],
 ) -> None:
     spec = KeySpec(("a", "bb", "c"))
@@ -85,6 +86,21 @@ def test_buckets_of_composite_keys_hash_the_values_in_field_order(
     )
     keys = spec.record_keys(data)
     assert buckets(keys, spec, 97).tolist() == [java_bucket([a, b, str(c)], 97) for a, b, c in rows]
+    of_a_part = KeySpec(spec.fields, hash_fields=("a", "c"))
+    assert buckets(keys, of_a_part, 97).tolist() == [java_bucket([a, str(c)], 97) for a, _, c in rows]
+
+
+def test_moments_and_bytes_have_the_texts_of_hudis_upserts() -> None:
+    moment = dt.datetime(2026, 1, 1, 0, 0, 1, 123, tzinfo=dt.UTC)
+    at = pa.array([moment], pa.timestamp("us", "UTC"))
+    data = pa.table({"at": at, "code": [b"\x00k"], "d": pa.array([Decimal("1E-9")], pa.decimal128(12, 9))})
+    spec = KeySpec(("at", "code", "d"), ("at",))
+    assert spec.record_keys(data).to_pylist() == ["at:1767225601000123,code:006b,d:1E-9"]
+    assert spec.partition_paths(data).to_pylist() == ["1767225601000123"]
+    texts = KeySpec(("at",)).record_keys(data)
+    assert KeySpec(("at",)).key_values(texts, data.schema)["at"].to_pylist() == [moment]
+    with pytest.raises(UnsupportedFeatureError, match="column=x type=double"):
+        KeySpec(("x",)).record_keys(pa.table({"x": [0.5]}))
 
 
 @given(st.lists(st.text("ab:,é", max_size=14), min_size=1, max_size=20), st.booleans())

@@ -1,0 +1,211 @@
+"""Tables that Hudi made, and that we go on with: what we would put elsewhere than Hudi did is refused by name.
+
+A table of Hudi's is forged here from one of ours, so that it needs no Java; below, Hudi makes the tables itself.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.format import properties
+from crdt_mor.format.commit import decode_commit, encode_commit
+from crdt_mor.model.names import OWN_KEY
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.write.adopted_keys import misplaced
+from tests.inside import session_of
+from tests.interop.readers import HudiSpark, hudi_rs, ours
+
+SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("p", pa.string())])
+ROWS = pa.table({"a": [f"k{i}" for i in range(12)], "b": range(12), "p": ["x", "y"] * 6}, schema=SCHEMA)
+COUNT = "hoodie.bucket.index.num.buckets"
+HASHED = "hoodie.bucket.index.hash.field"
+PARTITIONS = "hoodie.bucket.index.partition.expressions"
+
+
+def said(root: Path, changes: Mapping[str, str | None]) -> None:
+    """Change the properties of a table, as its user would. None takes one away."""
+    file = root / ".hoodie" / "hoodie.properties"
+    found = {**properties.decode_table(file.read_bytes(), str(file)), **changes}
+    file.write_bytes(properties.encode_table({k: v for k, v in found.items() if v is not None}, ["changed"]))
+    (root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
+
+
+def as_if_hudi_had_made(root: Path) -> Path:
+    """Turn a table of ours into one that Hudi has made: nothing is left of our timeline, nor of our properties."""
+    shutil.rmtree(root / ".hoodie" / ".crdt_mor")
+    for file in (root / ".hoodie" / "timeline").glob("*.deltacommit"):
+        commit = decode_commit(file.read_bytes(), file.name)
+        extra = {name: text for name, text in commit.extra.items() if name != OWN_KEY}
+        file.write_bytes(encode_commit(replace(commit, extra=extra)))
+    names = properties.decode_table((root / ".hoodie" / "hoodie.properties").read_bytes(), "p")
+    gone = dict.fromkeys([name for name in names if name.startswith("crdt_mor.")])
+    plain = {"hoodie.table.ordering.fields": None, "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}
+    said(root, {**gone, **plain})
+    return root
+
+
+@pytest.fixture
+def made(fast_path: Path) -> Path:
+    """A table of four buckets that Hudi has made."""
+    table = Table.create(fast_path / "t", SCHEMA, key=["a", "b"], partition_by="p", buckets=4)
+    table.append(ROWS)
+    return as_if_hudi_had_made(fast_path / "t")
+
+
+def test_a_table_that_says_what_hudi_did_is_written(made: Path) -> None:
+    table = Table.open(made)
+    table.upsert(ROWS)
+    assert table.scan().count() == 12
+    assert list(misplaced(Snapshot.seal(session_of(table), session_of(table).tail()))) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fitting"),
+    [
+        ({COUNT: "8"}, f"{COUNT}=4"),
+        ({COUNT: "2"}, f"{COUNT}=4"),
+        ({HASHED: "a"}, f"{COUNT}=4"),
+        ({COUNT: "3", HASHED: "b"}, f"{COUNT}=4"),
+    ],
+    ids=["more buckets", "fewer buckets", "a part of the key", "both"],
+)
+def test_a_wrong_bucket_index_is_refused_with_the_one_that_fits(
+    made: Path, wrong: dict[str, str], fitting: str
+) -> None:
+    said(made, wrong)
+    table = Table.open(made)
+    for write in (table.upsert, table.append):
+        with pytest.raises(InvalidInputError, match=rf"live twice.*hoodie.properties: {fitting}\. "):
+            write(ROWS)
+    with pytest.raises(InvalidInputError, match="live twice"):
+        table.delete(ROWS.select(["a", "b", "p"]))
+    with pytest.raises(InvalidInputError, match="live twice"):
+        table.maintenance.erase(ROWS.select(["a", "b", "p"]))
+    with pytest.raises(InvalidInputError, match="live twice"):
+        table.plan_write("upsert", SCHEMA)
+    assert Table.open(made).scan().count() == 12
+    assert not table.inspect.pending().num_rows
+    found = list(misplaced(Snapshot.seal(session_of(table), session_of(table).tail())))
+    assert {wrong.what for wrong in found} == {"bucket"}
+    said(made, {COUNT: "4", HASHED: None})
+    again = Table.open(made)
+    again.upsert(ROWS)
+    assert again.scan().count() == 12
+
+
+def test_a_part_of_the_key_that_is_none_is_refused(made: Path) -> None:
+    said(made, {HASHED: "p"})
+    table = Table.open(made)
+    assert table.scan().count() == 12
+    with pytest.raises(InvalidInputError, match=r"correct the property hoodie\.bucket\.index\.hash\.field"):
+        table.upsert(ROWS)
+
+
+def test_numbers_of_buckets_of_single_partitions_are_refused_by_name(made: Path) -> None:
+    said(made, {PARTITIONS: "p=x,7"})
+    with pytest.raises(UnsupportedFeatureError, match="numbers of buckets of their own"):
+        Table.open(made).upsert(ROWS)
+
+
+def test_keys_whose_texts_hudi_makes_in_another_way_are_refused(fast_path: Path) -> None:
+    """As by the row writer of a bulk insert, or with `consistent.logical.timestamp.enabled`."""
+    root = fast_path / "t"
+    Table.create(root, SCHEMA, key="a", buckets=1).append(ROWS)
+    as_if_hudi_had_made(root)
+    said(root, {"hoodie.table.recordkey.fields": "b"})
+    with pytest.raises(InvalidInputError, match=r"another record key .* key='k0' record_key='k0' ours='0'"):
+        Table.open(root).upsert(ROWS)
+
+
+# --- Hudi itself ------------------------------------------------------------------------------------------------------
+
+NON_BLOCKING = {
+    "hoodie.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "SIMPLE",
+    COUNT: "4",
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+    "hoodie.metadata.enable": "false",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.embed.timeline.server": "false",
+    "hoodie.write.markers.type": "DIRECT",
+    "hoodie.insert.shuffle.parallelism": "1",
+    "hoodie.upsert.shuffle.parallelism": "1",
+}
+"""Hudi's writers whose file ids are fixed."""
+
+
+def hudi_makes(spark: HudiSpark, root: Path, data: pa.Table, key: str, **options: str) -> None:
+    """A table with a bucket index, made by Hudi's upsert, that says how many buckets it has."""
+    pq.write_table(data, root.with_name("batch.parquet"))
+    named = {"hoodie.table.name": root.name, "hoodie.datasource.write.recordkey.field": key}
+    more = {name.replace("__", "."): value for name, value in options.items()}
+    settings = {**NON_BLOCKING, **named, **more}
+    spark.ask(upsert=str(root), rows=str(root.with_name("batch.parquet")), options=settings)
+    said(root, {COUNT: settings[COUNT], "hoodie.table.timeline.timezone": "UTC"})
+
+
+MOMENTS = [dt.datetime(2026, 1, 1, 0, 0, i, 123 * (i % 2), tzinfo=dt.UTC) for i in range(12)]
+
+
+@pytest.mark.spark
+def test_keys_of_timestamps_and_bytes_are_hudis_and_so_is_a_hash_of_a_part_of_them(
+    tmp_path: Path, spark: HudiSpark
+) -> None:
+    data = pa.table({
+        "id": [f"k{i}" for i in range(12)],
+        "at": pa.array(MOMENTS, pa.timestamp("us", "UTC")),
+        "code": [b"\x00\xff%d" % i for i in range(12)],
+        "n": [1] * 12,
+    })  # fmt: skip
+    root = tmp_path / "composite"
+    hudi_makes(spark, root, data, "id,at,code", **{HASHED.replace(".", "__"): "id"})
+    with pytest.raises(InvalidInputError, match=f"{COUNT}=4 {HASHED}=id"):
+        Table.open(root).upsert(data)
+    said(root, {HASHED: "id"})
+    _goes_on(root, data, spark)
+    single = tmp_path / "single"
+    hudi_makes(spark, single, data, "at")
+    table = _goes_on(single, data, spark)
+    start = table.scan().checkpoint
+    table.delete(data.slice(3, 1))
+    (gone,) = table.changes(start).to_arrow().to_pylist()
+    assert gone["at"] == MOMENTS[3]
+
+
+def _goes_on(root: Path, data: pa.Table, spark: HudiSpark) -> Table:
+    """Each row that Hudi wrote is written again, then some by Hudi, and each lives once for all readers."""
+    table = Table.open(root)
+    table.upsert(data.set_column(data.schema.get_field_index("n"), "n", pa.array([2] * 12)))
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [2] * 12
+    assert ours(table) == spark.read(root) == hudi_rs(root)
+    return table
+
+
+@pytest.mark.spark
+def test_what_hudi_says_nowhere_is_found_in_its_rows(tmp_path: Path, spark: HudiSpark) -> None:
+    data = pa.table({"id": [f"k{i}" for i in range(12)], "x": [i + 0.5 for i in range(12)], "p": ["x", "y"] * 6})
+    parted = {"hoodie.datasource.write.partitionpath.field": "p", PARTITIONS: "x,7"}
+    root = tmp_path / "partitions"
+    hudi_makes(spark, root, data, "id", **{name.replace(".", "__"): value for name, value in parted.items()})
+    for count in ("4", "7"):
+        said(root, {COUNT: count})
+        with pytest.raises(InvalidInputError, match="no one number of buckets fits"):
+            Table.open(root).upsert(data)
+    floats = tmp_path / "floats"
+    hudi_makes(spark, floats, data, "x")
+    with pytest.raises(UnsupportedFeatureError, match=r"cast to a string\. column=x type=double"):
+        Table.open(floats).upsert(data)
