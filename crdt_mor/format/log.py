@@ -80,6 +80,8 @@ class LogBlock:
     content: memoryview
     offset: int
     path: str
+    stands_for: tuple[InstantTime, ...] = ()
+    """The instants whose blocks this one replaces, which a log compaction of Hudi's wrote."""
 
     @property
     def ordered(self) -> bool:
@@ -238,14 +240,10 @@ def _typed(number: int, headers: dict[int, str], content: memoryview, offset: in
     instant = headers.get(HeaderKey.INSTANT_TIME, "")
     if not (instant.isascii() and instant.isdigit()):
         raise _damaged(path, offset, f"no instant time in the block, instant={instant!r}")
-    if headers.get(HeaderKey.COMPACTED_BLOCK_TIMES):
-        raise UnsupportedFeatureError(
-            "this block stands for other blocks (Hudi's log compaction), which is not read: run a compaction with "
-            f"Hudi first. path={path} offset={offset}"
-        )
+    stands_for = tuple(map(InstantTime, filter(None, headers.get(HeaderKey.COMPACTED_BLOCK_TIMES, "").split(","))))
     partial = headers.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
     schema = headers.get(HeaderKey.SCHEMA, "")
-    return LogBlock(kind, InstantTime(instant), schema, partial, headers, content, offset, path)
+    return LogBlock(kind, InstantTime(instant), schema, partial, headers, content, offset, path, stands_for)
 
 
 def _rollback_target(command: LogBlock) -> str:

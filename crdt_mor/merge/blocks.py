@@ -33,6 +33,7 @@ class DataBlock:
     """Rows of one commit: the bytes of a Parquet file, in which each key occurs at most once, or a frame.
 
     given: the user columns that these rows set; None: all columns of the file. Only partial updates look at it.
+    unset: in a table with a partial update mode of Hudi's, the values of a row that leave a column as it is.
     own_times: each row has a requested time of its own, in `_hoodie_commit_time`, instead of `instant`.
     continues: the block before it is of the same commit and file, and has no key of this one, so that the run of both
         counts as one block. A slice whose first load is such a run is read in half the processor time.
@@ -45,6 +46,7 @@ class DataBlock:
     own_times: bool = False
     continues: bool = False
     height: int | None = None
+    unset: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class Columns:
 
 def is_partial(block: DataBlock | DeleteBlock) -> bool:
     """Whether a block says that its rows leave columns as they are."""
-    return isinstance(block, DataBlock) and block.given is not None
+    return isinstance(block, DataBlock) and (block.given is not None or bool(block.unset))
 
 
 def distinct(*names: Sequence[str]) -> list[str]:

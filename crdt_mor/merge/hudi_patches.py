@@ -5,6 +5,11 @@ contributions the later one, or the one with the greater ordering value, sets th
 
     base  k 10 a b     log  k 20 A -     log  k 15 - B      ->  k 20 A B     ordered by the number, as Hudi's reader
 
+In a table with a partial update mode, each row has all columns, and a null, or a text that the table names, leaves the
+column as it is. There the contribution that loses sets what the winner leaves, be it in a log or in the base:
+
+    base  k 20 a -     log  k 10 - B                           ->  k 20 a B     with nulls that leave a column
+
 Keys that such blocks touch are folded here, row by row, so that the merge sees whole rows alone. Partial updates in our
 own tables are another rule (`columns`) and never come here.
 """
@@ -30,10 +35,11 @@ def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
     """The slice with whole rows in place of Hudi's partial ones; the slice itself if it has none."""
     if rule.kind == "columns" or not any(is_partial(block) for block in files.blocks):
         return files
+    unset = _unset(files)
     decoded = [_decoded(block, rule, columns) for block in files.blocks]
     patched = [rows[RECORD_KEY] for rows, block in zip(decoded, files.blocks, strict=True) if is_partial(block)]
     keys = pl.concat(patched).unique(maintain_order=True)
-    of_key = {key: _Key(rule.ordering) for key in keys}
+    of_key = {key: _Key(rule.ordering, unset) for key in keys}
     rest: list[DataBlock | DeleteBlock] = []
     for block, rows in zip(files.blocks, decoded, strict=True):
         is_patched = rows[RECORD_KEY].is_in(keys.implode())
@@ -59,6 +65,19 @@ def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
         DataBlock(at, pl.DataFrame(whole, schema=columns.schema, orient="row")),
     )
     return Slice(files.base, files.base_latest, (*rest, *after))
+
+
+def _unset(files: Slice) -> tuple[str | None, ...]:
+    """The values that leave a column as it is, in all rows of a slice."""
+    rows = [block for block in files.blocks if isinstance(block, DataBlock)]
+    for block in rows:
+        if block.unset and block.given is not None:
+            raise UnsupportedFeatureError(
+                "Hudi wrote a partial update, by MERGE INTO, to a table that has a partial update mode, and its "
+                "readers then go by one of the two alone: run a compaction with Hudi. "
+                f"instant={block.instant}"
+            )
+    return next((block.unset for block in rows), ())
 
 
 def _tombstones(at: str, order_of: Mapping[str, Any], rule: MergeRule, columns: Columns) -> list[DeleteBlock]:
@@ -96,10 +115,15 @@ def _base_rows(base: ParquetSource | None, columns: Columns, keys: pl.Series) ->
 
 @dataclass
 class _Key:
-    """The fold of what the logs have of one key so far. `tombstone`: the ordering value of the greatest tombstone."""
+    """The fold of what the logs have of one key so far. `tombstone`: the ordering value of the greatest tombstone.
+
+    values: the columns that are set. left: those that no row has set, though rows had a value there that leaves them.
+    """
 
     ordering: str | None
+    unset: tuple[str | None, ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
+    left: dict[str, Any] = field(default_factory=dict)
     whole: bool = False
     cleared: bool = False
     tombstone: Any = None
@@ -107,27 +131,35 @@ class _Key:
     def write(self, row: Row, *, whole: bool) -> None:
         if not self.values and self.tombstone is not None and not _is_at_least(self._order(row), self.tombstone):
             return
+        given, left = self._split(row)
+        whole = whole and not left
         if not self.values or self._wins(row, self.values):
-            self.values = dict(row) if whole else {**self.values, **row}
+            self.values = given if whole else {**self.values, **given}
         elif not self.whole:
-            self.values = {**row, **self.values}
+            self.values = {**given, **self.values}
         self.whole = self.whole or whole
+        self.left = {name: value for name, value in (self.left | left).items() if name not in self.values}
 
     def delete(self, order: Any) -> None:
         if order is None:
-            self.values, self.whole, self.cleared, self.tombstone = {}, False, True, None
+            self.values, self.left, self.whole, self.cleared, self.tombstone = {}, {}, False, True, None
         elif not self.values or _is_at_least(order, self._order(self.values)):
             tombstone = order if self.tombstone is None else max(order, self.tombstone)
-            self.values, self.whole, self.tombstone = {}, False, tombstone
+            self.values, self.left, self.whole, self.tombstone = {}, {}, False, tombstone
 
     def on(self, base: Row | None, key: str) -> Row | None:
         """The row that results on top of the base's row; None if none is left."""
         buried = self.tombstone is not None and base is not None and _is_at_least(self.tombstone, self._order(base))
         below = None if self.cleared or buried else base
-        if not self.values or (below is not None and not self._wins(self.values, below)):
+        if not self.values:
             return below
+        if below is not None and not self._wins(self.values, below):
+            given, left = self._split(below)
+            return {**left, **{name: value for name, value in self.values.items() if name in left}, **given}
         if self.whole:
             return self.values
+        if self.unset and below is None and (base is None or not self.left.keys() & self._split(base)[0].keys()):
+            return {**self.left, **self.values}
         if below is None:
             raise UnsupportedFeatureError(
                 "Hudi wrote a partial update of a row that was deleted or never there, so that its other columns are "
@@ -135,11 +167,23 @@ class _Key:
             )
         return {**below, **self.values}
 
+    def _split(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The columns that a row sets, and what stands in those that it leaves as they are."""
+        if not self.unset:
+            return dict(row), {}
+        left = {name: value for name, value in row.items() if _leaves(value, self.unset) and name != self.ordering}
+        return {name: value for name, value in row.items() if name not in left}, left
+
     def _wins(self, row: Row, other: Row) -> bool:
         return self.ordering is None or _is_at_least(self._order(row), self._order(other))
 
     def _order(self, row: Row) -> Any:
         return row[self.ordering] if self.ordering else None
+
+
+def _leaves(value: Any, unset: tuple[str | None, ...]) -> bool:
+    """Whether a value leaves its column as it is: a null, or a text. Hudi's readers find no marker in bytes."""
+    return (value is None or isinstance(value, str)) and value in unset
 
 
 def _is_at_least(order: Any, other: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from crdt_mor.columns.schema import IS_DELETED, META_COLUMNS, TableSchema
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedVersionError
 from crdt_mor.model import config_properties as hoodie
-from crdt_mor.model.config_merge import check_merge, merge_of_hudi, merge_properties, our_merge
+from crdt_mor.model.config_merge import check_merge, merge_of_hudi, merge_properties, our_merge, unset_values
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
 
@@ -92,6 +92,11 @@ class TableConfig:
             hoodie.merge_setting(self.properties, key) for key in (hoodie.DELETE_FIELD, hoodie.DELETE_MARKER)
         )
         return {IS_DELETED: "true", **({field: marker} if field and marker else {})}
+
+    @property
+    def unset_values(self) -> tuple[str | None, ...]:
+        """What stands in rows of a log of Hudi's where they leave a column as it is; empty where each value counts."""
+        return () if self.ours else unset_values(self.properties, self.name)
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
@@ -221,9 +226,8 @@ def _refuse_features(props: Mapping[str, str], where: str) -> None:
         raise hoodie.unsupported("partition columns that are left out of the files", where)
     if props.get(hoodie.BUCKET_ENGINE, "SIMPLE").upper() != "SIMPLE":
         raise hoodie.unsupported("a bucket index other than the simple one", where, engine=props[hoodie.BUCKET_ENGINE])
-    if hoodie.PARTIAL_UPDATE in props:
-        raise hoodie.unsupported("a partial update mode of the table", where, mode=props[hoodie.PARTIAL_UPDATE])
-    known = {hoodie.MERGE_PROPERTY + hoodie.DELETE_FIELD, hoodie.MERGE_PROPERTY + hoodie.DELETE_MARKER}
+    unset_values(props, where)
+    known = {hoodie.MERGE_PROPERTY + key for key in (hoodie.DELETE_FIELD, hoodie.DELETE_MARKER, hoodie.UNAVAILABLE)}
     settings = sorted(key for key in props if key.startswith(hoodie.MERGE_PROPERTY) and key not in known)
     if settings:
         raise hoodie.unsupported("settings of Hudi's merge that it does not know", where, settings=settings)

@@ -38,6 +38,16 @@ _PAYLOAD_MODES: Final = {
     "DefaultHoodieRecordPayload": "EVENT_TIME_ORDERING",
     "EventTimeAvroPayload": "EVENT_TIME_ORDERING",
 }
+_TRANSLATED_PAYLOADS: Final = {
+    "AWSDmsAvroPayload": "COMMIT_TIME_ORDERING",
+    "OverwriteNonDefaultsWithLatestAvroPayload": "COMMIT_TIME_ORDERING",
+    "PartialUpdateAvroPayload": "EVENT_TIME_ORDERING",
+    "PostgresDebeziumAvroPayload": "EVENT_TIME_ORDERING",
+}
+"""Classes that a table of version 9 only remembers: Hudi has put what they do into properties beside the mode."""
+
+IGNORE_DEFAULTS: Final = "IGNORE_DEFAULTS"
+FILL_UNAVAILABLE: Final = "FILL_UNAVAILABLE"
 
 ORDERING_TYPES: Final = (
     pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), TIMESTAMP,
@@ -125,7 +135,8 @@ def merge_of_hudi(props: Mapping[str, str], where: str) -> MergeSpec:
 
 def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str:
     payload = next((props[key] for key in hoodie.PAYLOAD_CLASSES if key in props), None)
-    known = None if payload is None else _PAYLOAD_MODES.get(payload.rsplit(".", 1)[-1])
+    modes = _PAYLOAD_MODES | (_TRANSLATED_PAYLOADS if _is_translated(props) else {})
+    known = None if payload is None else modes.get(payload.rsplit(".", 1)[-1])
     if payload is not None and known is None:
         raise hoodie.unsupported("a payload class of its own", where, payload_class=payload)
     mode, strategy = props.get(hoodie.MERGE_MODE), props.get(hoodie.STRATEGY_ID)
@@ -137,3 +148,24 @@ def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str
     if mode not in ("COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"):
         raise hoodie.unsupported("a merge of its own", where, mode=mode, strategy_id=strategy)
     return mode
+
+
+def _is_translated(props: Mapping[str, str]) -> bool:
+    """Whether other properties say all that the payload class does, so that no reader loads it."""
+    return hoodie.LEGACY_PAYLOAD in props and hoodie.MERGE_MODE in props
+
+
+def unset_values(props: Mapping[str, str], where: str) -> tuple[str | None, ...]:
+    """What stands in rows of a log where they leave a column as it is, by the table's partial update mode.
+
+    Empty where the table has no such mode, so that each value in a row counts.
+    """
+    mode = props.get(hoodie.PARTIAL_UPDATE, "").strip().upper()
+    if not mode:
+        return ()
+    marker = hoodie.merge_setting(props, hoodie.UNAVAILABLE)
+    if mode == IGNORE_DEFAULTS:
+        return (None,)
+    if mode == FILL_UNAVAILABLE and marker:
+        return (marker,)
+    raise hoodie.unsupported("this partial update mode of the table", where, mode=mode)

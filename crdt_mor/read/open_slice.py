@@ -22,6 +22,7 @@ from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base_file import read_footer
 from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
+from crdt_mor.format.log_compaction import places
 from crdt_mor.ground.memory import keep_freed_memory
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.ground.threads import in_threads
@@ -63,7 +64,8 @@ def open_slice(
     for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
         check_length(data, log, config)
         logs += [(order, log, block) for block in read_log(data, log.path)]
-    carried = [isinstance(log.name, LogFileName) and block.instant != log.name.instant for _, log, block in logs]
+    logs = _in_place(logs)
+    carried = [_is_carried(log, block) for _, log, block in logs]
     data_blocks = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
     blocks: list[tuple[InstantTime, int, DataBlock | DeleteBlock]] = []
     for i, decoded in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
@@ -81,6 +83,16 @@ def open_slice(
             # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
             latest = read_footer(base).latest_requested or latest_in(base)
     return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def _in_place(logs: list[tuple[int, DataFile, LogBlock]]) -> list[tuple[int, DataFile, LogBlock]]:
+    """The blocks that count; one that a log compaction of Hudi's wrote has the instant at whose place it counts."""
+    placed = zip(logs, places([block for _, _, block in logs]), strict=True)
+    return [(order, log, replace(block, instant=at)) for (order, log, block), at in placed if at is not None]
+
+
+def _is_carried(log: DataFile, block: LogBlock) -> bool:
+    return isinstance(log.name, LogFileName) and block.instant != log.name.instant and not block.stands_for
 
 
 def _opened(
@@ -191,7 +203,7 @@ def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBl
         frame = pl.from_arrow(decode_avro(block))
         assert isinstance(frame, pl.DataFrame)
         rows = frame
-    data = DataBlock(block.instant, rows, columns, own_times=carry)
+    data = DataBlock(block.instant, rows, columns, own_times=carry, unset=config.unset_values)
     return split_deletes(with_key(data, config), block.schema, config)
 
 

@@ -39,6 +39,12 @@ def require_written_format(config: TableConfig) -> None:
     require_no_metadata_table(config)
     if config.table_type != "MERGE_ON_READ":
         raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
+    if config.unset_values:
+        raise InvalidInputError(
+            "this table has a partial update mode of Hudi's, in which such values leave a column as it is; it can be "
+            "read, not written: let Hudi write it, or copy it into a table of ours with PartialUpdate, "
+            f"Table.create(...).append(Table.open(...).scan()). values={list(config.unset_values)}"
+        )
 
 
 def require_no_archive(session: Session) -> None:

@@ -29,6 +29,7 @@ from crdt_mor.format.log import (
     decode_avro,
     read_log,
 )
+from crdt_mor.format.log_compaction import places
 from crdt_mor.model.instant import InstantTime
 from tests.format.helpers import T1, T2, raw_block
 from tests.format.hudi_files import hudi_files, needs_hudi_files
@@ -109,9 +110,31 @@ def test_a_block_of_another_format_version_says_which() -> None:
         read_log(raw_block(5, {0: T1}, version=2), "log")
 
 
-def test_a_block_of_hudis_log_compaction_is_refused_not_read_twice() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="log compaction"):
-        read_log(raw_block(5, {0: T2, 4: T1}), "log")
+def instants(*of: tuple[int, ...]) -> list[LogBlock]:
+    """Blocks of a slice: each of an instant, and of the instants for which it stands."""
+    headers = [
+        {0: f"2026{at:013}", **({4: ",".join(f"2026{i:013}" for i in rest)} if rest else {})} for at, *rest in of
+    ]
+    return [read_log(raw_block(BlockKind.DELETE, named), "f")[0] for named in headers]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([(1,), (2,)], [1, 2]),
+        ([(1,), (2,), (3,), (4, 1, 2)], [None, None, 3, 2]),
+        ([(1,), (2,), (3, 1, 2), (3, 1, 2)], [None, None, 2, 2]),
+        ([(1,), (2,), (3, 1, 2), (4,), (5, 3, 4)], [None, None, None, None, 4]),
+        ([(1,), (2,), (3, 1, 2), (4,), (5,), (6, 3, 5)], [None, None, None, 4, None, 5]),
+        ([(2,), (3, 1, 2)], [None, 2]),
+        ([(3, 1, 2), (4,)], [None, 4]),
+    ],
+)
+def test_a_block_of_hudis_log_compaction_counts_in_place_of_others(
+    blocks: list[tuple[int, ...]], expected: list[int | None]
+) -> None:
+    found = places(instants(*blocks))
+    assert [None if at is None else int(at[4:]) for at in found] == expected
 
 
 def test_a_rollback_command_undoes_its_target_before_it_and_nothing_else() -> None:

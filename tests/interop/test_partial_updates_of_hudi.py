@@ -115,6 +115,47 @@ def test_some_columns_of_a_row(
         assert merged(files, rule, pl.col("a") == name) == [found for found in wanted if found[2] == name]
 
 
+def gaps(instant: str, *values: Values) -> DataBlock:
+    """A block of a table with a partial update mode, in which nulls leave columns as they are."""
+    return replace(full(instant, *values), unset=(None,))
+
+
+@pytest.mark.parametrize(
+    ("rule", "blocks", "expected"),
+    [
+        (BY_TIME, [gaps("2", row("x", 1, None, "B"))], ("x", 1, "a", "B", "2")),
+        (BY_TIME, [gaps("2", row("x", 1, None, "B")), gaps("3", row("x", 2, "A", None))], ("x", 2, "A", "B", "3")),
+        (BY_TIME, [gaps("2", row("z", 1, None, "B"))], ("z", 1, None, "B", "2")),
+        (BY_TIME, [gaps("2", row("z", 1, "A", "B")), delete("3", "z"), gaps("4", row("z", 2, None, "C"))],
+         ("z", 2, None, "C", "4")),
+        (BY_N, [gaps("2", row("x", 5, "low", "low"))], ("x", 10, "a", "b", "1")),
+        (BY_N, [gaps("2", row("w", 5, "low", "low"))], ("w", 10, "e", "low", "1")),
+        (BY_N, [gaps("2", row("x", 20, None, None)), gaps("3", row("x", 15, "late", None))],
+         ("x", 20, "late", "b", "2")),
+        (BY_N, [gaps("2", row("z", 20, None, None)), gaps("3", row("z", 15, "late", None))],
+         ("z", 20, "late", None, "2")),
+        (BY_N, [gaps("2", row("z", 20, None, "B")), delete("3", "z", 15)], ("z", 20, None, "B", "2")),
+        (BY_N, [delete("2", "x", 5), gaps("3", row("x", 20, None, "B"))], ("x", 20, "a", "B", "3")),
+    ],
+)  # fmt: skip
+def test_nulls_that_leave_columns_as_they_are(
+    rule: MergeRule, blocks: list[DataBlock | DeleteBlock], expected: tuple[object, ...]
+) -> None:
+    below = base(row("x", 10, "a", "b"), row("w", 10, "e", None))
+    found = merged(Slice(below, None, tuple(blocks)), rule)
+    assert [some for some in found if some[0] == expected[0]] == [expected]
+    filtered = merged(Slice(below, None, tuple(blocks)), rule, pl.col("a").eq_missing(expected[2]))
+    assert filtered == [some for some in found if some[2] == expected[2]]
+
+
+def test_what_a_null_leaves_of_a_deleted_row_is_refused() -> None:
+    blocks = (delete("2", "x"), gaps("3", row("x", 1, None, "B")))
+    with pytest.raises(UnsupportedFeatureError, match="key=x"):
+        merged(Slice(BASE, None, blocks), BY_TIME)
+    with pytest.raises(UnsupportedFeatureError, match="MERGE INTO"):
+        merged(Slice(BASE, None, (replace(part("2", {"id": "x", "a": "A"}), unset=(None,)),)), BY_TIME)
+
+
 @pytest.mark.parametrize("rule", [BY_TIME, BY_N])
 def test_other_keys_of_the_same_blocks_are_as_ever(rule: MergeRule) -> None:
     blocks = (

@@ -39,6 +39,7 @@ MERGES = [
     MergeSpec("partial", columns=(ColumnMerge(("at", "price"), PayloadRef("latest_by/1", fingerprint="1")),)),
 ]
 VIEWS = ColumnMerge(("views",), PayloadRef("counter/1"))
+PAYLOADS = "org.apache.hudi.common.model."
 HUDI = {
     "hoodie.table.name": "t",
     "hoodie.table.type": "MERGE_ON_READ",
@@ -227,7 +228,14 @@ def test_the_merge_of_hudis_tables_is_hudis_own(changes: dict[str, str], merge: 
         ({"hoodie.populate.meta.fields": "false"}, "meta columns"),
         ({"hoodie.table.ordering.fields": "a,b"}, "several ordering fields"),
         ({"hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, "engine=CONSISTENT_HASHING"),
-        ({"hoodie.table.partial.update.mode": "IGNORE_DEFAULTS"}, "mode=IGNORE_DEFAULTS"),
+        ({"hoodie.table.partial.update.mode": "KEEP_VALUES"}, "mode=KEEP_VALUES"),
+        ({"hoodie.table.partial.update.mode": "FILL_UNAVAILABLE"}, "mode=FILL_UNAVAILABLE"),
+        ({"hoodie.compaction.payload.class": f"{PAYLOADS}AWSDmsAvroPayload"}, "payload_class=.*AWSDms"),
+        ({"hoodie.table.legacy.payload.class": f"{PAYLOADS}AWSDmsAvroPayload"}, "payload_class=.*AWSDms"),
+        (
+            {"hoodie.table.legacy.payload.class": "com.acme.Own", "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"},
+            "payload_class=com.acme.Own",
+        ),
         ({"hoodie.datasource.write.drop.partition.columns": "true"}, "partition columns"),
         ({"hoodie.bootstrap.base.path": "/x"}, "bootstrapped"),
         ({"hoodie.table.type": "OTHER"}, "type=OTHER"),
@@ -239,6 +247,38 @@ def test_features_that_we_lack_are_named(changes: dict[str, str], feature: str) 
     with pytest.raises(UnsupportedFeatureError, match=feature) as error:
         TableConfig.from_properties(HUDI | changes, "here")
     assert "table=here" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("payload", "mode", "changes", "unset"),
+    [
+        ("AWSDmsAvroPayload", "COMMIT_TIME_ORDERING", {}, ()),
+        ("PartialUpdateAvroPayload", "EVENT_TIME_ORDERING", {"mode": "IGNORE_DEFAULTS"}, (None,)),
+        ("OverwriteNonDefaultsWithLatestAvroPayload", "COMMIT_TIME_ORDERING", {"mode": "IGNORE_DEFAULTS"}, (None,)),
+        (
+            "PostgresDebeziumAvroPayload",
+            "EVENT_TIME_ORDERING",
+            {"mode": "FILL_UNAVAILABLE", "value": "__un"},
+            ("__un",),
+        ),
+    ],
+)
+def test_a_payload_that_hudi_has_turned_into_properties_is_only_remembered(
+    payload: str, mode: str, changes: dict[str, str], unset: tuple[str | None, ...]
+) -> None:
+    names = {
+        "mode": "hoodie.table.partial.update.mode",
+        "value": "hoodie.record.merge.property.hoodie.write.partial.update.unavailable.value",
+    }
+    props = {
+        "hoodie.table.legacy.payload.class": PAYLOADS + payload,
+        "hoodie.record.merge.mode": mode,
+        "hoodie.table.ordering.fields": "ts",
+        **{names[name]: value for name, value in changes.items()},
+    }
+    config = TableConfig.from_properties(HUDI | props, "here")
+    assert config.unset_values == unset
+    assert config.merge.kind == ("ordering" if mode == "EVENT_TIME_ORDERING" else "latest")
 
 
 def test_other_versions_are_refused_with_what_is_supported() -> None:

@@ -1,0 +1,112 @@
+"""Tables of Hudi's beyond plain rows: partial update modes, payloads that Hudi turns into properties, log compactions.
+
+Hudi's Spark writes each of them here, and our rows are those of its reader, now and as of every moment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Table
+from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from tests.interop.readers import HudiSpark, hudi_rs
+from tests.interop.written_by_hudi import Written, exactly, rows
+from tests.tiers import long
+
+pytestmark = pytest.mark.spark
+
+PAYLOADS = "org.apache.hudi.common.model."
+LOGS_ONLY = {"datasource__write__table__type": "MERGE_ON_READ", "compact__inline": "false"}
+GAPS = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string()), ("w", pa.string()), ("n", pa.int64())])
+CHANGES = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string()), ("Op", pa.string())])
+DEBEZIUM = pa.schema(
+    [("id", pa.string()), ("_event_lsn", pa.int64()), ("_change_operation_type", pa.string()), ("v", pa.string()),
+     ("w", pa.string()), ("b", pa.binary())]
+)  # fmt: skip
+UNAVAILABLE = "__debezium_unavailable_value"
+
+
+def with_payload(spark: HudiSpark, root: Path, payload: str, ordering: str = "ts") -> Written:
+    name = PAYLOADS + payload
+    return Written(
+        spark, root, **LOGS_ONLY, datasource__write__precombine__field=ordering, compaction__payload__class=name,
+        datasource__write__payload__class=name,
+    )  # fmt: skip
+
+
+def table_of(schema: pa.Schema, *rows: tuple[object, ...]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+@pytest.mark.parametrize("payload", [long("PartialUpdateAvroPayload"), "OverwriteNonDefaultsWithLatestAvroPayload"])
+def test_nulls_that_leave_columns_as_they_are(spark: HudiSpark, tmp_path: Path, payload: str) -> None:
+    table = with_payload(spark, tmp_path / payload.lower(), payload)
+    table.write(table_of(GAPS, ("a", 5, "x", None, 1), ("b", 5, None, "y", 1), ("c", 5, "z", "q", None)), "insert")
+    table.write(table_of(GAPS, ("a", 6, None, "p", None), ("b", 3, "low", "low", 7), ("c", 5, None, "tie", None)))
+    table.write(table_of(GAPS, ("a", 7, "x3", None, 9), ("d", 5, None, "n", None), ("c", 4, "late", None, 4)))
+    table.write(table_of(GAPS, ("d", 4, "below", "lost", None), ("e", 1, None, None, None)))
+    table.write(table_of(GAPS, ("e", 1, None, None, None)), "delete")
+    table.write(table_of(GAPS, ("e", 2, None, "back", None)))
+    read, expired = table.check()
+    assert (read, expired) == (6, 0)
+    assert hudi_rs(table.root) == table.seen[max(table.seen)]
+    opened = Table.open(table.root)
+    assert opened.scan(filter="w = 'p'").to_arrow()["v"].to_pylist() == ["x3"]
+    assert opened.scan(filter="v = 'late'").to_arrow()["w"].to_pylist() == ["tie"]
+    with pytest.raises(InvalidInputError):
+        opened.upsert(table_of(GAPS, ("a", 9, "ours", None, None)))
+
+
+def test_a_value_that_was_left_below_a_delete_is_refused(spark: HudiSpark, tmp_path: Path) -> None:
+    """Hudi's reader takes it from the deleted row while that is in a base file, and no more after a compaction."""
+    table = with_payload(spark, tmp_path / "left_below", "PartialUpdateAvroPayload")
+    table.write(table_of(GAPS, ("a", 5, "old", "old", 1), ("b", 5, "x", "y", 1)), "insert")
+    table.write(table_of(GAPS, ("a", 6, None, None, None)), "delete")
+    table.write(table_of(GAPS, ("b", 6, None, "y2", None)))
+    table.check()
+    table.write(table_of(GAPS, ("a", 7, None, "new", None)))
+    assert table.seen[max(table.seen)]["", "a"]["v"] == "old"
+    with pytest.raises(UnsupportedFeatureError, match="key=a"):
+        Table.open(table.root).scan().to_arrow()
+
+
+def test_values_that_debezium_did_not_have(spark: HudiSpark, tmp_path: Path) -> None:
+    table = with_payload(spark, tmp_path / "debezium", "debezium.PostgresDebeziumAvroPayload", "_event_lsn")
+    gap = UNAVAILABLE.encode()
+    table.write(table_of(DEBEZIUM, ("a", 5, "c", "x", "y", b"1"), ("b", 5, "c", "x", None, b"1")), "insert")
+    table.write(table_of(DEBEZIUM, ("a", 6, "u", UNAVAILABLE, None, gap), ("b", 3, "u", "low", "low", b"0")))
+    table.write(table_of(DEBEZIUM, ("c", 1, "c", UNAVAILABLE, "only", b"")))
+    table.write(table_of(DEBEZIUM, ("c", 2, "u", UNAVAILABLE, "two", b""), ("b", 9, "d", None, None, None)))
+    read, expired = table.check()
+    assert (read, expired) == (4, 0)
+
+
+def test_changes_of_amazons_migration_service(spark: HudiSpark, tmp_path: Path) -> None:
+    table = with_payload(spark, tmp_path / "dms", "AWSDmsAvroPayload")
+    table.write(table_of(CHANGES, ("a", 1, "x", "I"), ("b", 1, "y", "I"), ("c", 1, "z", "I")))
+    table.write(table_of(CHANGES, ("a", 2, "x2", "U"), ("b", 2, "y2", "D"), ("c", 0, "old", "U")))
+    table.write(table_of(CHANGES, ("b", 3, "y3", "I"), ("a", 3, "x3", "D")))
+    read, expired = table.check()
+    assert (read, expired) == (3, 0)
+    assert hudi_rs(table.root) == exactly(Table.open(table.root))
+
+
+def test_log_compactions_of_hudis(spark: HudiSpark, tmp_path: Path) -> None:
+    """Two of them, the later of which stands for the earlier one, with a write behind each."""
+    table = Written(
+        spark, tmp_path / "log_compaction", **LOGS_ONLY, datasource__write__precombine__field="ts",
+        log__compaction__inline="true", log__compaction__enable="true", log__compaction__blocks__threshold="2",
+    )  # fmt: skip
+    table.write(rows([0, 1, 2], 1, "a"), "insert")
+    for n in range(2, 7):
+        table.write(rows([1, n], 3 if n == 5 else n, "b"), "delete" if n == 4 else "upsert")
+    opened = Table.open(table.root)
+    operations = opened.inspect.timeline()["operation"].to_pylist()
+    assert operations.count("LOG_COMPACT") >= 2
+    read, expired = table.check()
+    assert (read, expired) == (6, 0)
+    changed = opened.changes(sorted(table.seen)[2]).to_arrow()
+    assert {row["id"] for row in changed.to_pylist()} == {"k1", "k5", "k6"}
