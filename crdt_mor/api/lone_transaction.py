@@ -18,8 +18,8 @@ from crdt_mor.api.transaction import Commit, Transaction, commit_of, commit_of_m
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.session import Session
-from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.services.maintain_inline import upkeep_after
+from crdt_mor.write.declaring import Declare
 from crdt_mor.write.one_event import HeldUpError, TriedWrite
 
 RACES_MAX: Final = 8
@@ -89,7 +89,7 @@ def commit_once(
     statement: Callable[[Transaction], None],
     size: Callable[[], int | None] = lambda: None,
     wait_ms: int | None = None,
-    declare: Callable[[], Declared] = lambda: ANYTHING,
+    declare: Declare | None = None,
 ) -> Commit:
     """One statement as a transaction of its own; nothing is done where the token was used before.
 

@@ -18,7 +18,6 @@ from crdt_mor.api.update_parts import Elsewhere, PartDone, commit_in_parts, exec
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.model.declared import ANYTHING
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
@@ -157,7 +156,7 @@ def _merged(
     def execute(parts: Sequence[MergePart]) -> Iterable[PartDone | CrdtMorError]:
         return execute_parts(parts, spreads[0])
 
-    made = Elsewhere(rehearse, lambda: ANYTHING, lambda: EVERYTHING, parts_of, execute)
+    made = Elsewhere(rehearse, None, lambda _: EVERYTHING, parts_of, execute)
     commit, done = commit_in_parts(session, made, wait, token, commit_info)
     if commit.repeated:
         return merged_in(commit, nothing_of(plan))

@@ -20,7 +20,6 @@ from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.model.declared import ANYTHING
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
 from crdt_mor.write.merge_into import MergePlan
@@ -104,7 +103,7 @@ class TableWrites:
         return commit_once(
             self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
             size=lambda: 0, wait_ms=None if filter is None else wait_ms,
-            declare=lambda: ANYTHING if filter is None else declared_by_delete(filter, self._session),
+            declare=None if filter is None else partial(declared_by_delete, filter, self._session.config),
         )  # fmt: skip
 
     def update(
@@ -137,7 +136,7 @@ class TableWrites:
         wait_ms = milliseconds("wait", wait)
         return commit_once(
             self._session, token, commit_info, lambda tx: tx.update(set, where), size=lambda: 0, wait_ms=wait_ms,
-            declare=lambda: declared_by_update(set, where, self._session),
+            declare=partial(declared_by_update, set, where, self._session.config),
         )  # fmt: skip
 
     def merge(
@@ -207,7 +206,7 @@ class TableWrites:
             return bytes_of(plan.source)
 
         session = self._session
-        declare = partial(declared_by_merge, plan, session)
+        declare = partial(declared_by_merge, plan, session.config)
         commit = commit_once(session, token, commit_info, statement, size, wait_ms, declare)
         return merged_in(commit, counted)
 
@@ -278,8 +277,9 @@ class TableWrites:
         session = self._session
         if partitions is None and columns is None:
             return Transaction(session, token, commit_info, wait_ms)
-        declare = partial(declared_by_user, session, partitions, columns)
-        return Transaction(session, token, commit_info, wait_ms, declare)
+        return Transaction(
+            session, token, commit_info, wait_ms, lambda _: declared_by_user(session, partitions, columns)
+        )
 
 
 def merged_in(commit: Commit, merged: Merged) -> Merged:

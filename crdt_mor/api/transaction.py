@@ -24,7 +24,6 @@ from crdt_mor.ground.late_imports import Late
 from crdt_mor.log import stopping
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.authors import check_info
-from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import EVERYTHING as EVERYTHING_REPLACED
 from crdt_mor.model.posts import Member
@@ -35,6 +34,7 @@ from crdt_mor.read.assignments import assignments
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
+from crdt_mor.write.declaring import Declare, begin
 from crdt_mor.write.held import hold_scope
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.named import NamedStatements
@@ -85,11 +85,11 @@ class Transaction:
         token: tuple[str, int] | None,
         commit_info: Mapping[str, str] | None = None,
         wait_ms: int | None = None,
-        declare: Callable[[], Declared] = lambda: ANYTHING,
+        declare: Declare | None = None,
     ) -> None:
         """wait_ms: of a serializable block, for how long it waits for writes that began before it; None: a snapshot.
 
-        declare: what the block may touch, asked when it begins.
+        declare: what the block may touch; None: anything.
         """
         check_token_form(token)
         self._info = check_info(commit_info)
@@ -117,7 +117,7 @@ class Transaction:
                 return self
         if self._wait_ms is not None:
             self._session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
-        write = OpenWrite.begin(self._session, self._token, self._info, self._declare())
+        write = begin(self._session, self._token, self._info, self._declare)
         self._write, self._value, self._state = write, write.value, "open"
         return self
 

@@ -29,14 +29,13 @@ from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.declared import Declared
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.assignments import assignments
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.write.declaring import declared_by_delete, declared_by_update
+from crdt_mor.write.declaring import Declare, declared_by_delete, declared_by_update
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.named import NamedStatements, shown_config, shown_rules
 from crdt_mor.write.statements import Operation, Statements
@@ -137,7 +136,7 @@ class UpdatedByMany:
         def change(schema: TableSchema, config: TableConfig) -> Change:
             return Update(assignments(set, schema, config))
 
-        declare = partial(declared_by_update, set, where, self._session)
+        declare = partial(declared_by_update, set, where, self._session.config)
         return _in_parts(self._session, change, where, execute_parts, wait, token, commit_info, declare)
 
     def delete_in_parts(
@@ -155,7 +154,7 @@ class UpdatedByMany:
         plain: as of `delete`.
         """
         require_delete(None, None, where)
-        declare = partial(declared_by_delete, where, self._session)
+        declare = partial(declared_by_delete, where, self._session.config)
         return _in_parts(
             self._session, lambda *_: Deletion(plain), where, execute_parts, wait, token, commit_info, declare
         )
@@ -169,7 +168,7 @@ def _in_parts(
     wait: timedelta,
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
-    declare: Callable[[], Declared],
+    declare: Declare,
 ) -> Commit:
     """One commit of what parts make of the rows for which a condition holds.
 
@@ -184,11 +183,11 @@ def _in_parts(
         change = change_of(schema, config)
         change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
 
-    def reads() -> Reads:
-        now = session.known()
-        stored, config = TableSchema.from_json(now.schema), shown_config(session.config, now.names)
-        schema = now.names.outward(stored)
-        return Reads.of(change_of(schema, config).columns(schema, config, shown_rules(now)), where, stored, now.names)
+    def reads(begun: Timeline) -> Reads:
+        stored, config = TableSchema.from_json(begun.schema), shown_config(session.config, begun.names)
+        schema = begun.names.outward(stored)
+        columns = change_of(schema, config).columns(schema, config, shown_rules(begun))
+        return Reads.of(columns, where, stored, begun.names)
 
     def parts_of(view: Snapshot, job: Job) -> list[UpdatePart]:
         config, columns = shown_config(session.config, view.names), in_parts.columns_of(view)
@@ -204,13 +203,13 @@ def _in_parts(
 class Elsewhere(Generic[P]):
     """A statement that is computed elsewhere.
 
-    rehearse: adds the statements that are made of no rows. declare: what the write may touch. reads: what it reads.
-    parts: those of what comes before the write.
+    rehearse: adds the statements that are made of no rows. declare: what the write may touch; None: anything. reads:
+    what it reads, by the value in which it began. parts: those of what comes before the write.
     """
 
     rehearse: Callable[[Statements], None]
-    declare: Callable[[], Declared]
-    reads: Callable[[], Reads]
+    declare: Declare | None
+    reads: Callable[[Timeline], Reads]
     parts: Callable[[Snapshot, Job], Sequence[P]]
     execute: ExecuteParts[P]
 
@@ -225,10 +224,10 @@ def commit_in_parts(
     """One commit of a statement, and what became of each of its parts; of none where the token was used before."""
     check_token_form(token)
     wait_ms = milliseconds("wait", wait)
-    job = in_parts.plan(session, token, check_info(commit_info), made.declare(), made.rehearse)
-    if job.repeated:
+    job, write = in_parts.begin(session, token, check_info(commit_info), made.declare, made.rehearse)
+    if write is None:
         return completed(session, job, []), []
-    with in_parts.settled(session, job, made.reads(), wait_ms) as view:
+    with in_parts.settled(job, write, made.reads, wait_ms) as view:
         done = _all_done(made.parts(view, job), made.execute)
     job = replace(job, operation=_operation(done, job.operation))
     return completed(session, job, [one.receipt for one in done]), done

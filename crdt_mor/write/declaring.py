@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import polars as pl
 
@@ -10,9 +10,11 @@ from crdt_mor.columns.names import stored_name
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
+from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, NAMES_MAX, Declared, declared_of
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.rules import asked_together
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.read.conditions import checked
@@ -20,6 +22,37 @@ from crdt_mor.read.expressions import with_columns_named
 from crdt_mor.read.prune import pinned_partitions
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.open_write import OpenWrite
+
+Declare = Callable[[Timeline], Declared]
+"""What a write declares that begins in a value, whose columns and rules say what it writes."""
+
+
+def begin(session: Session, token: tuple[str, int] | None, info: Info, declare: Declare | None) -> OpenWrite:
+    """Begin a write that declares what it touches; None: it may touch anything.
+
+    Where others have changed columns or rules just before it began, so that it would say something else by now, the
+    write is given up, and begins again.
+    """
+    if declare is None:
+        return OpenWrite.begin(session, token, info)
+    value = session.known()
+    while True:
+        declared = declare(value)
+        write = OpenWrite.begin(session, token, info, declared)
+        try:
+            if _still_declares(declare, declared, value, write.value):
+                return write
+        except BaseException:
+            write.abandon()
+            raise
+        write.abandon()
+        value = write.value
+
+
+def _still_declares(declare: Declare, declared: Declared, before: Timeline, begun: Timeline) -> bool:
+    """Whether a write that began in a value declares there what it declared by an earlier one."""
+    same = (before.schema, before.alterations, before.rules) == (begun.schema, begun.alterations, begun.rules)
+    return same or declare(begun) == declared
 
 
 def declared_by_user(
@@ -55,33 +88,35 @@ def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> l
     return [name for name in stored if name not in (*config.key.fields, *config.key.partition_fields)]
 
 
-def declared_by_update(set_: object, where: pl.Expr | str | None, session: Session) -> Declared:
-    """What an update touches: rows that are there, in the partitions that its condition names."""
-    config, columns = session.config, None
+def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:
+    """What an update touches: rows that are there, in the partitions that its condition names.
+
+    Beside the columns that are set it writes those that checks ask, or payloads decide, together with them.
+    """
+    columns = None
     if config.merge.partial and isinstance(set_, Mapping):
-        value = session.known()
         known = value.names.by_shown(value.columns)
-        given = {known.get(str(name), str(name)) for name in set_}
-        beside = {name for merge in config.merge.columns for name in merge.columns if given & set(merge.columns)}
-        columns = {*given, *beside}
-    return declared_of(_pinned(where, session), columns, existing=True)
+        written = asked_together(value.rules, (known.get(str(name), str(name)) for name in set_))
+        beside = {name for merge in config.merge.columns for name in merge.columns if written & set(merge.columns)}
+        columns = {*written, *beside}
+    return declared_of(_pinned(where, config, value), columns, existing=True)
 
 
-def declared_by_delete(where: pl.Expr | str | None, session: Session) -> Declared:
+def declared_by_delete(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:
     """What a delete by a condition touches."""
-    return declared_of(_pinned(where, session), None, existing=False)
+    return declared_of(_pinned(where, config, value), None, existing=False)
 
 
-def declared_by_merge(plan: MergePlan, session: Session) -> Declared:
+def declared_by_merge(plan: MergePlan, config: TableConfig, value: Timeline) -> Declared:
     """What a merge touches: the partitions of its source's rows, where these are of the rows that they meet."""
-    value, stored_fields = session.known(), session.config.key.partition_fields
+    stored_fields = config.key.partition_fields
     fields = [value.names.shown(name) for name in stored_fields]
     if not fields or plan.reads_all or not all(_stays(plan, name) for name in fields):
         return ANYTHING
     schema = value.names.outward(TableSchema.from_json(value.schema))
     try:
         rows = schema.select(fields).normalise(plan.source_keys(schema).select(fields))
-        paths = session.config.key.partition_paths(rows.rename_columns([*stored_fields]))
+        paths = config.key.partition_paths(rows.rename_columns([*stored_fields]))
         return declared_of(paths.unique().to_pylist(), None, existing=False)
     except CrdtMorError:  # of rows that the statement is going to refuse
         return ANYTHING
@@ -94,16 +129,15 @@ def _stays(plan: MergePlan, name: str) -> bool:
     return (name, name) in plan.on and all(isinstance(value, str) and value == as_source for value in given)
 
 
-def _pinned(where: pl.Expr | str | None, session: Session) -> tuple[str, ...] | None:
+def _pinned(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> tuple[str, ...] | None:
     """The partitions that a condition names; None for one that the statement is going to refuse."""
-    if where is None or not session.config.key.partition_fields:
+    if where is None or not config.key.partition_fields:
         return None
-    value = session.known()
     schema, names = TableSchema.from_json(value.schema), value.names
     try:
         condition: pl.Expr | None = checked(where, names.outward(schema))
         if condition is not None and not names.are_stored:
             condition = with_columns_named(condition, names.by_shown(value.columns))
-        return None if condition is None else pinned_partitions(condition, session.config, schema)
+        return None if condition is None else pinned_partitions(condition, config, schema)
     except CrdtMorError:
         return None

@@ -62,6 +62,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write import job_overwrite
 from crdt_mor.write.adopted_keys import require_placed_keys
+from crdt_mor.write.declaring import Declare
 from crdt_mor.write.job_files import place_files
 from crdt_mor.write.job_values import Job, Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import BUCKET, put_log, staging
@@ -98,11 +99,14 @@ def plan(
     return planned(session, Job("", operation, plain, token, info=info, declared=declared), rehearse)
 
 
-def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacing | None]) -> Job:
+def planned(
+    session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacing | None], declare: Declare | None = None
+) -> Job:
     """A job that may begin, or whose token was used before.
 
     job: without its name and what the table says. rehearse: makes the statements of no rows, which raises where the
-    write is refused whatever its rows are, and returns what an overwrite replaces.
+    write is refused whatever its rows are, and returns what an overwrite replaces. declare: what the write may touch;
+    None: what the job says.
     """
     require_writable(session)
     session.adopt()
@@ -116,6 +120,8 @@ def planned(session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacin
         stopping.repeated_token(tail, job.token)
         return replace(job, repeated=True)
     require_open(tail, author)
+    if declare is not None:
+        job = replace(job, declared=declare(tail))
     rehearsal = OpenWrite(session, tail, Pending(EPOCH, job.name, tail.version, author=author, declared=job.declared))
     replaces = rehearse(rehearsal)
     if replaces is not None and replaces.scope is not None:

@@ -133,7 +133,8 @@ class OpenWrite:
             )
             settled = session.remember(session.run(waiting))
         self._ahead = updates.earlier(settled, requested)
-        self.statements.learn(replace(settled, pending=tuple(self._ahead)))
+        # A rule that was added meanwhile waits for this write, and is proven of its rows.
+        self.statements.learn(replace(settled, pending=tuple(self._ahead), rules=self.value.rules))
         self._before = Snapshot.before(session, self.value, settled, requested)
         return self._before
 

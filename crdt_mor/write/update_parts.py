@@ -22,12 +22,12 @@ from crdt_mor.events.session import Session
 from crdt_mor.events.write import WriteOutcome
 from crdt_mor.log.paths import STAGED
 from crdt_mor.model.authors import Info
-from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write import job as distributed
+from crdt_mor.write.declaring import Declare
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.open_write import OpenWrite, join
 from crdt_mor.write.statements import Operation, Statements
@@ -35,14 +35,43 @@ from crdt_mor.write.statements import Operation, Statements
 _SEAL_BYTES: Final = 32
 
 
-def plan(
+def begin(
     session: Session,
     token: tuple[str, int] | None,
     info: Info,
-    declared: Declared,
+    declare: Declare | None,
+    rehearse: Callable[[Statements], None],
+) -> tuple[Job, OpenWrite | None]:
+    """A job that reads what it changes, and its write, which begins now; None where its token was used before.
+
+    declare: what it may touch; None: anything. rehearse: adds the statements that it makes of no rows. Where others
+    have changed columns or rules just before it began, as in `declaring.begin`, it is planned and begins again.
+    """
+    while True:
+        job = _planned(session, token, info, declare, rehearse)
+        if job.repeated:
+            return job, None
+        try:
+            session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
+            joined = join(session, job.name, job.planned, session.author(job.application, job.info), job.declared)
+            assert not isinstance(joined, WriteOutcome), "a job that nobody else knows yet"
+            write = OpenWrite(session, *joined)
+            if declare is None or declare(write.value) == job.declared:
+                return job, write
+        except BaseException:
+            distributed.abandon(session, job)
+            raise
+        distributed.abandon(session, job)
+
+
+def _planned(
+    session: Session,
+    token: tuple[str, int] | None,
+    info: Info,
+    declare: Declare | None,
     rehearse: Callable[[Statements], None],
 ) -> Job:
-    """A job that reads what it changes. rehearse: adds the statements that it makes of no rows."""
+    """A job whose operation is that of the statements which `rehearse` makes of no rows."""
     operation: Operation = "UPSERT"
 
     def rehearsed(write: OpenWrite) -> None:
@@ -50,25 +79,22 @@ def plan(
         rehearse(write.statements)
         operation = write.statements.operation
 
-    job = distributed.planned(session, Job("", operation, token=token, info=info, declared=declared), rehearsed)
+    job = distributed.planned(session, Job("", operation, token=token, info=info), rehearsed, declare)
     return replace(job, operation=operation)
 
 
 @contextmanager
-def settled(session: Session, job: Job, reads: Reads, wait_ms: int) -> Iterator[Snapshot]:
-    """What comes before the write of a job, which begins now, for good; the write is kept alive until the block ends.
+def settled(job: Job, write: OpenWrite, reads: Callable[[Timeline], Reads], wait_ms: int) -> Iterator[Snapshot]:
+    """What comes before the write of a job, for good; the write is kept alive until the block ends.
 
-    It is final of what the write reads.
+    It is final of what the write reads. reads: this, by the value in which it began.
 
     If the block raises, or writes that began before are not over after `wait_ms`, the write is given up.
     """
+    session = write.session
     try:
-        session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
-        joined = join(session, job.name, job.planned, session.author(job.application, job.info), job.declared)
-        assert not isinstance(joined, WriteOutcome), "a job that nobody else knows yet"
-        value, begun = joined
-        with beating(session.store, session.environment, begun.requested, session.expiry_ms):
-            yield OpenWrite(session, value, begun).settle(reads, wait_ms)
+        with beating(session.store, session.environment, write.begun.requested, session.expiry_ms):
+            yield write.settle(reads(write.value), wait_ms)
     except BaseException:
         distributed.abandon(session, job)
         raise
