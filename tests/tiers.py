@@ -25,6 +25,14 @@ def long(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.long)
 
 
+def one_in(number: int, cases: Iterable[Any]) -> list[Any]:
+    """Every so many of the cases in the fast tier, and all others in the slow one: each is the values of a test."""
+    return [
+        case if index % number == 0 else slow(*case) if isinstance(case, tuple) else slow(case)
+        for index, case in enumerate(cases)
+    ]
+
+
 def seeds(fast: Iterable[int], more: Iterable[int], most: Iterable[int] = ()) -> list[Any]:
     """Seeds of the fast tier, more of them in the slow one, and most of all in the long one."""
     return [*fast, *map(slow, more), *map(long, most)]

@@ -18,7 +18,7 @@ from tests.interop.histories import write_history
 from tests.interop.hudi_archive import make_hudis
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import SHAPES, Maker, Shape, Verdict, convergence, keys, rows
-from tests.tiers import seeds, slow
+from tests.tiers import one_in, seeds
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
 ORDERINGS = [None, "n"]
@@ -32,8 +32,7 @@ def verdict(table: Table, read: Callable[[Path], Rows], path: Path) -> Verdict:
     return "equal" if found == ours(table) else "differs"
 
 
-SOME = [shape if number % 3 == 0 else slow(shape) for number, shape in enumerate(SHAPES)]
-"""A third of the shapes in the fast tier."""
+SOME = one_in(6, SHAPES)
 
 
 @pytest.mark.parametrize("shape", SOME, ids=lambda shape: shape.name)

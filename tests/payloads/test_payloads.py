@@ -29,6 +29,7 @@ from crdt_mor import (
     payloads,
 )
 from crdt_mor.payloads import theta
+from tests.tiers import seeds
 
 NAN = float("nan")
 INF = float("inf")
@@ -485,7 +486,7 @@ def compacted(payload: Payload, world: World, states: pl.Series, draw: random.Ra
     return base, done
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(20), range(20, 60)))
 def test_sets_and_registers_mean_what_intervals_say(seed: int) -> None:
     draw = random.Random(seed)
     world = World(draw, "abc"[: draw.randint(1, 3)])

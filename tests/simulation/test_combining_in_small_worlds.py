@@ -137,7 +137,7 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[PostedEven
 @pytest.mark.parametrize(
     "options",
     [
-        {"beginners": 1, "ends": 1},
+        slow({"beginners": 1, "ends": 1}),
         {"ends": 2},
         slow({"beginners": 2, "deletions": False}),
         slow({"beginners": 1, "posted": dead_writers_have_posted, "others": ("cleaner",)}),

@@ -57,6 +57,7 @@ def test_a_service_gets_its_turn_beside_writers_that_commit_without_a_pause(writ
         assert max(took) < 3_000
 
 
+@pytest.mark.slow
 def test_a_service_that_asks_for_a_turn_waits_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
     def waits() -> float:
         took: list[float] = []

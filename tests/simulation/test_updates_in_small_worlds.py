@@ -120,7 +120,7 @@ def world(who: Sequence[str], **options: Any) -> World:
         slow(["write", "update", "writer"], {"deletions": False}),
         (["write", "update", "update"], {"deletions": False}),
         (["write", "write", "update"], {"deletions": False}),
-        (["elsewhere", "update", "cleaner"], {"deletions": False}),
+        slow(["elsewhere", "update", "cleaner"], {"deletions": False}),
         slow(["elsewhere", "update"], {"faults": 1}),
         (["here", "elsewhere", "careful"], {"deletions": False}),
         slow(["elsewhere", "careful", "update", "cleaner"], {"deletions": False}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -25,6 +26,7 @@ from crdt_mor import (
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.payloads import Counter, LatestBy, Max, PartialUpdate
 from tests.table.helpers import Make, Place, frame, sent
+from tests.tiers import one_in
 
 ODD = pa.schema(
     [("Nr.", pa.int64()), ("Total Sales", pa.float64()), ("Größe", pa.string()), ("@timestamp", pa.int64())]
@@ -153,15 +155,12 @@ def by_many(table: Table, data: pa.Table) -> None:
     table.complete_write(job, [job.stage(data, task=1)])
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
-@pytest.mark.parametrize(
-    "settings", [{}, {"merge": PartialUpdate()}, {"ordering": "n"}, {"partition_by": "region"}], ids=str
-)
+@pytest.mark.parametrize(("statement", "number"), one_in(3, product(STATEMENTS, range(len(SETTINGS)))))
 def test_a_statement_says_the_same_whatever_columns_are_called(
-    places: Callable[[str], Place], statement: str, settings: dict[str, Any]
+    places: Callable[[str], Place], statement: str, number: int
 ) -> None:
     """As in a table whose columns have had these names from the start."""
-    schema = shown().schema
+    schema, settings = shown().schema, SETTINGS[number]
     plain = {
         name: {"n": "count"}.get(value, value) if isinstance(value, str) else value for name, value in settings.items()
     }

@@ -288,8 +288,8 @@ def require_refused(source: Path) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {}, {"ordering": "n"}, {"partition_by": "day", "hive_style": False}, {"merge": {"n": Counter()}},
-        {"merge": mor.PartialUpdate("keep")}, {"merge": {"tags": ORSet(), ("n", "day"): LatestBy("n")}},
+        {}, slow({"ordering": "n"}), {"partition_by": "day", "hive_style": False}, slow({"merge": {"n": Counter()}}),
+        slow({"merge": mor.PartialUpdate("keep")}), slow({"merge": {"tags": ORSet(), ("n", "day"): LatestBy("n")}}),
     ],
     ids=["latest", "ordering", "partitions", "counter", "partial", "states"],
 )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
-from itertools import count
+from itertools import count, product
 from typing import Any
 
 import polars as pl
@@ -35,7 +35,7 @@ from tests.format.savepoints import savepoint
 from tests.inside import hudi_folder_of, session_of, tail_of
 from tests.simulated import Simulated
 from tests.stores import found_in
-from tests.tiers import slow
+from tests.tiers import one_in, slow
 
 pytestmark = pytest.mark.usefixtures("uncompressed")
 
@@ -100,13 +100,13 @@ def history(world: World) -> list[InstantTime]:
 # --- no byte is left --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["keys", slow("frame"), "filter"])
-@pytest.mark.parametrize("partitions", [{}, {"partition_by": "day"}], ids=["whole", "partitioned"])
-@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize(
+    ("merge", "how", "partitions"), one_in(5, product(MERGES, ["keys", "frame", "filter"], [(), ("day",)]))
+)
 def test_no_byte_of_the_rows_is_left_in_any_file_and_the_others_stay(
-    merge: str, partitions: dict[str, Any], how: str
+    merge: str, how: str, partitions: tuple[str, ...]
 ) -> None:
-    world = World(**MERGES[merge], **partitions)
+    world = World(**MERGES[merge], partition_by=partitions)
     history(world)
     assert len(world.where(*SECRETS)) > 3
     others = world.shown(filter=pl.col("id") != KEY)

@@ -38,6 +38,7 @@ from crdt_mor.store.local import LocalStore
 from crdt_mor.store.protocol import Durable, Stat
 from tests.inside import run_sweep, session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
+from tests.tiers import slow
 
 OLD = frame(*((f"k{i}", "eu", i) for i in range(8)))
 NEW = frame(*((f"k{i}", "us", 10 + i) for i in range(3)))
@@ -573,8 +574,8 @@ def test_a_version_of_another_table_above_the_tail_is_told_and_never_followed(ma
 # --- the first moments of a table -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("first_version", [True, False], ids=["with version 0", "without"])
-@pytest.mark.parametrize("commits", [1, 20])
+@pytest.mark.parametrize("first_version", [True, slow(False)], ids=["with version 0", "without"])
+@pytest.mark.parametrize("commits", [1, slow(20)])
 @pytest.mark.parametrize(
     "use",
     [

@@ -36,6 +36,7 @@ from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.payloads import Counter, EventList, GrowOnlySet, Last, LatestBy, Max, MVRegister, ORSet
 from tests.inside import run_sweep
 from tests.table.helpers import Make, Place, Places, data_files
+from tests.tiers import slow
 
 REPO = Path(__file__).parents[2]
 HERE = "tests.table.test_payloads"
@@ -736,7 +737,9 @@ ITEMS: dict[pa.DataType, object] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("payload", [ORSet(), MVRegister(), GrowOnlySet(), EventList()], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "payload", [ORSet(), *map(slow, [MVRegister(), GrowOnlySet(), EventList()])], ids=lambda p: p.name
+)
 def test_items_are_written_in_the_type_that_was_declared(payload: Payload) -> None:
     """Times without a zone were refused: the payloads see them with one, as they are stored."""
     for kind, item in ITEMS.items():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -38,6 +39,7 @@ from crdt_mor.payloads import (
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, frame
+from tests.tiers import one_in
 
 NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
 STRINGS = pa.list_(pa.string())
@@ -359,8 +361,7 @@ PAYLOADS: list[tuple[Any, pa.DataType, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("payload", "kind", "before", "after"), PAYLOADS, ids=lambda v: getattr(v, "name", ""))
-@pytest.mark.parametrize("partial", [False, True])
-@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize(("partial", "compacted"), one_in(3, product([False, True], [False, True])))
 def test_a_column_with_a_payload_shows_what_it_is_set_to(
     payload: Any, kind: pa.DataType, before: Any, after: Any, partial: bool, compacted: bool
 ) -> None:
