@@ -77,8 +77,11 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
     ordinals = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
     shown = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
     shown = shown if limit is None else shown[max(0, len(shown) - limit) :]
-    overlaps = _overlaps(commits, shown)
-    rows = [_row(commits[i], ordinals[i], [ordinals[place - 1] for place in overlaps[i]]) for i in reversed(shown)]
+    overlaps, local = _overlaps(commits, shown), session.config.local_times
+    rows = [
+        _row(commits[i], ordinals[i], [ordinals[place - 1] for place in overlaps[i]], local=local)
+        for i in reversed(shown)
+    ]
     return pa.Table.from_pylist(rows, _HISTORY)
 
 
@@ -117,14 +120,14 @@ def _overlaps(commits: Sequence[Completion], shown: Sequence[int]) -> dict[int, 
     return {i: sorted(places) for i, places in found.items()}
 
 
-def _row(commit: Completion, ordinal: int, overlaps: list[int]) -> dict[str, object]:
+def _row(commit: Completion, ordinal: int, overlaps: list[int], *, local: bool) -> dict[str, object]:
     return {
         "ordinal": ordinal,
         "version": commit.version,
         "kind": kind_of(commit),
         "operation": commit.operation,
-        "requested": to_datetime(commit.requested),
-        "completed": to_datetime(commit.completed),
+        "requested": to_datetime(commit.requested, local=local),
+        "completed": to_datetime(commit.completed, local=local),
         "duration": timedelta(milliseconds=to_ms(commit.completed) - to_ms(_begun(commit))),
         "rows": commit.rows,
         "deletes": commit.deletes,

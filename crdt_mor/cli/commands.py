@@ -354,7 +354,10 @@ def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
     from crdt_mor.model.points import check_point
     from crdt_mor.model.savepoint import is_savepoint_name
 
-    moment = table.scan(as_of=point).as_of if is_savepoint_name(point) else check_point(point, "--since")
+    if is_savepoint_name(point):
+        moment: object = table.scan(as_of=point).as_of
+    else:
+        moment = check_point(point, "--since", local=table.config.local_times)
     return pl.col("completed_at") > pl.lit(str(moment))
 
 

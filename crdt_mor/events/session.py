@@ -275,8 +275,11 @@ class Session:
     def start(self) -> None:
         """Make sure that there is a first version to follow; anyone may put it.
 
-        A bucket in which Hudi has made the table is tried before, as it is by `Table.create` for tables of ours.
+        A bucket in which Hudi has made the table is tried before, as it is by `Table.create` for tables of ours. Raises
+        `InvalidInputError` where Hudi's writers have the times of their own zone.
         """
+        if not self.config.ours:
+            self.settings().require_utc(self.uri)
         if self._known is None and not put_in_place(self.store, self.config.table_id):
             if not self.config.ours and is_bucket(self.store) and not self.store.list(VERSIONS):
                 self.store.probe()

@@ -111,7 +111,7 @@ class Views:
         Raises `FutureSnapshotError` for a moment in the future of the store's clock, and where this process may not
         write, or the store fails.
         """
-        if self._session.known().version == 0 and not self._session.config.ours:
+        if self._session.config.local_times or (self._session.known().version == 0 and not self._session.config.ours):
             self._refuse_undecided(moment, "only Hudi has written to this table, and reading it writes nothing", None)
         cause: Exception | None = None
         try:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import pyarrow as pa
 
@@ -41,11 +42,14 @@ from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.log.tail import find_tail
-from crdt_mor.model.instant import EPOCH, LAST, InstantTime
+from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
 from crdt_mor.model.names import COMMIT, DATA_ACTIONS, SAVEPOINT, TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup, OpenPlan, completed_name
 from crdt_mor.store.protocol import Stat
+
+AHEAD_MAX_MS: Final = 600_000
+"""How far the clock of Hudi's writers may be ahead of ours; no two zones are as near as that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +166,23 @@ def adopting(
     if not due:
         return None, None
     cancelled = yield from plans_missing(tail, due)
+    _refuse_ahead(projector, due, wall_ms)
     event = tail.adopt(nonce, wall_ms, due, foreign.schema, cancelled)
     return event, AdoptionEvent(version=event.version, commits=len(due), cancelled=len(cancelled))
+
+
+def _refuse_ahead(projector: Projector, due: Sequence[Completion], wall_ms: int) -> None:
+    """Raise for a commit of a table that Hudi made, of a time that is still to come: ours would have to come after it.
+
+    Hudi's own next commits would not. Such times are left where the zone of its writers was east of UTC.
+    """
+    newest = max(completion.completed for completion in due)
+    if not projector.config.ours and newest > from_ms(wall_ms + AHEAD_MAX_MS):
+        raise UnsupportedFeatureError(
+            "the newest commit of Hudi's has a time that is still to come: the clock of its writer is ahead, or wrote "
+            "times of a zone east of UTC until hoodie.table.timeline.timezone was set. Neither Hudi nor we may write "
+            f"here before that time has come. completed={newest} now={from_ms(wall_ms)}"
+        )
 
 
 def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:

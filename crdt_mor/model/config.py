@@ -84,6 +84,21 @@ class TableConfig:
         return self.properties.get(hoodie.HISTORY_PATH, "").strip() or "history"
 
     @property
+    def local_times(self) -> bool:
+        """Whether the instant times of a table of Hudi's are in the zone of its writers, which is Hudi's default."""
+        return not self.ours and self.properties.get(hoodie.TIMEZONE, "").strip().upper() != "UTC"
+
+    def require_utc(self, where: str) -> None:
+        """Raise where our times would not be in the order of those of Hudi's writers."""
+        if self.local_times:
+            raise InvalidInputError(
+                f"the times of this table's timeline are in the zone of Hudi's writers, {hoodie.TIMEZONE}=LOCAL, and "
+                "ours are in UTC, so that older rows could win over newer ones: stop these writers, set "
+                f"{hoodie.TIMEZONE}=UTC in hoodie.properties, which they follow from then on, and open the table "
+                f"again. It can be read as it is. table={where}"
+            )
+
+    @property
     def delete_markers(self) -> Mapping[str, str]:
         """Columns of a table of Hudi's, each with the text there that makes a row of a log a delete."""
         if self.ours:

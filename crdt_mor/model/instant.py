@@ -28,6 +28,9 @@ EPOCH = InstantTime("19700101000000000")
 LAST = InstantTime("99991231235959999")
 """The last instant time that there is."""
 
+EPOCH_YEAR, LAST_YEAR = 1970, 9999
+"""The years of `EPOCH` and `LAST`, near which a moment has no other zone."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -57,18 +60,22 @@ def parse(text: str) -> InstantTime:
     return InstantTime(text)
 
 
-def from_datetime(when: datetime) -> InstantTime:
+def from_datetime(when: datetime, *, local: bool = False) -> InstantTime:
     """The instant time of `when`, to the millisecond that has begun; a datetime without a zone is in UTC.
 
     What lies before `EPOCH` is `EPOCH`, and what is too late to be written with four digits of a year is `LAST`.
+    local: in a table whose instant times are in this machine's zone, as Hudi's readers of it have them.
     """
     aware = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+    if local and EPOCH_YEAR < aware.year < LAST_YEAR:
+        aware = aware.astimezone().replace(tzinfo=UTC)
     return from_ms(min(max(int((aware - _EPOCH) // timedelta(milliseconds=1)), 0), to_ms(LAST)))
 
 
-def to_datetime(time: InstantTime) -> datetime:
-    """The moment in UTC."""
-    return datetime.fromtimestamp(to_ms(time) / 1000, UTC)
+def to_datetime(time: InstantTime, *, local: bool = False) -> datetime:
+    """The moment in UTC. local: as in `from_datetime`; of an hour that the zone has twice, it is in the first one."""
+    moment = datetime.fromtimestamp(to_ms(time) / 1000, UTC)
+    return moment.replace(tzinfo=None).astimezone(UTC) if local else moment
 
 
 def tick_after(last: InstantTime, wall_ms: int) -> InstantTime:

@@ -12,6 +12,8 @@
     "before-backfill"                       before-backfill                     what the savepoint of this name shows
     "completed:20260131120000000:0b3d…"     completed:20260131120000000:0b3d…   where a window of changes ends or begins
 
+In a table of Hudi's whose timeline is in the zone of its writers, 17 digits are such a time, and other moments become
+one.
 A moment is known to the millisecond; what is finer is cut off. Text comes from command lines and from options of Spark,
 which know nothing but text: `parse_point` makes of it what Python programs pass. There, digits are a version unless
 there are 17 of them; in Python a version is an int. An ordinal, by which `Table.history` counts commits, is no point.
@@ -63,10 +65,12 @@ def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> 
     return _moment(text, checkpoint, name)
 
 
-def check_point(point: object, name: str = "as_of") -> int | InstantTime | Now:
+def check_point(point: object, name: str = "as_of", *, local: bool = False) -> int | InstantTime | Now:
     """The version or the instant time that a point names, or `NOW`.
 
-    name: what the user calls this point, for the error. Raises `InvalidInputError` for what is none of them.
+    name: what the user calls this point, for the error. local: as in `from_datetime`.
+
+    Raises `InvalidInputError` for what is none of them.
     """
     match point:
         case bool():
@@ -82,11 +86,11 @@ def check_point(point: object, name: str = "as_of") -> int | InstantTime | Now:
         case str() if point.isascii() and point.isdigit():
             return parse(point)
         case str():
-            return from_datetime(_moment(point, False, name))
+            return from_datetime(_moment(point, False, name), local=local)
         case datetime() if point == point:  # pandas' NaT is none
-            return from_datetime(point)
+            return from_datetime(point, local=local)
         case date() if not isinstance(point, datetime):
-            return from_datetime(datetime(point.year, point.month, point.day, tzinfo=UTC))
+            return from_datetime(datetime(point.year, point.month, point.day, tzinfo=UTC), local=local)
     raise InvalidInputError(
         f"{name} is a commit, a version, 17 digits or a datetime, a date, ISO text like 2026-01-31T12:00:00Z, the name "
         f"of a savepoint, or 'now'. {name}={point!r}"

@@ -35,7 +35,8 @@ def sealed_at(session: Session, **points: Point | None) -> Timeline:
     """
     value = session.views.sealed(decided=True)
     given = {name: point for name, point in points.items() if point is not None and not is_checkpoint(point)}
-    named = [check_point(point, name) for name, point in given.items() if not is_savepoint_name(point)]
+    local = session.config.local_times
+    named = [check_point(point, name, local=local) for name, point in given.items() if not is_savepoint_name(point)]
     undecided = [moment for moment in named if not isinstance(moment, int) and moment != NOW and moment > value.clock]
     if undecided:
         session.views.decide(max(undecided))
@@ -69,7 +70,7 @@ def saved_under(value: Timeline, text: str, name: str = "as_of") -> Savepoint:
 
 
 def _cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
-    checked = check_point(point, name)
+    checked = check_point(point, name, local=session.config.local_times)
     if checked == NOW:
         return Cut.latest(value, "completed")
     if isinstance(checked, int):

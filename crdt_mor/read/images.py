@@ -45,9 +45,9 @@ def with_change(rows: pl.DataFrame, change: str) -> pl.DataFrame:
     return rows.with_columns(pl.lit(change).alias(CHANGE_TYPE))
 
 
-def with_commit(rows: pl.DataFrame, commit: Completion) -> pl.DataFrame:
-    """Rows that one commit changed."""
-    timestamp = pl.lit(to_datetime(commit.completed), pl.Datetime("us", "UTC"))
+def with_commit(rows: pl.DataFrame, commit: Completion, *, local: bool) -> pl.DataFrame:
+    """Rows that one commit changed. local: as in `to_datetime`."""
+    timestamp = pl.lit(to_datetime(commit.completed, local=local), pl.Datetime("us", "UTC"))
     version = pl.lit(commit.version, pl.Int64)
     return rows.with_columns(version.alias(COMMIT_VERSION), timestamp.alias(COMMIT_TIMESTAMP))
 

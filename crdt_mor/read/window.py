@@ -173,13 +173,13 @@ class Window:
             with expired_start() if window.end != self.end else nullcontext():
                 frames = [frame for frame in window.difference(select, known) if frame.height]
             if frames:
-                yield with_commit(pl.concat(frames), commit)
+                yield with_commit(pl.concat(frames), commit, local=self.session.config.local_times)
 
     def raw(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows and deletes of each commit as it wrote them."""
         for commit, window in self._steps():
             for frame in window.contributions(select):
-                yield with_commit(frame, commit)
+                yield with_commit(frame, commit, local=self.session.config.local_times)
 
     def contributions(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows and deletes that the commits wrote, as they wrote them."""

@@ -70,9 +70,12 @@ def hudi_rs(path: str | Path, as_of: str | None = None) -> Rows:
 
 
 class HudiSpark:
-    """Hudi's Spark reader in a process of its own. Sets itself up on first use, through pip and Maven."""
+    """Hudi's Spark reader in a process of its own. Sets itself up on first use, through pip and Maven.
 
-    def __init__(self, work: Path) -> None:
+    zone: that of its Java, which is of no account where a table's timeline is in UTC.
+    """
+
+    def __init__(self, work: Path, zone: str = "UTC") -> None:
         home = Path(os.environ.get("HUDI_ORACLE", Path.home() / ".cache" / "hudi-oracle"))
         jar = Path.home() / ".m2" / "repository" / "org" / "apache" / "hudi" / BUNDLE / HUDI_VERSION
         python = home / "bin" / "python"
@@ -84,7 +87,7 @@ class HudiSpark:
             artifact = f"-Dartifact=org.apache.hudi:{BUNDLE}:{HUDI_VERSION}"
             subprocess.run(["mvn", "--quiet", "dependency:get", artifact, "-Dtransitive=false"], check=True)
         environment = {
-            **os.environ, "TZ": "UTC", "HUDI_JAR": str(jar / f"{BUNDLE}-{HUDI_VERSION}.jar"),
+            **os.environ, "TZ": zone, "HUDI_JAR": str(jar / f"{BUNDLE}-{HUDI_VERSION}.jar"),
             "SPARK_WAREHOUSE": str(work / "warehouse"),
         }  # fmt: skip
         self._log = (work / "spark.log").open("w")

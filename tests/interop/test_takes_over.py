@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +21,7 @@ from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.format import properties
 from crdt_mor.format.commit import decode_commit, encode_commit
+from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.names import OWN_KEY
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.adopted_keys import misplaced
@@ -127,6 +130,78 @@ def test_keys_whose_texts_hudi_makes_in_another_way_are_refused(fast_path: Path)
         Table.open(root).upsert(ROWS)
 
 
+# --- a timeline in the zone of Hudi's writers -------------------------------------------------------------------------
+
+ZONE = "hoodie.table.timeline.timezone"
+HOUR = dt.timedelta(hours=1)
+
+
+@pytest.fixture
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dt.timedelta]:
+    """The machine is in another zone, so many hours east of UTC."""
+    monkeypatch.setenv("TZ", f"LOC{-request.param:+d}")
+    time.tzset()
+    yield request.param * HOUR
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize("zone", [9, -8], indirect=True)
+@pytest.mark.parametrize("text", ["LOCAL", None], ids=["local", "by default"])
+def test_moments_of_a_local_timeline_are_those_of_this_machines_zone(
+    made: Path, zone: dt.timedelta, text: str | None
+) -> None:
+    said(made, {ZONE: text})
+    table = Table.open(made)
+    (commit,) = table.history().to_pylist()
+    completed = dt.datetime.strptime(commit["completed_at"] + "000", "%Y%m%d%H%M%S%f").replace(tzinfo=dt.UTC)
+    assert commit["completed"] == completed - zone
+    assert commit["completed"] - commit["requested"] == commit["duration"]
+    moment = commit["completed"]
+    for as_of in (moment, moment.isoformat(), moment.replace(tzinfo=None), commit["completed_at"]):
+        assert table.scan(as_of=as_of).count() == 12, as_of
+    assert table.scan(as_of=moment - dt.timedelta(seconds=1)).count() == 0
+    changed = table.changes(None, images=True).to_arrow()
+    assert set(changed["_commit_timestamp"].to_pylist()) == {moment}
+
+
+def test_a_local_timeline_is_not_written_before_hudi_is_told_to_use_utc(made: Path) -> None:
+    said(made, {ZONE: "LOCAL"})
+    table = Table.open(made)
+    writes: list[Callable[[], object]] = [
+        lambda: table.upsert(ROWS),
+        lambda: table.delete(ROWS.select(["a", "b", "p"])),
+        lambda: table.plan_write("upsert", SCHEMA),
+        lambda: table.set_properties({"owner": "ops"}),
+        lambda: table.savepoint("release-1"),
+        table.maintenance.compact,
+        table.maintenance.archive,
+        table.maintenance.clean,
+    ]
+    for write in writes:
+        with pytest.raises(InvalidInputError, match=f"set {ZONE}=UTC in hoodie.properties"):
+            write()
+    assert not (made / ".hoodie" / ".crdt_mor").exists()
+    said(made, {ZONE: "UTC"})
+    table = Table.open(made)
+    table.upsert(ROWS)
+    assert table.scan().count() == 12
+
+
+def test_what_hudi_left_in_a_zone_east_of_utc_is_waited_for(made: Path) -> None:
+    """Our commits would come after it, and Hudi's next ones, in UTC, before both."""
+    clock = SystemEnvironment()
+    ahead_ms = -9 * 3_600_000
+    with patch.object(clock, "now_ms", lambda: SystemEnvironment().now_ms() + ahead_ms):
+        table = Table.open(made, environment=clock)
+        for write in (lambda: table.upsert(ROWS), table.maintenance.compact):
+            with pytest.raises(UnsupportedFeatureError, match="before that time has come"):
+                write()
+        ahead_ms = 0
+        table.upsert(ROWS)
+    assert table.scan().count() == 12
+
+
 # --- Hudi itself ------------------------------------------------------------------------------------------------------
 
 NON_BLOCKING = {
@@ -209,3 +284,31 @@ def test_what_hudi_says_nowhere_is_found_in_its_rows(tmp_path: Path, spark: Hudi
     hudi_makes(spark, floats, data, "x")
     with pytest.raises(UnsupportedFeatureError, match=r"cast to a string\. column=x type=double"):
         Table.open(floats).upsert(data)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_turns_with_hudi_in_a_zone_west_of_utc(tmp_path: Path) -> None:
+    """Of two writers of a row the later one wins, whoever it is, and no commit is lost after a compaction."""
+    spark = HudiSpark(tmp_path, "America/Los_Angeles")
+    try:
+        root = tmp_path / "west"
+        data = pa.table({"id": ["k0", "k1", "k2"], "n": [1, 1, 1]})
+        hudi_makes(spark, root, data, "id")
+        said(root, {ZONE: "LOCAL"})
+        hudi_makes(spark, root, data.set_column(1, "n", pa.array([2, 2, 2])), "id")
+        said(root, {ZONE: "LOCAL"})
+        with pytest.raises(InvalidInputError, match=f"set {ZONE}=UTC"):
+            Table.open(root).upsert(data)
+        said(root, {ZONE: "UTC"})
+        for turn in range(3, 9, 2):
+            table = Table.open(root)
+            table.upsert(pa.table({"id": ["k1"], "n": [turn]}))
+            hudi_makes(spark, root, pa.table({"id": ["k1", "k2"], "n": [turn + 1] * 2}), "id")
+            table = Table.open(root)
+            assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [2, turn + 1, turn + 1]
+            assert ours(table) == spark.read(root) == hudi_rs(root)
+            table.maintenance.compact()
+            assert ours(table) == spark.read(root) == hudi_rs(root)
+    finally:
+        spark.close()
