@@ -115,8 +115,11 @@ def _tried(
     wait_ms: int | None,
 ) -> Commit | None:
     """The commit of one statement in one event; None where it is to be made in a block."""
-    if wait_ms is not None and session.config.ours and session.has_known:
-        session.views.sealed(look=True)  # what Hudi has completed by now comes before an update
+    if wait_ms is not None and session.config.ours:
+        if session.has_known:
+            session.views.sealed(look=True)  # what Hudi has completed by now comes before an update
+        if session.views.hudi_is_writing():
+            return None  # it waits, which is done in a block
     races = paused_ms = 0
     while True:
         lone = LoneTransaction(session, token, commit_info, wait_ms)

@@ -24,6 +24,7 @@ from crdt_mor.events.ticket import last_begin_time, read_ticket
 from crdt_mor.ground.observing_events import SweepEvent
 from crdt_mor.hudi.actions import ACTIONS, bears_our_key, when_put
 from crdt_mor.hudi.adoption import adopt
+from crdt_mor.hudi.adoption_pending import begun_files, pending_of_hudi
 from crdt_mor.hudi.archive import remove_in_order
 from crdt_mor.hudi.partitions import sweep_partitions
 from crdt_mor.hudi.projection import TablePublisher, wide_completions
@@ -146,11 +147,23 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
     yield from _sweep_staged(known)
     yield from sweep_leftovers(known)
     yield from _note_given_up(known, given_up - garbage)
+    yield from _sweep_heartbeats(publisher, known)
+    return given_up - garbage
+
+
+def _sweep_heartbeats(publisher: TablePublisher, known: Timeline) -> Steps[None]:
+    """Delete the heartbeats of writes that are over. Hudi's writers give up each other by those of theirs."""
+    beats: dict[InstantTime, str] = {}
     for beat in (yield List(HEARTBEATS)):
         requested = InstantTime(beat.path.rpartition("/")[2])
         if known.find_pending(requested) is None and requested < known.clock:
-            yield Delete(beat.path)
-    return given_up - garbage
+            beats[requested] = beat.path
+    if beats:
+        begun = begun_files(known, (yield List(publisher.projector.folder)))
+        for pending in (yield from pending_of_hudi(begun)):
+            beats.pop(pending.requested, None)
+    for path in beats.values():
+        yield Delete(path)
 
 
 def name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:

@@ -43,6 +43,12 @@ def anything_meets(declared: Declared) -> bool:  # noqa: ARG001
     return True
 
 
+def nobody_else(value: Timeline) -> Steps[list[Pending]]:  # noqa: ARG001
+    """No writes beside those of a value."""
+    return []
+    yield
+
+
 def earlier(value: Timeline, requested: InstantTime, meets: Meets = anything_meets) -> list[Pending]:
     """The pending writes of a value that were requested before a time, and may touch what an update reads."""
     return [pending for pending in value.pending if pending.requested < requested and meets(pending.declared)]
@@ -69,17 +75,19 @@ def wait_for_earlier(
     expiry_ms: int,
     wait_ms: int,
     meets: Meets = anything_meets,
+    others: Callable[[Timeline], Steps[list[Pending]]] = nobody_else,
 ) -> Steps[Timeline]:
     """The newest value, once no write is pending in it that was requested before this one and touches what it reads.
 
-    Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`, and `WriterExpiredError` where the
-    write itself was given up meanwhile.
+    others: writes that are no part of a value, and are waited for as well. Raises `EarlierWritePendingError` where that
+    lasts for longer than `wait_ms`, and `WriterExpiredError` where the write itself was given up meanwhile.
     """
 
     def before(tail: Timeline) -> Steps[list[Pending]]:
         if tail.find_pending(requested) is None:
             raise (yield from ended_error(requested, tail))
-        return earlier(tail, requested, meets)
+        ours = earlier(tail, requested, meets)
+        return sorted([*ours, *(yield from others(tail))], key=lambda pending: pending.requested)
 
     why = (
         "an update computes from all that was written before it, and a write that began before it is still under way. "
@@ -120,9 +128,11 @@ def wait_for_writes(
 def _still_pending(before: list[Pending], wait_ms: int, why: str) -> EarlierWritePendingError:
     """Names the oldest of the writes that were waited for."""
     oldest = before[0]
+    is_hudis = oldest.version == 0  # which is no part of a version
+    where = "Hudi's own timeline has this write" if is_hudis else "table.inspect.pending() lists such writes"
     who = "an unknown program" if oldest.author is None else str(oldest.author.application)
     return EarlierWritePendingError(
-        f"{why}, or wait longer, wait=timedelta(...); table.inspect.pending() lists such writes. "
+        f"{why}, or wait longer, wait=timedelta(...); {where}. "
         f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
         f"writes={len(before)} waited_s={wait_ms / 1000:g}"
     )

@@ -19,6 +19,7 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.adoption import Foreign, foreign_completions
 from crdt_mor.hudi.adoption_instants import InstantCache
+from crdt_mor.hudi.adoption_pending import begun_files, heard_of_hudi
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.model.cut import Cut
@@ -45,6 +46,7 @@ class Views:
         self._session = session
         self._looked_at_ms = 0
         self._foreign = False
+        self._begun_files: list[Stat] | None = None  # of the last look
         self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
 
@@ -52,6 +54,13 @@ class Views:
     def has_foreign(self) -> bool:
         """Whether Hudi has made commits that are part of no version yet."""
         return self._foreign
+
+    def hudi_is_writing(self) -> bool:
+        """Whether Hudi has a write under way, as the last look at its directory says."""
+        session = self._session
+        if self._begun_files is None:
+            self._begun_files = begun_files(session.known(), session.store.list(session.publisher.projector.folder))
+        return bool(session.run(heard_of_hudi(self._begun_files, session.expiry_ms)))
 
     def adopt(self) -> None:
         """Make what Hudi wrote part of the value for good."""
@@ -79,7 +88,10 @@ class Views:
 
         listed: Hudi's directory, where it was listed since the value was read. decided: as in `sealed`.
         """
+        if listed is None:
+            listed = self._session.store.list(self._session.publisher.projector.folder)
         foreign = self._foreign_completions(tail, listed)
+        self._begun_files = begun_files(tail, listed)
         self._looked_at_ms, self._foreign = self._session.environment.now_ms(), bool(foreign.completions)
         completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
         if not completions:

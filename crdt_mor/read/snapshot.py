@@ -79,8 +79,9 @@ class Snapshot:
         """
         shown = session.views.snapshot_completions(begun)
         if settled is not begun:
-            # What was adopted meanwhile, Hudi may have completed before.
-            ended = session.views.completions(settled, lambda s: s.last > begun.clock or not session.config.ours)
+            # What was adopted meanwhile, Hudi may have completed before: not the times of a segment say what is new.
+            known = {segment.name for segment in begun.segments}
+            ended = session.views.completions(settled, lambda s: s.name not in known)
             shown = commits_before(begun, shown, ended, requested)
         value = replace(begun, schema=settled.schema, added=settled.added, alterations=settled.alterations)
         return cls(session, value, Cut("requested", requested), tuple(fold_slices(shown)))

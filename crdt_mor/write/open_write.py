@@ -31,6 +31,7 @@ from crdt_mor.events import update as updates
 from crdt_mor.events import write as events
 from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
+from crdt_mor.events.update_beside_hudi import is_beside_hudi, wait_beside_hudi
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.outcome import find_completion, find_overwrite, may_be_dropped
@@ -127,10 +128,8 @@ class OpenWrite:
         if self._before is not None and not waits:
             return self._before
         settled = self.value
-        if waits:
-            waiting = updates.wait_for_earlier(
-                session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets
-            )
+        if waits or session.run(is_beside_hudi(session.publisher, settled, requested, session.expiry_ms)):
+            waiting = wait_beside_hudi(session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets)
             settled = session.remember(session.run(waiting))
         self._ahead = updates.earlier(settled, requested)
         # A rule that was added meanwhile waits for this write, and is proven of its rows.
