@@ -16,7 +16,7 @@ import pyarrow.types as pt
 
 from crdt_mor.columns.decimals import near_scale
 from crdt_mor.columns.shown_fields import called, with_shown_fields
-from crdt_mor.columns.types import TIME, is_list, stored_type
+from crdt_mor.columns.types import TIME, advice_between, is_list, stored_type
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
 
@@ -48,6 +48,8 @@ def require_sound(data: pa.ChunkedArray, column: str) -> None:
     except pa.ArrowInvalid as error:
         if _OF_CASTS in str(error):
             return
+        if pt.is_time(data.type):
+            raise InvalidInputError(f"a time of day lies between 00:00 and 24:00: {error}. column={column}") from error
         raise InvalidInputError(
             f"the column is damaged: read it anew, or declare it binary where its texts are not UTF-8. column={column} "
             f"cause={error}"
@@ -153,11 +155,8 @@ def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> 
 
 
 def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
-    advice = "cast it to the column's type"
-    if pt.is_timestamp(kind) and pt.is_timestamp(column.type):
-        advice = "say the time zone of the data" if kind.tz is None else "the column has no time zone: drop the data's"
     return SchemaMismatchError(
-        f"the data has another type than the column: {advice}. "
+        f"the data has another type than the column: {advice_between(kind, column.type)}. "
         f"column={column.name} type={kind} column_type={column.type}"
     )
 

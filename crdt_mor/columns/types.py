@@ -210,6 +210,22 @@ def _advice(kind: pa.DataType) -> str:
     return "cast it to one of the types in docs/types.md"
 
 
+def advice_between(kind: pa.DataType, declared: pa.DataType) -> str:
+    """What to do with data of another type than a column's."""
+    if pt.is_timestamp(kind) and pt.is_timestamp(declared):
+        return "say the time zone of the data" if kind.tz is None else "the column has no time zone: drop the data's"
+    if pt.is_time(declared) and not pt.is_nested(kind):
+        return (
+            "make times of day of it, pa.time64, datetime.time or in SQL TIME '10:30:00', since a number does not say "
+            "its unit; of a Spark frame a bigint is taken, as microseconds since midnight"
+        )
+    if isinstance(kind, pa.UuidType):
+        return f"cast it to text, or to its bytes, {kind.storage_type}"
+    if pt.is_duration(kind) or pt.is_time(kind):
+        return "cast it to an integer, in the unit that the column has"
+    return "cast it to the column's type"
+
+
 def _unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchError:
     return SchemaMismatchError(f"no Hudi table holds this type: {advice}. column={column} type={kind}")
 

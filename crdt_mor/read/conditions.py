@@ -58,6 +58,7 @@ def checked(filter: pl.Expr | str, schema: TableSchema, names: Names = STORED) -
                 "window, an order, a function of a whole column): read the rows and filter those, "
                 f"scan().to_polars().filter(...); what that leaves can be given to delete(...). filter={filter}"
             )
+        _refuse_numbers_beside_times(condition, columns, filter)
         pl.DataFrame(schema=columns).filter(condition)
     except pl.exceptions.PolarsError as error:
         raise inapplicable(error, schema, filter) from error
@@ -87,6 +88,21 @@ def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
         elif comparison(part) is None and not _is_one_value(part) and not _is_pushed(part, columns):
             return False
     return True
+
+
+def _refuse_numbers_beside_times(condition: pl.Expr, columns: pl.Schema, filter: pl.Expr | str) -> None:
+    """Raise where a number is compared with a time of day or a duration: polars takes it for one of some unit."""
+    todo = [condition]
+    while todo:
+        part = todo.pop()
+        todo += _combined(part) or ()
+        found = comparison(part)
+        kinds = () if found is None else (columns[found.column], found.values.dtype)
+        if any(kind in (pl.Time, pl.Duration) for kind in kinds) and any(kind.is_numeric() for kind in kinds):
+            raise InvalidInputError(
+                "a time is compared with a number, which does not say its unit: write TIME '10:30:00', in Python "
+                f"datetime.time(10, 30), for a time of day, and a number for a number. filter={filter}"
+            )
 
 
 def _is_truth(value: pl.Expr) -> bool:

@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.types as pt
 
 from crdt_mor.columns.casts import from_texts
 from crdt_mor.columns.names import Names
@@ -298,7 +299,8 @@ def _default_text(value: object, column: pa.Field) -> str:
         is_text = isinstance(value, str)
         scalar = from_texts(pa.scalar(value), column.type) if is_text else pa.scalar(value, column.type)
         text = scalar.cast(pa.string()).as_py()
-        is_same = isinstance(text, str) and _default(text, column).equals(scalar)
+        is_number = isinstance(value, int | float) and pt.is_time(column.type)  # which does not say its unit
+        is_same = isinstance(text, str) and not is_number and _default(text, column).equals(scalar)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         is_same = False
     if not is_same:

@@ -59,11 +59,12 @@ def merge(
     other columns than the key, or one that inserts rows under other keys than the frame's, is one task.
     """
     table = mor.Table.open(path, storage_options=storage_options)
+    columns = written_schema(source.schema, table.schema)
     return table.merge_in_parts(
-        written_schema(source.schema),
+        columns,
         on,
         parts=int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
-        execute_parts=partial(_execute, spark, source),
+        execute_parts=partial(_execute, spark, source, columns),
         source_alias=source_alias,
         target_alias=target_alias,
         wait=wait,
@@ -72,15 +73,19 @@ def merge(
 
 
 def _execute(
-    spark: SparkSession, source: DataFrame, parts: Sequence[mor.MergePart], spread: mor.MergeSpread
+    spark: SparkSession,
+    source: DataFrame,
+    columns: pa.Schema,
+    parts: Sequence[mor.MergePart],
+    spread: mor.MergeSpread,
 ) -> list[Outcome]:
-    """Merge in tasks, and what became of each part."""
+    """Merge in tasks, and what became of each part. columns: of the source, as the table takes them."""
     rows = _rows(source, spread)
     pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
     of_parts = spark.createDataFrame(pickled, f"{_NUMBER} int, {_PART} binary")
     both = rows.withColumn(_PART, lit(None).cast("binary")).unionByName(of_parts, allowMissingColumns=True)
     spark.dataSource.register(MergeTasks)
-    job = _Job(written_schema(source.schema), spread)
+    job = _Job(columns, spread)
     tasks = by_number(both.select(_NUMBER, _PART, _SOURCE), _NUMBER, len(parts))
     writer = tasks.write.format(MergeTasks.name()).mode("append")
     writer.option("job", b64encode(pickle.dumps(job)).decode()).save()

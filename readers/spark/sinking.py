@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 import crdt_mor as mor
-from crdt_mor.readers.spark.writing import OPTIONS, plan, stage, table_of
+from crdt_mor.readers.spark.writing import OPTIONS, plan, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -47,15 +47,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "append, or foreachBatch with "
                 "lambda rows, number: crdt_mor.readers.spark.overwrite(rows, path, token=(name, number))"
             )
-        self._job = plan(options, (*OPTIONS, *STREAM_OPTIONS), schema, overwrite=False)
-        self._schema = schema
+        self._planned = plan(options, (*OPTIONS, *STREAM_OPTIONS), schema, overwrite=False)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:
         """Called in a task: stage its rows."""
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         assert query is not None, "Spark tells every task of a stream the query's id"
-        return StagedBatch(self._job, stage(self._job, self._schema, iterator), query)
+        return StagedBatch(self._planned.job, self._planned.stage(iterator), query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Called on the driver when every task has succeeded. A batch without tasks has no messages and no commit."""

@@ -54,7 +54,7 @@ class CrdtMorSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of one batch."""
-        return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite), schema)
+        return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """The writer of a stream."""

@@ -109,11 +109,32 @@ pyspark calls them structs in Arrow, so that as columns of a table they would be
 """
 
 
-def written_schema(schema: st.StructType) -> pa.Schema:
-    """The columns of a frame as a table takes them; raises `SchemaMismatchError` for types that no table can hold."""
+def written_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
+    """The columns of a frame as a table takes them; raises `SchemaMismatchError` for types that no table can hold.
+
+    table: its columns. Where it has times of day, a bigint is one, as a read has it: its microseconds since midnight.
+    """
     for field in schema:
         _refuse_opaque(field.name, field.dataType)
-    return arrow_schema(schema)
+    kinds = dict(zip(table.names, table.types, strict=True))
+    return pa.schema([_with_times(field, kinds.get(field.name)) for field in arrow_schema(schema)])
+
+
+def _with_times(field: pa.Field, kind: pa.DataType | None) -> pa.Field:
+    return field if kind is None else field.with_type(_type_with_times(field.type, kind))
+
+
+def _type_with_times(written: pa.DataType, kind: pa.DataType) -> pa.DataType:
+    if pt.is_time(kind):
+        return _MICROSECONDS if pt.is_int64(written) else written
+    if pt.is_struct(written) and pt.is_struct(kind):
+        kinds = {field.name: field.type for field in kind}
+        return pa.struct([_with_times(field, kinds.get(field.name)) for field in written])
+    if pt.is_map(written) and pt.is_map(kind):
+        return pa.map_(written.key_type, _with_times(written.item_field, kind.item_type))
+    if pt.is_list(written) and isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        return pa.list_(_with_times(written.value_field, kind.value_type))
+    return written
 
 
 def _refuse_opaque(name: str, kind: st.DataType) -> None:

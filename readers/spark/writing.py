@@ -22,7 +22,7 @@ import pickle
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +35,7 @@ from pyspark.sql.types import StructType
 import crdt_mor as mor
 from crdt_mor.readers.spark.options import by_name, flag, names_of, payloads, without_storage
 from crdt_mor.readers.spark.shuffling import Numbers, shuffled
-from crdt_mor.readers.spark.types import arrow_schema, written_schema
+from crdt_mor.readers.spark.types import written_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ Operation = Literal["append", "upsert", "delete", "overwrite"]
 Partitions = Literal["dynamic"] | Collection[object] | None
 
 
-def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> mor.WriteJob:
+def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> Planned:
     """The write that the options describe, checked against the table. `known`: the names that an option may have."""
     options, stored = without_storage(options)
     settings = by_name(options, known, "write")
@@ -58,18 +58,20 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
     mode: Any = settings.get("schemaMode", "strict")
     storage = mor.storage_options(settings["path"], stored or None)
     table = mor.Table.open(settings["path"], payloads=payloads(settings), storage_options=storage)
-    return table.plan_write(
+    columns = written_schema(schema, table.schema)
+    job = table.plan_write(
         operation,
-        written_schema(schema),
+        columns,
         partitions=_partitions(settings, overwrite),
         columns=names_of("columns", settings),
         schema_mode=mode,
         plain=flag("plain", settings),
         token=_token(settings),
     )
+    return Planned(job, columns)
 
 
-def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) -> mor.WriteJob:
+def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Planned:
     """The write of one batch, which may have a token, and may replace rows."""
     return plan(options, (*OPTIONS, *BATCH_OPTIONS), schema, overwrite)
 
@@ -118,13 +120,19 @@ def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
     return application, int(number)
 
 
-def stage(job: mor.WriteJob, schema: StructType, batches: Iterable[pa.RecordBatch]) -> mor.Receipt:
-    """Stage the rows of this task, which Spark numbers as their partition."""
-    columns = arrow_schema(schema)
-    rows = pa.RecordBatchReader.from_batches(columns, (batch.cast(columns) for batch in batches))
-    context = TaskContext.get()
-    assert context is not None, "called in a task"
-    return job.stage(rows, task=context.partitionId())
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A write that tasks stage the rows of. columns: of the frame, as the table takes them."""
+
+    job: mor.WriteJob
+    columns: pa.Schema
+
+    def stage(self, batches: Iterable[pa.RecordBatch]) -> mor.Receipt:
+        """Stage the rows of this task, which Spark numbers as their partition."""
+        rows = pa.RecordBatchReader.from_batches(self.columns, (batch.cast(self.columns) for batch in batches))
+        context = TaskContext.get()
+        assert context is not None, "called in a task"
+        return self.job.stage(rows, task=context.partitionId())
 
 
 class Staged(WriterCommitMessage):
@@ -142,22 +150,21 @@ def table_of(job: mor.WriteJob) -> mor.Table:
 class BatchWriter(DataSourceArrowWriter):
     """`df.write`: one commit."""
 
-    def __init__(self, job: mor.WriteJob, schema: StructType) -> None:
-        self._job = job
-        self._schema = schema
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Called in a task: stage its rows."""
-        return Staged(stage(self._job, self._schema, iterator))
+        return Staged(self._planned.stage(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Called on the driver when every task has succeeded. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
-        table_of(self._job).complete_write(self._job, receipts)
+        table_of(self._planned.job).complete_write(self._planned.job, receipts)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
         """Called on the driver when a task, or the commit, has failed for good."""
-        table_of(self._job).abandon_write(self._job)
+        table_of(self._planned.job).abandon_write(self._planned.job)
 
 
 class PlannedWrites(DataSource):
@@ -171,9 +178,9 @@ class PlannedWrites(DataSource):
         """The name of the format."""
         return "crdt_mor_planned_writes"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  it only appends
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  the job says it all
         """The writer of the job that is pickled in the option `job`."""
-        return BatchWriter(pickle.loads(b64decode(self.options["job"])), schema)
+        return BatchWriter(pickle.loads(b64decode(self.options["job"])))
 
 
 # --- shuffled by file group -------------------------------------------------------------------------------------------
@@ -290,10 +297,11 @@ def _write(
     columns: Collection[str] | None = None,
 ) -> mor.Commit:
     table = mor.Table.open(path, storage_options=storage_options)
+    written = written_schema(df.schema, table.schema)
     planned = partial(
         table.plan_write,
         operation,
-        written_schema(df.schema),
+        written,
         partitions=partitions,
         columns=columns,
         plain=plain,
@@ -305,7 +313,7 @@ def _write(
         grouped = by_file_group(df, path, storage_options=table.storage_options)
         rows = grouped.write.format(PlannedWrites.name()).mode("append")
         try:
-            rows.option("job", b64encode(pickle.dumps(job)).decode()).save()
+            rows.option("job", b64encode(pickle.dumps(Planned(job, written))).decode()).save()
         except BaseException:
             table.abandon_write(job)
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import SchemaMismatchError, Table
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.readers.spark.types import spark_schema, spark_type
 from tests.model.types_page import SEEN, arrow_type
@@ -161,3 +161,33 @@ def test_names_of_spark_types() -> None:
     assert shown == ["decimal(20,0)", "smallint", "timestamp_ntz", "binary"]
     assert spark_type(pa.dictionary(pa.int32(), pa.string())).simpleString() == "string"
     assert spark_type(pa.map_(pa.string(), pa.list_(pa.uint16()))).simpleString() == "map<string,array<int>>"
+
+
+def test_times_of_day_are_written_as_spark_reads_them(spark: SparkSession, fast_path: Path) -> None:
+    from crdt_mor.readers.spark import merge, upsert
+
+    inner = pa.struct([("at", pa.time64("us"))])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("s", pa.time32("s")),
+            ("at", pa.list_(inner)),
+            ("by", pa.map_(pa.string(), pa.time64("us"))),
+        ]
+    )
+    rows = [{"id": i, "s": time(i), "at": [{"at": time(1)}, None], "by": [("k", time(2))]} for i in (0, 23)]
+    table = Table.create(fast_path / "times_of_day", schema, key="id", buckets=2)
+    rows = pa.Table.from_pylist(rows, schema)
+    table.upsert(rows)
+    frame = read(spark, table.uri)
+    upsert(frame, table.uri)
+    frame.withColumn("id", frame.id + 1).write.format("crdt_mor").mode("append").save(table.uri)
+    more = pa.concat_tables([rows, rows.set_column(0, "id", pa.array([1, 24]))])
+    assert listed(table.to_arrow()) == listed(more)
+    merged = merge(spark, table.uri, frame.withColumn("s", frame.s + 1_000_000), on="id")
+    merged.when_matched_update({"s": "source.s"}, "source.s > target.s").execute()
+    assert table.scan(filter="id = 23").to_polars()["s"].to_list() == [time(23, 0, 1)]
+    with pytest.raises(Exception, match="a time of day lies between"):
+        upsert(frame.withColumn("s", frame.s + 86_400_000_000), table.uri)
+    with pytest.raises(SchemaMismatchError, match="of a Spark frame a bigint is taken"):
+        upsert(frame.withColumn("s", frame.s.cast("int")), table.uri)

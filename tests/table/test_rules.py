@@ -213,6 +213,7 @@ def test_a_default_is_of_its_columns_type(store: mor.MemoryStore, kind: pa.DataT
         ({"id": pl.Int64, "v": pl.Int64}, {"v": None}),
         ({"id": pl.Int64, "v": pl.List(pl.Int64)}, {"v": [1]}),
         ({"id": pl.Int64, "v": pl.Int64}, {"id": 1}),
+        ({"id": pa.int64(), "v": pa.time64("us")}, {"v": 5}),
         ({"id": pl.Int64, "v": pl.Int64}, {"w": 1}),
     ],
     ids=str,

@@ -18,6 +18,7 @@ from crdt_mor import (
     Payload,
     PayloadError,
     RecordPayload,
+    SchemaMismatchError,
     Table,
     check_laws,
 )
@@ -182,3 +183,35 @@ def test_what_lift_raises_refuses_the_write(simulated: Simulated) -> None:
         put(table, "")
     put(table, "paid")
     assert table.to_polars()["v"].to_list() == ["paid"]
+
+
+UUIDS = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
+SPANS = pa.array([1], pa.duration("us"))
+AT = pa.array([None], pa.time64("us"))
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "said"),
+    [
+        ("at", pa.array([5]), "a number does not say its unit; of a Spark frame a bigint is taken"),
+        ("at", pa.array(["04:05:06"]), r"pa\.time64, datetime\.time or in SQL TIME '10:30:00'"),
+        ("at", pa.array([86_400_000_000]).cast(pa.time64("us")), "a time of day lies between 00:00 and 24:00"),
+        ("n", AT, "cast it to an integer, in the unit that the column has"),
+        ("n", SPANS, "cast it to an integer, in the unit that the column has"),
+        ("note", UUIDS, r"cast it to text, or to its bytes, fixed_size_binary\[16\]"),
+        ("bytes", UUIDS, r"cast it to text, or to its bytes, fixed_size_binary\[16\]"),
+        ("new", UUIDS, r"no Hudi table holds this type: cast it to text, or to its bytes"),
+        ("new", SPANS, "no Hudi table holds this type: cast it to int64, and say"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.isalnum() else "",
+)
+def test_times_durations_and_uuids_are_refused_with_what_to_do(column: str, given: pa.Array, said: str) -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("n", pa.int64()), ("note", pa.string()), ("bytes", pa.binary(16)), ("at", AT.type)]
+    )
+    table = Table.create("t", schema, key="id", store=MemoryStore())
+    full = pa.Table.from_pylist([{"id": 1}], schema)
+    given_in = full.drop_columns([column] if column in full.column_names else []).append_column(column, given)
+    with pytest.raises((InvalidInputError, SchemaMismatchError), match=said):
+        table.upsert(given_in, schema_mode="merge" if column == "new" else "strict")
+    assert table.count() == 0

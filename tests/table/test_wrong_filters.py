@@ -18,12 +18,13 @@ SCHEMA = pa.schema(
     [
         ("id", pa.string()), ("views", pa.int64()), ("price", pa.float64()), ("city", pa.string()),
         ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("place", pa.struct([("x", pa.int64())])),
-        ("open", pa.bool_()), ("kind", pa.dictionary(pa.int32(), pa.string())),
+        ("open", pa.bool_()), ("kind", pa.dictionary(pa.int32(), pa.string())), ("opens", pa.time64("us")),
     ]
 )  # fmt: skip
 ROW: dict[str, Any] = {
     "id": "a", "views": 1, "price": 1.5, "city": "Rome", "day": dt.date(2026, 1, 31),
     "at": dt.datetime(2026, 1, 31, tzinfo=dt.UTC), "place": {"x": 1}, "open": True, "kind": "k",
+    "opens": dt.time(8),
 }  # fmt: skip
 views, city, day = pl.col("views"), pl.col("city"), pl.col("day")
 
@@ -44,6 +45,9 @@ WRONG: dict[str, tuple[Any, str]] = {
     "an offset in arithmetic": ("at > TIMESTAMP '2026-01-31 05:00:00+05:00' - INTERVAL '1 day'", "by itself|TIMESTAMP"),
     "a field of a word of SQL": ("current_user.id = 1", "double quotes"),
     "text for a date, polars": (day > "2026-01-31", "datetime.date\\(2026"),
+    "a number for a time of day": ("views = 1 AND NOT (opens > 5 OR views = 2)", "does not say its unit: write TIME"),
+    "a number for a time of day, polars": (pl.col("opens") == 5.5, "datetime.time\\(10, 30\\)"),
+    "a duration for a number": (views > dt.timedelta(1), "does not say its unit.*a number for a number"),
     "text for a moment": ("at > 'yesterday'", "compared with text"),
     "a moment without its zone": (pl.col("at") > dt.datetime(2026, 1, 31), "tzinfo=UTC"),  # noqa: DTZ001
     "a moment without its zone, SQL": ("at > TIMESTAMP '2026-01-31'", "tzinfo=UTC"),
