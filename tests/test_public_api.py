@@ -76,7 +76,7 @@ SIGNATURES = {
     "WriteJob.stage": "self data * task environment",
     "Table.scan": "self * columns filter as_of consistency meta limit names",
     "Table.alter": "self * rename drop comment commit_info",
-    "Table.changes": "self since * columns images raw consistency until",
+    "Table.changes": "self since * columns images raw consistency until names",
     "Table.diff": "self before after * columns",
     "Table.history": "self limit",
     "Table.refresh": "self",

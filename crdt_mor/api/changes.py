@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.api.rows import PART_SIZE, ArrowRows, chosen, part_size
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operations
@@ -32,11 +33,12 @@ _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAM
 class Changes(ArrowRows):
     """Rows of one window of a history, images and raw rows commit by commit. Made by `Table.changes`, `Table.diff`."""
 
-    def __init__(self, window: Window, columns: str | Sequence[str] | None, mode: Mode) -> None:
+    def __init__(self, window: Window, columns: str | Sequence[str] | None, mode: Mode, names: Names) -> None:
+        """names: what the columns are called."""
         self._window = window
         self._mode = mode
+        self._names = names
         self._schema = TableSchema.from_json(window.value.schema)
-        names = window.value.names
         self._by_shown = names.by_shown(self._schema.declared.names)
         self._columns = chosen(columns, [*self._by_shown])
         taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
@@ -90,7 +92,7 @@ class Changes(ArrowRows):
         return [self._of(window) for window in self._window.parts(self._mode, part_size(size))]
 
     def _of(self, window: Window) -> Changes:
-        return Changes(window, self._columns, self._mode)
+        return Changes(window, self._columns, self._mode, self._names)
 
     def __repr__(self) -> str:
         window = self._window

@@ -62,8 +62,7 @@ class TableReads(Readable):
             "then", as they were, so that a program of that time finds what it knows.
         """
         point = None if as_of is None else point_of(as_of)
-        if names not in ("now", "then"):
-            raise InvalidInputError(f'names is "now" or "then". got={names!r}')
+        _check_names(names)
         stable = _consistency(consistency) == "stable"
         if stable and point is not None:
             raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
@@ -95,6 +94,7 @@ class TableReads(Readable):
         raw: bool = False,
         consistency: Literal["latest", "stable"] = "latest",
         until: str | AsOf | None = None,
+        names: Literal["now", "then"] = "now",
     ) -> Changes:
         """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
 
@@ -105,6 +105,8 @@ class TableReads(Readable):
         raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
         consistency: "stable" stops before the oldest pending write.
         until: the window's end, as `since`; None: now. What is between two such points never changes.
+        names: what columns are called that were renamed or dropped since the window's end: "now", as they are by now,
+            or "then", as they were.
 
         Raises `CheckpointExpiredError` where what these commits wrote is gone, as a clean has given that history up,
         and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
@@ -113,6 +115,7 @@ class TableReads(Readable):
         from crdt_mor.api.changes import Changes
         from crdt_mor.read.window import Window
 
+        _check_names(names)
         if images and raw:
             raise InvalidInputError("raw changes have no images: ask for one of the two")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
@@ -125,7 +128,8 @@ class TableReads(Readable):
         if end.time < start.time:
             raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
         window = Window.seal(self._session, value, start, end)
-        return Changes(window, columns, "images" if images else "raw" if raw else "merged")
+        called = value.names if names == "now" else names_at(value.alterations, end.time)
+        return Changes(window, columns, "images" if images else "raw" if raw else "merged", called)
 
     def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
         """The rows in which two snapshots differ, as images: what turns the one into the other."""
@@ -135,7 +139,7 @@ class TableReads(Readable):
         session, first, last = self._session, point_of(before), point_of(after)
         value = sealed_at(session, before=first, after=last)
         start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
-        return Changes(Window.seal(self._session, value, start, end), columns, "difference")
+        return Changes(Window.seal(self._session, value, start, end), columns, "difference", value.names)
 
     def history(self, limit: int | None = None) -> pa.Table:
         """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
@@ -193,6 +197,11 @@ class TableReads(Readable):
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
         self._session.views.sealed(look=True)
+
+
+def _check_names(names: object) -> None:
+    if names not in ("now", "then"):
+        raise InvalidInputError(f'names is "now" or "then". got={names!r}')
 
 
 def _consistency(consistency: str, *known: str) -> str:

@@ -1,8 +1,8 @@
 """The options of a read, as users set them with `.option(...)`, checked before anything is read.
 
-    a snapshot       asOf, consistency, filter, meta, pushdown
-    changes          changes = merged | images | raw, since, until, consistency
-    a stream         as changes, without an end; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
+    a snapshot       asOf, consistency, filter, meta, pushdown, names = now | then
+    changes          changes = merged | images | raw, since, until, consistency, names
+    a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
     any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
                      storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`
 
@@ -30,7 +30,9 @@ CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "co
 STORAGE = "storage."
 """Options with names that begin so are those of the object store."""
 
-KNOWN = ("path", "columns", "payloads", "consistency", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
+NAMES = ("now", "then")
+
+KNOWN = ("path", "columns", "payloads", "consistency", "names", *SNAPSHOT_ONLY, *CHANGES_ONLY, *LIMITS)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class ReadOptions:
     columns: list[str] | None = None
     payloads: tuple[str, ...] = ()
     consistency: str = "latest"
+    names: str = "now"
     as_of: Point | None = None
     filter: str | None = None
     meta: bool = False
@@ -74,6 +77,7 @@ class ReadOptions:
             columns=names_of("columns", settings),
             payloads=payloads(settings),
             consistency=settings.get("consistency", "latest"),
+            names=_one_of("names", settings.get("names", "now"), NAMES),
             as_of=_point("asOf", settings.get("asOf")),
             filter=settings.get("filter"),
             meta=flag("meta", settings),
@@ -100,6 +104,7 @@ class ReadOptions:
         """These options, for a stream; raises where one of them has no meaning in a stream."""
         of_batches = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
         of_batches |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
+        of_batches |= {"names": None if self.names == "now" else self.names}
         settings = [name for name, value in of_batches.items() if value is not None]
         _refuse(settings, of_batches, "has no place in a stream")
         return self

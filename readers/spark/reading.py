@@ -23,6 +23,9 @@ from crdt_mor.readers.spark.versions import PUSHES_CONDITIONS, READS_NO_COLUMNS,
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
+OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
+"""The columns that changes have besides the table's, none of which may be called so."""
+
 
 @dataclass
 class Part(InputPartition):
@@ -63,6 +66,7 @@ def snapshot(options: ReadOptions) -> Scan:
         as_of=options.as_of,
         consistency=cast(Any, options.consistency),
         meta=options.meta,
+        names=cast(Any, options.names),
     )
     return scan if options.columns is None else scan.narrowed(columns=options.columns)
 
@@ -73,7 +77,7 @@ def changes(table: Table, options: ReadOptions, schema: StructType | None = None
     if schema is None:
         return window
     check_schema(schema, spark_schema(window.schema))
-    columns = [name for name in schema.names if name in table.schema.names]
+    columns = [name for name in schema.names if name not in OF_CHANGES]
     return _changes(table, options, columns)
 
 
@@ -85,6 +89,7 @@ def _changes(table: Table, options: ReadOptions, columns: list[str] | None) -> C
         raw=options.changes == "raw",
         consistency=cast(Literal["latest", "stable"], options.consistency),
         until=options.until,
+        names=cast(Any, options.names),
     )
 
 

@@ -26,6 +26,10 @@ def test_spark_reads_writes_and_updates_under_the_names_that_people_see(spark: A
     table.alter(rename={"Total Sales": "net sales", "Nr.": "order"}, drop=["note"])
     assert read(spark, table.uri).columns == ["order", "net sales", "Größe"]
     assert read(spark, table.uri, asOf=str(before)).columns == ["order", "net sales", "Größe"]
+    then = read(spark, table.uri, asOf=str(before), names="then", filter='"Nr." = 1')
+    assert listed(then) == listed(ROWS.slice(0, 1))
+    then = read(spark, table.uri, changes="images", until=str(before), names="then")
+    assert listed(then.drop("_change_type", "_commit_version", "_commit_timestamp")) == listed(ROWS)
     upsert(spark.createDataFrame([(3, 3.5, "s")], ["order", "net sales", "Größe"]), table.uri)
     update(spark, table.uri, {"net sales": '"net sales" * 2'}, where='"order" = 1')
     delete_where(spark, table.uri, '"net sales" = 2.5')

@@ -92,15 +92,15 @@ class BesideAnother(BatchWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
-        home = Path(self._job.uri)
+        home = Path(self._planned.job.uri)
         if self.dies_at:
             store = InterruptedStore(LocalStore(home))
             first = Table._of(Session(store, SystemEnvironment(), Table.open(home).config, 600_000), str(home))
             store.arm(self.dies_at, store.die, after=True)
             with pytest.raises(ProcessDied):
-                first.complete_write(self._job, receipts)
-        other = Table.open(home).complete_write(self._job, receipts)
-        home.with_name("other").write_bytes(pickle.dumps((self._job, other)))
+                first.complete_write(self._planned.job, receipts)
+        other = Table.open(home).complete_write(self._planned.job, receipts)
+        home.with_name("other").write_bytes(pickle.dumps((self._planned.job, other)))
         super().commit(messages)
 
 
@@ -120,7 +120,7 @@ class TwoDrivers(PlannedWrites):
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         planned = super().writer(schema, overwrite)
         assert isinstance(planned, BatchWriter)
-        return self.driver(planned._job, schema)
+        return self.driver(planned._planned)
 
 
 class TwoDriversOfWhichOneDied(TwoDrivers):

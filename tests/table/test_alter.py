@@ -108,6 +108,17 @@ def test_a_rename_is_seen_by_every_read(make: Make) -> None:
     assert table.scan(as_of=before, names="then").schema.names == ["id", "region", "n", "price"]
     assert values(table.scan(as_of=before, names="then", filter="n = 2", columns=["id"])) == [("b",)]
     assert table.changes().schema.names[:4] == table.schema.names
+    then = ["id", "region", "n", "price"]
+    modes: list[dict[str, Any]] = [{}, {"images": True}, {"raw": True}]
+    for mode in modes:
+        old = table.changes(until=before, names="then", **mode)
+        assert old.schema.names[:4] == then
+        assert [part.to_polars().columns[:4] for part in sent(old.limited(commits=1).parts())] == [then]
+        assert values(old, "id", "n") == values(table.changes(until=before, **mode), "key", "count")
+    assert values(table.changes(until=before, names="then", columns="n"), "n") == [(1,), (2,)]
+    assert table.changes(names="then", consistency="stable").schema.names[:4] == table.schema.names
+    with pytest.raises(InvalidInputError, match=r'names is "now" or "then"'):
+        table.changes(names="never")  # type: ignore[arg-type]
     assert pl.DataFrame(table).columns == table.schema.names
     assert [part.to_polars().columns for part in sent(table.scan(columns="count").parts())] == [["count"]]
     assert "unit price" in str(table.scan(filter='"unit price" > 2').explain())
