@@ -183,12 +183,6 @@ def in_stored_names(
     stored, by_shown = created(shown)
     odd = {name: own for name, own in by_shown.items() if name != own}
     if odd:
-        for member in config.merge.columns:
-            if len(member.columns) > 1 and not odd.keys().isdisjoint(member.columns):
-                raise InvalidInputError(
-                    "a payload of several columns knows them by their names, of which Avro, in which Hudi keeps "
-                    f"schemas, allows ASCII letters, digits and _: rename them. columns={list(member.columns)}"
-                )
         config = renamed_config(config, odd)
         layout = replace(layout, columns=tuple(odd.get(name, name) for name in layout.columns))
     return config, layout, TableSchema.of(stored), odd

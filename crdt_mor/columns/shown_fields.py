@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.fields import stored_field
-from crdt_mor.columns.types import is_list, list_like
+from crdt_mor.columns.fields import is_stored_name, stored_field
+from crdt_mor.columns.types import is_list, list_like, stored_type
 
 
 def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
@@ -20,6 +20,18 @@ def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
     if is_list(kind) and is_list(declared):
         return list_like(kind, kind.value_field.with_type(with_shown_fields(kind.value_type, declared.value_type)))
     return kind
+
+
+def stored_leaves(kind: pa.DataType, column: str) -> pa.DataType:
+    """The stored type of one that a payload says, with the names by which the payload knows the fields in it."""
+    return with_shown_fields(stored_type(kind, column), kind)
+
+
+def odd_fields(kind: pa.DataType) -> list[str]:
+    """The names of fields of structs, at any depth, that have others in files."""
+    inner = [kind.field(index) for index in range(kind.num_fields)]
+    odd = [field.name for field in inner if pt.is_struct(kind) and not is_stored_name(field.name)]
+    return [*odd, *(name for field in inner for name in odd_fields(field.type))]
 
 
 def _shown(field: pa.Field, declared: pa.Field | None) -> pa.Field:

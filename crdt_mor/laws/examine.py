@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 
-from crdt_mor.columns.types import stored_type
+from crdt_mor.columns.shown_fields import stored_leaves
 from crdt_mor.errors import SchemaMismatchError
 from crdt_mor.laws.claims import settles
 from crdt_mor.laws.describe import AUTHOR_ERRORS, described, error_line
@@ -283,7 +283,7 @@ def _changes(trial: Trial, unit: int, states: Sequence[int]) -> tuple[int, int, 
 def _check_round_trip(trial: Trial) -> None:
     """Whether a Parquet file gives back all states of the trial as they were."""
     try:
-        stored = stored_type(trial.state, "state()")
+        stored = stored_leaves(trial.state, "state()")
     except SchemaMismatchError as error:
         trial.counterexamples.add("round-trip", f"a state is {trial.state}: {error}")
         return

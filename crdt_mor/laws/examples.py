@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.columns.types import stored_type
+from crdt_mor.columns.shown_fields import stored_leaves
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.describe import AUTHOR_ERRORS
 from crdt_mor.merge.payload import Payload, RecordPayload
@@ -20,10 +20,10 @@ def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
     examples = payload.examples()
     if all(value is None for value in (examples.to_pylist() if isinstance(examples, pa.Array) else examples)):
         raise InvalidInputError(f"examples() must give a few written values. payload={payload_name(payload)}")
-    column = stored_type(payload.column(), "column()")
-    kinds = [stored_type(kind, "accepts()") for kind in payload.accepts(column)]
+    column = stored_leaves(payload.column(), "column()")
+    kinds = [stored_leaves(kind, "accepts()") for kind in payload.accepts(column)]
     if isinstance(examples, pa.Array):
-        kinds = [stored_type(examples.type, "examples()")]
+        kinds = [stored_leaves(examples.type, "examples()")]
         values = pl.Series(pl.from_arrow(examples.cast(kinds[0]))).to_list()
     else:
         values = list(examples)

@@ -12,7 +12,8 @@ from datetime import date, datetime
 from itertools import product
 from typing import Any
 
-from crdt_mor.columns.types import stored_type, type_to_json
+from crdt_mor.columns.shown_fields import stored_leaves
+from crdt_mor.columns.types import type_to_json
 from crdt_mor.laws.describe import described
 from crdt_mor.laws.histories import Update
 from crdt_mor.laws.trial import NO_STATE, Trial
@@ -36,7 +37,7 @@ def fingerprint(payload: Payload) -> str:
     known = [n for n in numbers if n != NO_STATE]
     visible = dict(zip(known, trial.visible(known) or (), strict=False))
     answers = [_canonical(visible[n]) if n in visible else "!" for n in numbers]
-    types = [type_to_json(trial.column), type_to_json(stored_type(trial.state, "state()"))]
+    types = [type_to_json(trial.column), type_to_json(stored_leaves(trial.state, "state()"))]
     text = json.dumps([payload.kind, payload.nulls, *types, *answers], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

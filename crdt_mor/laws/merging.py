@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from crdt_mor.columns.casts import meets
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.shown_fields import odd_fields
 from crdt_mor.columns.types import is_list
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.resolve import resolve
@@ -21,7 +22,7 @@ from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
 from crdt_mor.merge.rule import Member, MergeRule, naming_payload
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.merge_spec import MergeSpec
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 
 _PLACE, _WRITTEN, _PENDING = "_crdt_place", "_crdt_written", "_crdt_pending"
 
@@ -134,12 +135,13 @@ def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], te
     accepts: dict[str, Sequence[pa.DataType]] = {}
     for column_merge in spec.columns:
         payload = resolve(column_merge.payload)
-        kind = _column_type(schema.stored, column_merge.columns, payload)
+        kind = _column_type(schema.stored, column_merge, payload)
         name = f"{HIDDEN}{column_merge.columns[0]}" if payload.stateful else None
         if name is not None:
             hidden.append(pa.field(name, payload.state(kind)))
+            _refuse_odd_fields(payload, column_merge.columns, hidden[-1].type)
         if tuple(taken := payload.accepts(kind)) != (kind,):
-            declared = _column_type(schema.declared, column_merge.columns, payload)
+            declared = _column_type(schema.declared, column_merge, payload)
             accepts[column_merge.columns[0]] = [_as_declared(accepted, kind, declared) for accepted in taken]
         members.append(Member(column_merge.columns, payload, polars_type(kind), name))
     physical = TableSchema(pa.schema([*schema.declared, *hidden]))
@@ -180,7 +182,7 @@ def check_columns(config: TableConfig, schema: TableSchema) -> None:
                 f"{payload.name} takes null for a value, and in a table of partial updates null also stands for what "
                 f"nobody has given yet: use a payload that skips nulls. columns={list(column_merge.columns)}"
             )
-        _check_column(payload, column_merge.columns, _column_type(schema.stored, column_merge.columns, payload))
+        _check_column(payload, column_merge.columns, _column_type(schema.stored, column_merge, payload))
         _require_room(payload, column_merge.columns, schema)
         times = [name for name in column_merge.columns if pa.types.is_time(schema.declared.field(name).type)]
         if times and payload.kind == "delta":
@@ -189,10 +191,11 @@ def check_columns(config: TableConfig, schema: TableSchema) -> None:
             )
 
 
-def _column_type(stored: pa.Schema, columns: Sequence[str], payload: Payload) -> pa.DataType:
-    """The type that a payload sees: of its column, or a struct of its columns."""
+def _column_type(stored: pa.Schema, merge: ColumnMerge, payload: Payload) -> pa.DataType:
+    """The type that a payload sees: of its column, or a struct of its columns under the names that it knows."""
+    columns = merge.columns
     if isinstance(payload, RecordPayload):
-        return pa.struct([stored.field(name) for name in columns])
+        return pa.struct([stored.field(name).with_name(own) for name, own in zip(columns, merge.fields, strict=True)])
     if len(columns) > 1:
         raise InvalidInputError(
             f"{payload.name} merges one column; several that decide together need a RecordPayload, such as LatestBy. "
@@ -206,8 +209,11 @@ def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -
 
     A payload whose library is missing raises `UnknownPayloadError`, which says what to install.
     """
+    _refuse_odd_fields(payload, columns, payload.column())
     try:
         payload.check(kind)
+        if payload.stateful:
+            _refuse_odd_fields(payload, columns, payload.state(kind))
         _try_on_no_rows(payload, columns, kind)
     except UnknownPayloadError:
         raise
@@ -215,6 +221,16 @@ def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -
         raise InvalidInputError(
             f"{payload.name} does not serve this column: {error} columns={list(columns)}"
         ) from error
+
+
+def _refuse_odd_fields(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
+    """Raise where a payload itself names fields of its values or states that are called otherwise in files."""
+    odd = odd_fields(kind)
+    if odd:
+        raise InvalidInputError(
+            f"{payload.name} names fields that are called otherwise in files: have it use ASCII letters, digits and _ "
+            f"alone. columns={list(columns)} fields={odd}"
+        )
 
 
 def _require_room(payload: Payload, columns: Sequence[str], schema: TableSchema) -> None:

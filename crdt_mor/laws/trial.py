@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.columns.types import stored_type
+from crdt_mor.columns.shown_fields import stored_leaves
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.describe import AUTHOR_ERRORS, FIRST_TIME, abbreviated, described, error_line, error_of
 from crdt_mor.laws.examples import examples_of, payload_name, same_value
@@ -50,7 +50,7 @@ class Trial:
         self.payload = payload
         self.counterexamples = Counterexamples()
         self.written = examples_of(payload) if written is None else written
-        self.column = stored_type(payload.column(), "column()")
+        self.column = stored_leaves(payload.column(), "column()")
         payload.check(self.column)
         self.state = payload.state(self.column)
         self.dtype = polars_type(self.state)

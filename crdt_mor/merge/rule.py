@@ -25,7 +25,7 @@ from crdt_mor.merge.payload import Payload
 class Member:
     """The column of one payload, or the columns of a record payload.
 
-    kind: the type of the visible value, a struct for several columns.
+    kind: the type of the visible value, a struct for several columns, with fields as the payload calls them.
     hidden: the column that keeps the state, if the payload's state differs from its visible value.
     """
 
@@ -33,6 +33,12 @@ class Member:
     payload: Payload
     kind: pl.DataType
     hidden: str | None = None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What the payload calls its columns, of which there are several, by what they are called here."""
+        assert isinstance(self.kind, pl.Struct), "a payload of several columns"
+        return dict(zip(self.columns, (field.name for field in self.kind.fields), strict=True))
 
     @property
     def stored(self) -> tuple[str, ...]:
@@ -43,8 +49,9 @@ class Member:
         """What was written to the columns of this member; null where all of them are null."""
         if len(self.columns) == 1:
             return rows[self.columns[0]]
+        fields = [pl.col(name).alias(field) for name, field in self.fields.items()]
         every = pl.all_horizontal(pl.col(name).is_null() for name in self.columns)
-        return rows.select(pl.when(~every).then(pl.struct(self.columns)).alias(self.columns[0])).to_series()
+        return rows.select(pl.when(~every).then(pl.struct(fields)).alias(self.columns[0])).to_series()
 
     @property
     def restores(self) -> bool:
@@ -75,7 +82,7 @@ class Member:
         if not wanted:
             return hidden
         seen = states if self.hidden is None else self._mapped(states, self.payload.value, self.kind)
-        fields = [seen] if len(self.columns) == 1 else [seen.struct.field(name) for name in wanted]
+        fields = [seen] if len(self.columns) == 1 else [seen.struct.field(self.fields[name]) for name in wanted]
         return [*hidden, *(field.alias(name) for field, name in zip(fields, wanted, strict=True))]
 
     def settle(self, rows: pl.DataFrame, *, seen: bool) -> pl.Series:

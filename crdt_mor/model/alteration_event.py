@@ -47,7 +47,7 @@ def altered(
     renamed = {names.one(old, schema): new for old, new in asked.renames.items()}
     dropped = [names.one(name, schema) for name in asked.drops]
     comments = {names.one(name, schema): text for name, text in asked.comments.items()}
-    _refuse_needed(dropped, renamed, value, config)
+    _refuse_needed(dropped, value, config)
     both = [names.shown(stored) for stored in dropped if stored in renamed]
     if both:
         raise InvalidInputError(f"a column is renamed or dropped, not both. columns={both}")
@@ -95,8 +95,8 @@ def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:
             )
 
 
-def _refuse_needed(dropped: Sequence[str], renamed: Mapping[str, str], value: Timeline, config: TableConfig) -> None:
-    """Raise for a drop of a column that the table's rules need, and for a rename of one that a payload names."""
+def _refuse_needed(dropped: Sequence[str], value: Timeline, config: TableConfig) -> None:
+    """Raise for a drop of a column that the table needs."""
     ordering = config.merge.ordering
     layout = Layout.of(value.properties).columns
     together = {name for member in config.merge.columns if len(member.columns) > 1 for name in member.columns}
@@ -112,12 +112,6 @@ def _refuse_needed(dropped: Sequence[str], renamed: Mapping[str, str], value: Ti
         found = [value.names.shown(name) for name in dropped if name in needed]
         if found:
             raise InvalidInputError(f"{role} needs these columns, which so cannot be dropped. columns={found}")
-    found = [value.names.shown(name) for name in renamed if name in together]
-    if found:
-        raise InvalidInputError(
-            "a payload of several columns knows them by their names, which so cannot change: rename others. "
-            f"columns={found}"
-        )
 
 
 def require_meant(value: Timeline, new: Mapping[str, str]) -> None:

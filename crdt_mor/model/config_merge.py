@@ -96,6 +96,12 @@ def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
     """The columns that have payloads are there, and are not what tells rows apart."""
     identity = {*key.fields, *key.partition_fields}
     for member in merge.columns:
+        if member.called:
+            raise InvalidInputError(
+                "a payload of several columns knows them by their names in files, of ASCII letters, digits and _, and "
+                "its parameters may have them: call them so, and rename them once the table is there. "
+                f"columns={list(member.called)} in_files={list(member.columns)}"
+            )
         for name in member.columns:
             if name not in schema.declared.names:
                 known = schema.declared.names

@@ -64,10 +64,25 @@ class PayloadRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMerge:
-    """One column with a payload of its own, or several that decide together."""
+    """One column with a payload of its own, or several that decide together.
+
+    called: what the payload calls its columns, if it is not what they are called here; by these names, which never
+        change, its parameters tell them apart. On storage they are the stored ones.
+    """
 
     columns: tuple[str, ...]
     payload: PayloadRef
+    called: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of the columns in the structs that a payload of several columns sees."""
+        return self.called or self.columns
+
+    def renamed(self, columns: tuple[str, ...]) -> ColumnMerge:
+        """The same payload of columns that are called otherwise."""
+        is_same = len(columns) == 1 or columns == self.fields
+        return ColumnMerge(columns, self.payload, () if is_same else self.fields)
 
     def __str__(self) -> str:
         names = self.columns[0] if len(self.columns) == 1 else f"({', '.join(self.columns)})"

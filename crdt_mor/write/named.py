@@ -152,7 +152,7 @@ def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
 
     key, merge = config.key, config.merge
     ordering = None if merge.ordering is None else by.get(merge.ordering, merge.ordering)
-    members = tuple(replace(member, columns=renamed(member.columns)) for member in merge.columns)
+    members = tuple(member.renamed(renamed(member.columns)) for member in merge.columns)
     return replace(
         config,
         key=replace(key, fields=renamed(key.fields), partition_fields=renamed(key.partition_fields)),

@@ -264,7 +264,7 @@ def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
     """Written values as the columns of their payload."""
     if len(member.columns) == 1:
         return values.alias(member.columns[0]).to_frame()
-    return pl.DataFrame({name: values.struct.field(name) for name in member.columns})
+    return pl.DataFrame({name: values.struct.field(field) for name, field in member.fields.items()})
 
 
 def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int, schema: TableSchema) -> pa.Table:

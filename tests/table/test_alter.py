@@ -245,6 +245,54 @@ def test_a_column_with_a_payload_is_renamed_and_dropped(make: Make, merge: Any) 
     assert values(table) == [("a", "eu", 3.5), ("b", "us", 3.5)]
 
 
+PRICED: dict[str, Any] = {"merge": {("n", "price"): LatestBy("n")}}
+
+
+@pytest.mark.parametrize(
+    "merge", [PRICED["merge"], PartialUpdate(columns=PRICED["merge"])], ids=["whole rows", "partial updates"]
+)
+def test_columns_that_one_payload_decides_together_are_renamed(places: Callable[[str], Place], merge: Any) -> None:
+    """Its parameters go on naming the columns that they named, whatever these are called."""
+    place, to = places("old"), places("new")
+    table = place.create(schema=frame().schema, key="id", merge=merge)
+    table.upsert(frame(("a", "eu", 2, 1.5), ("b", "us", 5, 2.5)))
+    with place.open().transaction() as before:
+        before.upsert(frame(("b", "us", 6, 3.5)))
+        table.alter(rename={"n": "price at", "price": "n"})
+        columns = ["id", "region", "price at", "n"]
+        table.upsert(frame(("a", "eu", 1, 9.5)).rename_columns(columns))
+    assert values(table) == [("a", "eu", 2, 1.5), ("b", "us", 6, 3.5)]
+    assert str(table.config.merge.columns[0]) == "(price at, n): latest_by/1(by=n)"
+    table.update({"n": "n * 10", "price at": '"price at" + 1'}, where="id = 'a'")
+    with pytest.raises(InvalidInputError, match=r"would not show the new value.*\['price at', 'n'\]"):
+        table.update({"price at": '"price at" - 1'})
+    table.merge(frame(("b", "us", 7, 4.5)).rename_columns(columns)).when_matched_update_all().execute()
+    with pytest.raises(SchemaMismatchError, match=r"missing=\['n'\]"):
+        table.upsert(frame(("a", "eu", 9, 9.5)).rename_columns(columns).drop_columns("n"))
+    expected = [("a", "eu", 3, 15.0), ("b", "us", 7, 4.5)]
+    assert values(table) == expected
+    table.maintenance.compact()
+    table = place.open()
+    table.upsert(frame(("a", "eu", 1, 9.5), ("b", "us", 1, 9.5)).rename_columns(columns))
+    assert values(table) == expected
+    with pytest.raises(InvalidInputError, match="a payload of several"):
+        table.alter(drop=["n"])
+    with pytest.raises(InvalidInputError, match=r"call them so.*columns=\['price at', 'n'\] in_files=\['n', 'price'\]"):
+        table.maintenance.migrate(to.uri, merge={("price at", "n"): LatestBy("price at")}, **to._store)
+    table.maintenance.migrate(to.uri, **to._store)
+    to.open().upsert(frame(("a", "eu", 1, 9.5), ("b", "us", 8, 5.5)).rename_columns(columns))
+    assert values(to.open()) == [("a", "eu", 3, 15.0), ("b", "us", 8, 5.5)]
+
+
+def test_a_new_table_calls_columns_of_one_payload_as_files_do(place: Place) -> None:
+    with pytest.raises(InvalidInputError, match=r"rename them once the table is there. columns=\['Total Sales', 'n'\]"):
+        place.create(
+            schema={"id": pl.Int64, "n": pl.Int64, "Total Sales": pl.Float64},
+            key="id",
+            merge={("Total Sales", "n"): LatestBy("n")},
+        )
+
+
 # --- beside writers ---------------------------------------------------------------------------------------------------
 
 
@@ -358,7 +406,6 @@ def test_a_rename_to_a_name_that_was_added_meanwhile_is_refused(make: Make, plac
 
 # --- what may be altered ----------------------------------------------------------------------------------------------
 
-PRICED: dict[str, Any] = {"merge": {("n", "price"): LatestBy("n")}}
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "nothing": ({}, {}, "say what to alter"),
     "a column that is not there": ({}, {"rename": {"m": "x"}}, "no such column"),
@@ -374,7 +421,6 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "the ordering": ({"ordering": "n"}, {"drop": ["n"]}, "the ordering needs"),
     "the order of rows": ({"cluster_by": "price"}, {"drop": ["price"]}, "the order of rows in base files needs"),
     "one of several of a payload": (PRICED, {"drop": ["price"]}, "a payload of several"),
-    "renamed in a payload": (PRICED, {"rename": {"n": "x"}}, "a payload of several"),
     "a long comment": ({}, {"comment": {"n": "x" * 1025}}, "at most 1024"),
 }  # fmt: skip
 

@@ -177,6 +177,52 @@ def test_one_that_refuses_the_write_or_says_what_to_do_is_not(payload: Payload) 
 
 
 @pytest.mark.filterwarnings("ignore:acme.ranked")
+class Odd(Newest):
+    """As `Newest`, of values whose time has a name that files have not."""
+
+    name: ClassVar[str] = "acme.odd/1"
+    nulls_inside = "refuse"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=lambda value: value["at time"])
+
+    def examples(self) -> Sequence[Any]:
+        return [{"at time": 1}, {"at time": 2}]
+
+    def column(self) -> pa.DataType:
+        return pa.struct([("at time", pa.int64())])
+
+
+class OddState(Payload):
+    """Keeps a state with a field of a name that files have not."""
+
+    name: ClassVar[str] = "acme.odd_state/1"
+
+    def join(self, a: Any, b: Any) -> Any:
+        return max(a, b, key=lambda state: state["a b"])
+
+    def examples(self) -> Sequence[Any]:
+        return [1, 2]
+
+    def state(self, column: pa.DataType) -> pa.DataType:
+        return pa.struct([("a b", column)])
+
+    def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:
+        return pl.struct(written.alias("a b"))
+
+    def value(self, state: pl.Expr) -> pl.Expr:
+        return state.struct.field("a b")
+
+
+@pytest.mark.filterwarnings("ignore:.*says join alone")
+@pytest.mark.parametrize("payload", [Odd(), OddState()], ids=lambda payload: payload.name)
+def test_a_payload_that_names_fields_otherwise_than_files_do_is_refused(payload: Payload) -> None:
+    check_laws(payload)
+    schema = pa.schema([("id", pa.int64()), ("v", payload.column())])
+    with pytest.raises(InvalidInputError, match=r"names fields that are called otherwise in files.*fields=\['a"):
+        Table.create("t", schema, key="id", merge={"v": payload}, store=MemoryStore())
+
+
 def test_what_lift_raises_refuses_the_write(simulated: Simulated) -> None:
     table = table_of(simulated, Refusing(), pa.string())
     with pytest.raises(PayloadError, match="a rank is one of"):
