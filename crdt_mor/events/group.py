@@ -135,17 +135,21 @@ def commit_alone(
     """As `one_event.commit`, of a write that was not posted, which takes along what others have posted.
 
     It looks beside its claim, so that nothing is staged where others have published meanwhile, or a service asks for a
-    turn. Where one version has followed, as since a while ago, and nobody has posted, it is made once more after that.
+    turn. Where one version has followed, as since a while ago, and nobody has posted, it follows that one instead, at
+    the time that it has claimed.
 
     draft: where it is a commit that is made already, which no other write may join, it takes along events alone.
     """
-    followed: list[bytes] = []
 
-    def make(replies: Sequence[Any]) -> Steps[LoneWrite | None]:
+    def make(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
         listed, following = replies
         if following is not None:
-            followed.extend([following] if not listed else [])
-            return None
+            if listed or isinstance(draft, LoneWrite):
+                return None
+            newest = yield from next_if_newest(tail, following)
+            if newest is None or _has_passed(newest, requested) or not draft.may_follow(newest):
+                return None
+            return newest, draft.make(newest, requested, [draft.post], draft.post)
         now_ms: int = (yield StoreNow()) if listed else 0
         crowd.is_asked |= giving_way.is_asked_in(listed, now_ms)
         if crowd.is_asked:
@@ -157,18 +161,18 @@ def commit_alone(
         events = tuple(posted for posted in read if isinstance(posted, PostedEvent))
         crowd.has_met = bool(events)
         if isinstance(draft, LoneWrite):
-            return replace(draft, events=events)
+            return tail, replace(draft, events=events)
         posts = [post for post in read if isinstance(post, Post)]
         crowd.is_crowded |= bool(posts)
-        return replace(draft.make(tail, requested, [*posts, draft.post], draft.post), events=events)
+        return tail, replace(draft.make(tail, requested, [*posts, draft.post], draft.post), events=events)
 
     write = ClaimedWrite(requested, (List(POSTS), Read(version_path(tail.version + 1))), make)
-    outcome = yield from one_event.commit(publisher, tail, write, expected, shortcuts)
-    newest = (yield from next_if_newest(tail, followed[0])) if followed and isinstance(draft, Draft) else None
-    if newest is None or isinstance(draft, LoneWrite) or not draft.may_follow(newest):
-        return outcome
-    again = draft.make(newest, claim_after(newest.clock, (yield Now())), [draft.post], draft.post)
-    return (yield from one_event.commit(publisher, newest, again, expected, shortcuts))
+    return (yield from one_event.commit(publisher, tail, write, expected, shortcuts))
+
+
+def _has_passed(tail: Timeline, requested: InstantTime) -> bool:
+    """Whether a version's clock has passed a time that was claimed before, so that a sweep may remove what it has."""
+    return tail.clock >= requested
 
 
 def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
@@ -264,7 +268,7 @@ class _Posted:
         unread = self._unread(stats)
         requested = claim_after(tail.clock, (yield Now()))
 
-        def make(replies: Sequence[Any]) -> Steps[LoneWrite | None]:
+        def make(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
             if proof and (replies[0] is None or not genuine.is_in(replies[0])):
                 return None
             self._note(tail, unread, replies[len(proof) :])
@@ -279,7 +283,7 @@ class _Posted:
             posts[self.path] = self.post
             in_order = sorted(posts, key=lambda path: order.index(path) if path in order else len(order))
             made = self.draft.make(tail, requested, [posts[path] for path in in_order], self.post)
-            return replace(made, events=tuple(e for e in found.values() if isinstance(e, PostedEvent)))
+            return tail, replace(made, events=tuple(e for e in found.values() if isinstance(e, PostedEvent)))
 
         write = ClaimedWrite(requested, (*proof, *map(Read, unread)), make)
         return (yield from one_event.commit(self.publisher, tail, write, self.expected, self.shortcuts))

@@ -103,12 +103,13 @@ class LoneWrite:
 class ClaimedWrite:
     """A write that is made once its time is claimed, of what is read beside the claim.
 
-    reads: what is read. make: the write, of the replies; None where there is none after all.
+    reads: what is read. make: of the replies the write, and the version that it follows: the one of which it was known
+        when the time was claimed, or a later one whose clock has not passed that time. None: there is none after all.
     """
 
     requested: InstantTime
     reads: tuple[Single, ...]
-    make: Callable[[Sequence[Any]], Steps[LoneWrite | None]]
+    make: Callable[[Sequence[Any]], Steps[tuple[Timeline, LoneWrite] | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +161,17 @@ def commit(
     expected: Expected | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[LoneCommit | Timeline | None]:
-    """Make a write visible in one event that follows `tail`.
+    """Make a write visible in one event that follows `tail`, or what a `ClaimedWrite` says.
 
     Where somebody else was faster, nothing of the write is left, nor ever will be seen. Then the newest version, which
     is projected, is returned if it was found out; else None. So it is where there is no write after all.
 
     shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
     """
-    late, is_untold = shortcuts.late, tail.version != shortcuts.helped
+    late, known = shortcuts.late, tail
     if late is None and not (yield from _is_newest(tail, expected)):
         return None
-    if late is None and is_untold:
+    if late is None and tail.version != shortcuts.helped:
         yield from publisher.help_project(tail)
     wall_ms = yield from wall_clock(tail, to_ms(tail.swept))
     reads = write.reads if isinstance(write, ClaimedWrite) else ()
@@ -182,11 +183,14 @@ def commit(
         if made is None:
             yield Delete(claimed.path)
             return None
-        write = made
+        tail, write = made
     attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
-        told = (yield from publisher.projector.files(tail)) if late is not None and is_untold else ()
+        if late is None and tail is not known:
+            yield from publisher.help_project(tail)
+        is_untold = late is not None and tail.version != shortcuts.helped
+        told = (yield from publisher.projector.files(tail)) if is_untold else ()
         answered, others, is_told = yield from attempt.stage([file.path for file in told])
         if not is_told:
             yield from publisher.help_project(tail)

@@ -172,8 +172,10 @@ class TriedWrite:
 
     def _make(self, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post) -> LoneWrite:
         """The commit of posts, which are in their order, `own` among them. Those that do not fit are left out."""
-        config = self.session.config
-        statements, taken = group_of(config, tail, requested, posts, own, self.statements.said[0])
+        statements: Statements = self.statements
+        taken = [own]
+        if len(posts) > 1 or tail is not statements.value or requested != statements.requested:
+            statements, taken = group_of(self.session.config, tail, requested, posts, own, self.statements.said[0])
         is_group = len(taken) > 1 or own.name is not None
         try:
             write = self._write(statements, requested, [post.member for post in taken] if is_group else ())

@@ -44,6 +44,9 @@ START = Timeline.genesis("[]", "the-table")
 FIRST = 11
 """The number of the first write here; the writes of other actors have one row."""
 
+AHEAD_MS = 40
+"""A time that the clock of no table here reaches before a writer whose own clock says so."""
+
 CONTENT = _encoded(pa.table({"id": pa.array([], pa.string())}))
 
 Token = tuple[str, int]
@@ -126,9 +129,9 @@ def owner(
     return ("refused", number)
 
 
-def loner(number: int, value: Timeline, *, along: bool = False, bucket: bool = False) -> Run:
-    """A writer that commits alone. along: it takes others' posts along."""
-    requested = claim_after(value.clock, 0)
+def loner(number: int, value: Timeline, *, along: bool = False, bucket: bool = False, ahead: bool = False) -> Run:
+    """A writer that commits alone. along: it takes others' posts along. ahead: its clock is ahead of the table's."""
+    requested = claim_after(value.clock, AHEAD_MS if ahead else 0)
     shortcuts = Shortcuts(late=[] if bucket else None)
     draft = draft_of(number)
     if along:

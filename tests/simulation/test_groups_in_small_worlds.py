@@ -106,6 +106,8 @@ OWNERS: dict[str, Callable[..., Run]] = {
     "lone": loner,
     "along": partial(loner, along=True),
     "along in a bucket": partial(loner, along=True, bucket=True),
+    "ahead": partial(loner, along=True, ahead=True),
+    "ahead in a bucket": partial(loner, along=True, bucket=True, ahead=True),
 }
 """Actors with a write of their own."""
 
@@ -192,7 +194,7 @@ def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
         (["owner", "owner"], {"deletions": False}),
         (["owner"], {"slept": 3, "dead": 1}),
         (["bucket"], {"slept": 3}),
-        (["along in a bucket"], {"slept": 3}),
+        (["ahead in a bucket"], {"slept": 3}),
         (["along in a bucket", "owner"], {"deletions": False}),
         (["gives up"], {"slept": 3}),
         (["owner", "along"], {"taken": True, "deletions": False}),
@@ -206,6 +208,10 @@ def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
         slow(["owner", "begins"], {"deletions": False}),
         slow(["owner"], {"ends": 1}),
         slow(["bucket", "begins and ends"], {"deletions": False}),
+        slow(["along in a bucket"], {"slept": 3}),
+        slow(["ahead in a bucket", "owner"], {"deletions": False}),
+        slow(["ahead", "decider", "sweeper"], {"deletions": False}),
+        slow(["ahead in a bucket", "grower", "sweeper"], {"deletions": False}),
         slow(["owner", "owner"], {}),
         slow(["bucket", "owner"], {}),
         slow(["owner", "gives up later"], {}),
@@ -240,6 +246,7 @@ def test_every_interleaving(who: Sequence[str], options: dict[str, Any]) -> None
     [
         (["owner"], {"faults": 1}),
         slow(["owner", "along"], {"faulty": is_post, "deletions": False}),
+        slow(["ahead in a bucket", "owner"], {"faulty": is_version, "deletions": False}),
         slow(["owner", "owner"], {"faulty": is_version, "deletions": False}),
         slow(["gives up", "along"], {"faulty": is_version, "deletions": False}),
         long(["owner", "owner"], {"deletions": False}),
@@ -336,6 +343,11 @@ def a_lone_commit_follows_what_may_be_a_ghost(patch: pytest.MonkeyPatch) -> None
     patch.setattr(group, "next_if_newest", trusting)
 
 
+def a_time_that_the_clock_has_passed_is_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group, "_has_passed", lambda tail, requested: False)
+    nothing_is_asked(patch)
+
+
 def history_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group, "find_taken", nothing)
     patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 0)
@@ -370,7 +382,13 @@ def events_that_are_taken_along_are_not_noted(patch: pytest.MonkeyPatch) -> None
         (an_eraser_voids_nothing, ["along", "eraser"], {"dead": 1}, "after it was erased"),
         slow(an_outcome_is_believed_of_a_ghost, ["owner", "along", "three more"], {"dead": 1}, "."),
         (a_commit_follows_what_may_be_a_ghost, ["owner"], {"slept": 3}, "."),
-        (a_lone_commit_follows_what_may_be_a_ghost, ["along in a bucket"], {"slept": 3}, "."),
+        (a_lone_commit_follows_what_may_be_a_ghost, ["ahead in a bucket"], {"slept": 3}, "."),
+        slow(
+            a_time_that_the_clock_has_passed_is_kept,
+            ["along in a bucket", "grower", "sweeper"],
+            {"deletions": False},
+            "was removed",
+        ),
         slow(history_is_not_looked_at, ["owner", "along", "decider"], {"deletions": False}, "."),
         (acknowledged_before_hudi_knows, ["owner", "along"], {}, "Hudi was not told"),
         (a_restore_is_not_looked_for, ["owner", "restorer"], {"deletions": False}, "."),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import polars as pl
 import pyarrow as pa
@@ -13,12 +14,15 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor.events import group
+from crdt_mor.events.races import LOOK_EVERY
 from crdt_mor.hudi.records import claim_record
 from crdt_mor.log.paths import POSTS, post_path
 from crdt_mor.log.posts import BYTES_MAX, FRESH_MS, Post
 from crdt_mor.model.instant import claim_after
 from crdt_mor.model.posts import WINDOW, PostName
 from crdt_mor.payloads import Counter, MVRegister, ORSet, PartialUpdate
+from crdt_mor.write import one_event
+from crdt_mor.write.posts import group_of
 from tests.inside import completions_of, hudi_folder_of, run_sweep, session_of, store_of, tail_of
 from tests.posting import Meanwhile, in_a_crowd, made, post, put
 from tests.simulated import Simulated
@@ -131,6 +135,20 @@ def test_a_writer_that_is_alone_takes_along_what_it_finds_and_is_told_of_its_own
         commit = table.upsert(rows(i))
         assert commit.rows == 1
     assert len(found(table)) == 60
+
+
+def test_a_writer_that_finds_nobody_makes_its_statements_once(
+    table: mor.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_again = Mock(wraps=group_of)
+    monkeypatch.setattr(one_event, "group_of", made_again)
+    for n in range(2 * LOOK_EVERY):
+        table.upsert(rows(1, n=n))
+    assert made_again.call_count == 0
+    post(table, rows(2))
+    for n in range(LOOK_EVERY):
+        table.upsert(rows(1, n=n))
+    assert (made_again.call_count, set(found(table))) == (1, {0, 1, 2})
 
 
 def test_an_append_that_is_committed_as_a_post_is_an_insert_for_hudi(table: mor.Table) -> None:

@@ -21,6 +21,7 @@ from crdt_mor import CommitUnknownError, StorageUnavailableError, Table
 from crdt_mor.model.names import data_file_name
 from crdt_mor.store import disk as disk_calls
 from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.table.helpers import Make, frame, rows
 
 
@@ -205,6 +206,29 @@ def test_a_claim_that_was_read_back_lasts_before_a_file_under_its_time_does(make
     disk.fails = lambda fsyncs: fsyncs == [HUDI]
     alone(table, ("a", "x", 2))
     assert disk.fsyncs == [HUDI, HUDI, ".", TIMELINE, HUDI]
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["as it is", "the name of a claim is not waited for"])
+def test_no_later_write_takes_the_time_of_a_log_file_that_has_outlasted_its_write(
+    make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Hudi's readers would show that file, as of the later write.
+
+    The machine's clock is behind the table's, or goes back when the power is back, so that the same time is chosen.
+    """
+    now_ms = LocalStore(path).now_ms()
+    table = make(buckets=8, environment=SimulatedEnvironment(now_ms))
+    table.upsert(frame(("a", "x", 1)))
+    if not waits:
+        publish = LocalStore._publish
+        monkeypatch.setattr(LocalStore, "_publish", lambda s, f, at: at.endswith(".inflight") or publish(s, f, at))
+    kill_after_link(TIMELINE, lambda: alone(table, ("b", "x", 2)))
+    disk.cut()
+    after = Table.open(path, environment=SimulatedEnvironment(now_ms, stem="after"))
+    commits = [after.upsert(frame(("c", "x", n))) for n in range(3)]
+    named = set(after.inspect.files()["path"].to_pylist())
+    shown = {file for file in os.listdir(path) if any(commit.requested_at in file for commit in commits)}
+    assert (shown <= named) is waits, shown - named
 
 
 KEYS = [f"k{number}" for number in range(40)]
