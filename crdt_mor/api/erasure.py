@@ -28,6 +28,7 @@ from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpir
 from crdt_mor.events.session import Session
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.migration import require_not_moving
@@ -104,6 +105,7 @@ def erase(
     require_own_groups(tail)
     require_placed_keys(session, tail)
     require_not_moving(tail.moving, "erase from")
+    require_not_handed_over(tail.handed_over)
     seen, schema = tail.names, TableSchema.from_json(tail.schema)
     shown = None
     if columns is not None:

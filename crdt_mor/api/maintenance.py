@@ -32,6 +32,7 @@ from crdt_mor.services.archive import archive
 from crdt_mor.services.clean import Cleaned, Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_finish import finish, finish_all, raise_failed
+from crdt_mor.services.handover import hand_over, take_back
 from crdt_mor.services.maintain import maintain
 from crdt_mor.services.maintain_report import Maintained
 from crdt_mor.services.migration import MigrationProgress
@@ -299,6 +300,29 @@ class Maintenance:
         of Hudi's hold the rows.
         """
         return erase(self._session, data, keys, filter, columns, wait)
+
+    def handover(self) -> None:
+        """Hand the table over to Hudi's writers, all of which may write it then, until `takeback`.
+
+        By default a table of ours has an order that Hudi's data source and its `MERGE INTO` refuse. Handed over, it has
+        Hudi's plain rule, `COMMIT_TIME_ORDERING`: for that it is compacted, and nothing may be pending.
+        From then on whatever would write or do upkeep here raises `InvalidInputError`; reading goes on, and shows what
+        Hudi writes. Hudi's writers are told `hoodie.metadata.enable=false`. Called again, it goes on where a process
+        has died, or does nothing.
+
+        Raises `InvalidInputError` where a write or a plan is under way, and for a table with an ordering column, which
+        Hudi's writers write as it is, or of another merge than the default.
+        """
+        hand_over(self._session)
+
+    def takeback(self) -> int:
+        """Take the table back from Hudi's writers; returns how many commits of theirs have become part of it.
+
+        They are to be stopped before. Called again, it goes on where a process has died, or does nothing.
+
+        Raises `InvalidInputError` where Hudi has begun a write, or a service, and not ended it.
+        """
+        return take_back(self._session)
 
     def migrate(
         self,

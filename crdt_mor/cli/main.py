@@ -26,6 +26,7 @@ from crdt_mor.cli.clean import clean
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.erase import erase
+from crdt_mor.cli.handover import handover, takeback
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
@@ -184,6 +185,8 @@ for _command in (
     drop_savepoint,
     restore,
     erase,
+    handover,
+    takeback,
     migrate,
     cancel_migration,
     laws,

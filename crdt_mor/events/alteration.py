@@ -7,6 +7,7 @@ from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.model.alteration_event import Asked, altered
 from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.migration import require_arrived, require_not_moving
 from crdt_mor.model.timeline import Timeline
 
@@ -20,6 +21,7 @@ def alter(
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         require_not_moving(tail.moving, "alter")
         require_arrived(tail.origin)
+        require_not_handed_over(tail.handed_over)
         return altered(tail, nonce, wall_ms, asked, config, author)
 
     return (yield from publisher.publish(derive, known))

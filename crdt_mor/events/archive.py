@@ -16,6 +16,7 @@ from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.log.segments import read_segment
 from crdt_mor.log.steps import List, Nonce, Steps
+from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
@@ -43,6 +44,7 @@ def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         nonlocal prefix
+        require_not_handed_over(tail.handed_over)
         found = yield from prefix_of(publisher.projector, tail, keep)
         prefix = found
         if not found.completions:

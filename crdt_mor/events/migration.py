@@ -15,6 +15,7 @@ from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.log.stopping import require_open
 from crdt_mor.model.authors import Author
+from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.migration import Moving, Origin, Step, require_arrived, require_not_moved, require_not_moving
 from crdt_mor.model.timeline import Timeline
@@ -22,9 +23,10 @@ from crdt_mor.planners.migration import arriving, closed, moving_to, opened
 
 
 def require_restorable(tail: Timeline) -> None:
-    """Raise where the table must not be restored: it moves, or has moved, or is still being filled."""
+    """Raise where the table must not be restored: it moves, or has moved, is still being filled, or is handed over."""
     require_not_moving(tail.moving, "restore")
     require_arrived(tail.origin)
+    require_not_handed_over(tail.handed_over)
 
 
 # --- the table that moves ---------------------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_g
 from crdt_mor.log.paths import plan_path
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Delete, Nonce, Put, Steps, put_surely
+from crdt_mor.log.stopping import require_present
 from crdt_mor.log.tail import delete_if_table_is_gone, find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.planners.packing import droppable_until
@@ -58,7 +58,7 @@ def schedule(
         if landed is not None:
             named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
             return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
-        require_not_moved(tail.moving)
+        require_present(tail)
         taken = yield from groups_in_plans(tail)
         plan = plan_from(tail, taken)
         if plan is None:

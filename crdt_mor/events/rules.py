@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Sequence
 from crdt_mor.events.update import wait_for_writes
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
+from crdt_mor.log.stopping import require_present
 from crdt_mor.model import rules as model
-from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.rules import Place, Rule, Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
@@ -88,7 +88,7 @@ def _change(publisher: TablePublisher, known: Timeline, changed: Callable[[Timel
         rules = changed(tail)
         if rules == tail.rules:
             return None
-        require_not_moved(tail.moving)
+        require_present(tail)
         return ruled(tail, nonce, wall_ms, rules)
 
     return (yield from publisher.publish(derive, known))

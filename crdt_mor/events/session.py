@@ -30,6 +30,7 @@ from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.forks import is_own, new_session, require_own
 from crdt_mor.ground.observing import Teller
 from crdt_mor.ground.observing_events import CommitEvent
+from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
@@ -56,7 +57,7 @@ T = TypeVar("T")
 
 def read_config(store: Store, uri: str) -> TableConfig:
     """What the table says about itself; raises `TableNotFoundError`, which names a table of another format."""
-    return _config_in(store, store.read(PROPERTIES), uri)
+    return _config_in(store, opening.properties_in(store), uri)
 
 
 def _config_in(store: Store, data: bytes | None, uri: str) -> TableConfig:
@@ -367,7 +368,7 @@ def first_tail(config: TableConfig) -> Steps[Timeline]:
 
 def _require_there(config: TableConfig) -> Steps[None]:
     """Raise unless the properties are there, and still those of the table that `config` is of."""
-    data = yield Read(PROPERTIES)
+    data = yield from read_properties()
     _require_same(config, _decoded(data, PROPERTIES))
 
 

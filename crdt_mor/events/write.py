@@ -23,13 +23,12 @@ from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Steps, Touch, delete_for_good
-from crdt_mor.log.stopping import repeated_token
+from crdt_mor.log.stopping import repeated_token, require_present
 from crdt_mor.model import layout
 from crdt_mor.model.alteration_event import require_meant
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.overwrite import void_files
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
@@ -165,7 +164,7 @@ def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[
             layout.Layout.of(properties).require_columns(TableSchema.from_json(tail.schema))
         if properties == tail.properties:
             return None
-        require_not_moved(tail.moving)
+        require_present(tail)
         return tail.set_properties(nonce, wall_ms, properties)
 
     return (yield from publisher.publish(derive, known))

@@ -18,9 +18,9 @@ from typing import Any
 
 from crdt_mor.errors import FormatError
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.log.paths import POSTS, PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, VERSIONS, version_path
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.store.protocol import Bucket, Stat
+from crdt_mor.store.protocol import Bucket, Stat, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Found:
 
 def look(store: Bucket) -> First:
     """The first round trip."""
-    return First(*_at_once(lambda: store.read(PROPERTIES), lambda: store.list(VERSIONS), lambda: store.list(POSTS)))
+    return First(*_at_once(lambda: properties_in(store), lambda: store.list(VERSIONS), lambda: store.list(POSTS)))
 
 
 def find(store: Bucket, first: First, hudi: str) -> Found | None:
@@ -73,11 +73,17 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
     if version_path(tail.version) != path:
         raise FormatError(f"this is another version than its name says: restore it. file={path} found={tail.version}")
     again, versions, properties, instants = _at_once(
-        lambda: store.read(path), lambda: store.list(VERSIONS), lambda: store.read(PROPERTIES), lambda: store.list(hudi)
+        lambda: store.read(path), lambda: store.list(VERSIONS), lambda: properties_in(store), lambda: store.list(hudi)
     )
     if again is None or not tail.is_in(again) or not versions or versions[-1].path != path:
         return None
     return Found(tail, properties, settings, instants)
+
+
+def properties_in(store: Store) -> bytes | None:
+    """The file of properties, or its backup where a process died while it changed them."""
+    found = store.read(PROPERTIES)
+    return store.read(BACKUP) if found is None else found
 
 
 def _at_once(*requests: Callable[[], Any]) -> list[Any]:

@@ -23,6 +23,9 @@ from crdt_mor.model.posts import PostName
 from crdt_mor.store.paths import PASSING
 
 PROPERTIES = ".hoodie/hoodie.properties"
+BACKUP = ".hoodie/hoodie.properties.backup"
+"""What Hudi's readers and ours take where there are no properties, as a process died that changed them."""
+
 OWN_FOLDER = ".hoodie/.crdt_mor"
 
 VERSIONS = f"{OWN_FOLDER}/timeline"

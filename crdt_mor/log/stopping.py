@@ -1,18 +1,25 @@
-"""What stops a write, by the newest value: a table that moves, or a token that was used before."""
+"""What stops a write, by the newest value: a table that moves or is handed over, or a token that was used before."""
 
 from __future__ import annotations
 
 from crdt_mor.errors import TokenOrderError
 from crdt_mor.model.authors import Author
+from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.migration import require_arrived, require_not_moved
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Token
 from crdt_mor.planners.restore import UNKNOWN
 
 
-def require_open(tail: Timeline, author: Author | None) -> None:
-    """Raise where a write of this author must not begin: the table has moved, or is still being filled."""
+def require_present(tail: Timeline) -> None:
+    """Raise where nothing must begin: the table has moved, or is handed over."""
     require_not_moved(tail.moving)
+    require_not_handed_over(tail.handed_over)
+
+
+def require_open(tail: Timeline, author: Author | None) -> None:
+    """Raise where a write of this author must not begin: as `require_present`, or the table is still being filled."""
+    require_present(tail)
     require_arrived(tail.origin, author.application if author is not None else "")
 
 

@@ -2,9 +2,8 @@
 
 Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
 mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
-predicate says what breaking it would do. Those of a table's history are in `model.invariants_history`, those of posts
-in `model.invariants_posts`, that of declarations in `model.invariants_declared`, and those of moving completions to
-segments in `model.invariants_sealing`; the lists below name all of them.
+predicate says what breaking it would do. Those of a table's history, of posts, of declarations, of handovers and of
+moving completions to segments are in the modules `model.invariants_…`; the lists below name all of them.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
 groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
@@ -18,6 +17,7 @@ from collections.abc import Callable
 
 from crdt_mor.model import invariants_declared, invariants_history, invariants_posts, invariants_sealing
 from crdt_mor.model.instant import InstantTime, is_claimable
+from crdt_mor.model.invariants_handover import nothing_begins_in_a_table_that_is_handed_over
 from crdt_mor.model.overwrite import still_noted, void_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
@@ -361,6 +361,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     invariants_declared.a_write_keeps_to_what_it_has_declared,
     nothing_begins_in_a_closed_table,
     a_migration_ends_once,
+    nothing_begins_in_a_table_that_is_handed_over,
 )
 """Those of an event, the simplest first."""
 

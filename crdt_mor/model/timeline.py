@@ -18,6 +18,7 @@
     altered               columns get other names, or are not shown any more, see `model.alteration_event`
     moving_to, closed     a migration to another table  } in
     arriving, opened      one from another table        } `planners.migration`
+    handed_over, taken_back   Hudi's writers have the table, see `planners.handover`
 
 Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
 event that made it. Nothing here does I/O or asks for the time; `log.publish` publishes one value after another by

@@ -140,6 +140,7 @@ FIELDS: Final = (
     _Field("posts", noted_json, lambda entry, _: noted_of(entry), ()),
     _records("rules", rule_json, lambda entry, _: rule_of(entry), absent=()),
     _records("alterations", alteration_json, lambda entry, _: alteration_of(entry), lambda a: (a.at,), ()),
+    _Field("handed_over", absent=EPOCH, times=lambda since: (since,)),
 )  # fmt: skip
 """In the order in which they are written. `Timeline.is_in` goes by the first two."""
 

@@ -44,8 +44,8 @@ known of a migration: such a release would begin a write in a table that is clos
 alone: such a release would begin a write at a time that another process has claimed, and find its files under it; and
 events that their writers have posted: it would forget a write that was given up while its begin is still posted.
 Format 7 adds commits of several writers, and the names of posts: such a release would forget which were taken, and lose
-the tokens of all but one writer; what a write has declared at its begin; and the names of
-columns: such a release would write under names that are not shown.
+the tokens of all but one writer; what a write has declared at its begin; the names of
+columns: such a release would write under names that are not shown; and `handed_over`: it would write beside Hudi's.
 """
 
 _BEFORE_CLAIMS = 5

@@ -84,6 +84,8 @@ class Value:
     """What every row fulfils that is written from here on, and what columns hold that are not given."""
     alterations: Alterations = ()
     """What has become of the columns' names, oldest first; none where all have those of the files."""
+    handed_over: InstantTime = EPOCH
+    """Since when nothing begins in this table, as Hudi's writers have it; EPOCH: they have not."""
     format: int = field(default=FORMAT, compare=False)
     """The format of the object that this value was decoded from: the release that put it reads no later one."""
 

@@ -7,12 +7,16 @@ from crdt_mor.events.session import Session
 from crdt_mor.hudi.adoption import require_own_history
 from crdt_mor.laws.merging import require_payloads
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
+from crdt_mor.model.handover import handed_over_error, is_plain
 from crdt_mor.model.timeline import Timeline
 
 
 def require_writable(session: Session, *, as_read: bool = False) -> None:
     """Raise for tables that cannot be written, or whose payloads cannot be found here. as_read: see `settings`."""
-    require_bucketed(session.settings(as_read=as_read))
+    config = session.settings(as_read=as_read)
+    if as_read and is_plain(config.properties):
+        config = session.settings()  # the table may have been taken back since
+    require_bucketed(config)
     require_payloads(session.config)
     require_no_archive(session)
 
@@ -37,6 +41,8 @@ def require_written_format(config: TableConfig) -> None:
             f"{WRITTEN_VERSION}. version={config.version}"
         )
     require_no_metadata_table(config)
+    if config.ours and is_plain(config.properties):
+        raise handed_over_error(f"table={config.name}")
     if config.table_type != "MERGE_ON_READ":
         raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
     if config.unset_values:

@@ -10,7 +10,14 @@ import pytest
 
 from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS
-from crdt_mor.model import invariants, invariants_declared, invariants_history, invariants_posts, invariants_sealing
+from crdt_mor.model import (
+    invariants,
+    invariants_declared,
+    invariants_handover,
+    invariants_history,
+    invariants_posts,
+    invariants_sealing,
+)
 from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import Declared
@@ -143,6 +150,7 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants_history.names_are_only_altered_by_later_events: replace(AFTER, alterations=(Alteration(at(98)),)),
     invariants.nothing_begins_in_a_closed_table: replace(AFTER, plans=(*BEFORE.plans, OpenPlan(at(93), "n10", 10, ""))),
     invariants.a_migration_ends_once: replace(AFTER, origin=None),
+    invariants_handover.nothing_begins_in_a_table_that_is_handed_over: replace(AFTER, handed_over=at(100)),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
     invariants.nonces_differ: replace(AFTER, nonce="n9"),
     invariants.the_table_keeps_its_id: replace(AFTER, table_id="another"),
@@ -275,7 +283,10 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
 def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() -> None:
     predicates = [
         function
-        for module in (invariants, invariants_declared, invariants_history, invariants_posts, invariants_sealing)
+        for module in (
+            invariants, invariants_declared, invariants_handover, invariants_history, invariants_posts,
+            invariants_sealing,
+        )
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if function.__module__ == module.__name__
         and not name.startswith("_")

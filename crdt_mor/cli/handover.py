@@ -1,0 +1,31 @@
+"""`handover` and `takeback`: Hudi's own writers have a table for a while."""
+
+from __future__ import annotations
+
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.render import Output
+
+
+def handover(uri: Uri, output: Form = Output.text) -> None:
+    """Hand a table over to Hudi's writers: it is compacted, takes no writes from here, and declares Hudi's plain rule.
+
+    Example: crdt-mor handover events
+    """
+    inputs.opened(uri).maintenance.handover()
+    if output is Output.json:
+        render.document({"handed_over": True})
+    else:
+        render.note("handed over: Hudi's writers may write the table, until crdt-mor takeback")
+
+
+def takeback(uri: Uri, output: Form = Output.text) -> None:
+    """Take a table back from Hudi's writers, which were stopped: what they wrote becomes part of it.
+
+    Example: crdt-mor takeback events
+    """
+    commits = inputs.opened(uri).maintenance.takeback()
+    if output is Output.json:
+        render.document({"handed_over": False, "commits": commits})
+    else:
+        render.note(f"taken back, with {commits:,} commits of Hudi's")

@@ -1,0 +1,21 @@
+"""The invariant of tables that are handed over to Hudi's writers."""
+
+from __future__ import annotations
+
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.timeline import Timeline
+
+
+def nothing_begins_in_a_table_that_is_handed_over(previous: Timeline, following: Timeline) -> bool:
+    """A table that is handed over has nothing pending and no open plan, and gets no commit but Hudi's own.
+
+    What would end beside Hudi's writers could have the requested time of a commit of theirs, or hide it.
+    """
+    if following.handed_over == EPOCH:
+        return True
+    quiet = not following.pending and not following.plans
+    if previous.handed_over == EPOCH:
+        return quiet
+    known = {c.requested for c in previous.completions}
+    own = [c for c in following.completions if not c.adopted and c.requested not in known]
+    return quiet and not own and following.handed_over == previous.handed_over

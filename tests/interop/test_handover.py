@@ -1,0 +1,79 @@
+"""Tables of ours that are handed over to Hudi's writers, and taken back: all readers show the same rows throughout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from crdt_mor import Table
+from tests.interop.readers import HudiSpark, hudi_rs, ours
+from tests.interop.shapes import Maker, keys, rows
+
+pytestmark = pytest.mark.spark
+
+MERGE = """
+merge into {name} t using (select 'k3' id, 33L n, 'm' v union all select 'k60', 60L, 'm') s on t.id = s.id
+when matched then update set * when not matched then insert *
+"""
+STATEMENTS = (
+    "insert into {name} select 'k50', 7L, 'x'",
+    "update {name} set n = 100 where id = 'k1'",
+    "delete from {name} where id in ('k2', 'k50')",
+    MERGE,
+    "merge into {name} t using (select 'k4' id, 44L m) s on t.id = s.id when matched then update set n = s.m",
+    "merge into {name} t using (select 'k5' id) s on t.id = s.id when matched then delete",
+    "insert into {name} select 'k2', 8L, 'again'",
+)
+DATA_SOURCE = {
+    "hoodie.table.name": "t",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": "2",
+    "hoodie.metadata.enable": "false",
+}
+
+
+def numbers(table: Table) -> dict[str, int]:
+    return {row["id"]: row["n"] for row in table.scan().to_arrow().to_pylist()}
+
+
+def test_each_of_hudis_writers_while_a_table_is_handed_over(make: Maker, spark: HudiSpark, tmp_path: Path) -> None:
+    table = make.create()
+    table.append(rows(range(8), 1))
+    table.delete(keys=keys(7))
+    table.upsert(rows([6], 2))
+    table.maintenance.handover()
+
+    def agree() -> None:
+        table.refresh()
+        assert ours(table) == ours(Table.open(make.root)) == spark.read(make.root) == hudi_rs(make.root)
+
+    agree()
+    spark.sql("set hoodie.metadata.enable=false")
+    spark.sql(f"create table handed_over using hudi location '{make.root}'")
+    for statement in STATEMENTS:
+        spark.sql(statement.format(name="handed_over"))
+    agree()
+    pq.write_table(rows([6, 7], 70), tmp_path / "batch.parquet")
+    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=DATA_SOURCE)
+    agree()
+    expected = {"k0": 1, "k1": 100, "k2": 8, "k3": 33, "k4": 44, "k6": 70, "k7": 70, "k60": 60}
+    assert numbers(table) == expected
+    assert table.maintenance.takeback() == len(STATEMENTS) + 1
+    agree()
+    table.upsert(rows([1, 4], 9))
+    table.delete(keys=keys(3, 60))
+    agree()
+    table.upsert(rows([3], 10))
+    agree()
+    table.maintenance.handover()
+    spark.sql("update handed_over set n = n + 1 where id = 'k3'")
+    table.maintenance.takeback()
+    agree()
+    table.maintenance.compact()
+    agree()
+    assert numbers(table) == {"k0": 1, "k1": 9, "k2": 8, "k3": 11, "k4": 9, "k6": 70, "k7": 70}
