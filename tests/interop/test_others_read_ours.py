@@ -18,6 +18,7 @@ from tests.interop.histories import write_history
 from tests.interop.hudi_archive import make_hudis
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs, ours
 from tests.interop.shapes import SHAPES, Maker, Shape, Verdict, convergence, keys, rows
+from tests.interop.verb_histories import VerbHistory
 from tests.tiers import one_in, seeds
 
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
@@ -77,6 +78,33 @@ def test_random_histories_in_spark(
     blocks_of(seed, monkeypatch)
     table = write_history(make, seed, ordering)
     assert spark.read(make.root) == ours(table)
+
+
+@pytest.mark.parametrize("seed", seeds([0], range(1, 12), range(12, 100)))
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_updates_renames_drops_and_rules_in_hudi_rs(make: Maker, seed: int, ordering: str | None) -> None:
+    history = VerbHistory(make, seed, ordering)
+
+    def look(table: Table) -> None:
+        assert hudi_rs(make.root) == ours(table), history.done
+
+    history.run(look)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [100, 101])
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_updates_renames_drops_and_rules_in_spark(
+    make: Maker, spark: HudiSpark, seed: int, ordering: str | None
+) -> None:
+    history = VerbHistory(make, seed, ordering)
+
+    def look(table: Table) -> None:
+        if len(history.done) % 5 == 0:
+            assert spark.read(make.root) == ours(table), history.done
+
+    history.run(look)
+    assert spark.read(make.root) == ours(history.table), history.done
 
 
 # --- the convergence case, row by row ---------------------------------------------------------------------------------
