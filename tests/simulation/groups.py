@@ -165,7 +165,7 @@ class Groups:
 
         if self.chance.random() < MEANWHILE_SHARE:
             store, environment = Meanwhile(store_of(table), meanwhile), session_of(table).environment
-            table = Table.open(table.uri, store=store, environment=environment)
+            table = history.opened_over(store, environment)
         if self.chance.random() < CROWDED_SHARE:
             in_a_crowd(table)
         told.append((mine, mine.run(table)))

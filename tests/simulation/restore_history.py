@@ -364,8 +364,10 @@ def told(done: Restored) -> tuple[object, ...]:
     return done.to, done.savepoint, done.commits, done.instants, done.files, done.pending, done.plans
 
 
-def run_restoring(seed: int, rule: str, path: Path, steps: int) -> RestoringHistory:
+def run_restoring(
+    seed: int, rule: str, path: Path, steps: int, kind: type[RestoringHistory] | None = None
+) -> RestoringHistory:
     """A history from its seed, as `run_upkeep`."""
-    history = run_upkeep(seed, rule, path, steps, RestoringHistory)
+    history = run_upkeep(seed, rule, path, steps, kind or RestoringHistory)
     assert isinstance(history, RestoringHistory)
     return history
