@@ -60,6 +60,7 @@ SIGNATURES = {
     "Table.merge": "self source on * source_alias target_alias wait token commit_info",
     "Table.move": "self keys * partition wait token commit_info",
     "Table.update": "self set where * wait token commit_info",
+    "Table.move_in_parts": "self schema * partition parts execute_parts wait token commit_info",
     "Table.merge_in_parts": "self schema on * parts execute_parts source_alias target_alias wait token commit_info",
     "Table.update_in_parts": "self set where * execute_parts wait token commit_info",
     "Table.delete_in_parts": "self where * execute_parts plain wait token commit_info",
@@ -107,6 +108,7 @@ SIGNATURES = {
     "Transaction.delete_partitions": "self partitions",
     "Transaction.truncate": "self",
     "Transaction.scan": "self * columns filter meta",
+    "Transaction.move": "self keys * partition",
     "Scan.count": "self",
     "Scan.explain": "self",
     "Scan.frames": "self",
@@ -126,13 +128,13 @@ SIGNATURES = {
 MEMBERS = {
     "Table": "abandon_write add_rules alter append changes comments complete_write config count create create_from "
     "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups head "
-    "history inspect maintenance merge merge_in_parts move open overwrite plan_write properties refresh rules "
-    "savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction truncate "
-    "update update_in_parts upsert version",
+    "history inspect maintenance merge merge_in_parts move move_in_parts open overwrite plan_write properties refresh "
+    "rules savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars transaction "
+    "truncate update update_in_parts upsert version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
-    "Transaction": "append delete delete_partitions merge overwrite scan truncate update upsert",
+    "Transaction": "append delete delete_partitions merge move overwrite scan truncate update upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
     "to_reader version",

@@ -160,14 +160,20 @@ def merge_of(
 ) -> MergeInto:
     """A merge without clauses. on: as of `Table.merge`."""
     rows = plain_source(read_data(source))
-    pairs = _pairs(on, aliases, config)
-    absent = [name for name, _ in pairs if name not in rows.column_names]
+    plan = MergePlan(rows, _pairs(on, aliases, config), aliases)
+    require_columns(plan)
+    return MergeInto(plan, run)
+
+
+def require_columns(plan: MergePlan) -> None:
+    """Raise where a source lacks columns by which its rows meet those of the table."""
+    rows = plan.source
+    absent = [name for name, _ in plan.on if name not in rows.column_names]
     if absent:
         raise InvalidInputError(
             f"the source lacks columns by which its rows meet those of the table: name others, on=... missing={absent} "
             f"source={rows.column_names}"
         )
-    return MergeInto(MergePlan(rows, pairs, aliases), run)
 
 
 def plain_source(rows: pa.Table) -> pa.Table:

@@ -11,10 +11,21 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
-from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothing_of, plain_source, sum_of
+from crdt_mor.api.merge_into import (
+    Merged,
+    MergeInto,
+    do_merge,
+    merge_of,
+    nothing_of,
+    plain_source,
+    require_columns,
+    sum_of,
+)
+from crdt_mor.api.moving import move_plan
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.table_writes import WAIT, merged_in
 from crdt_mor.api.update_parts import Elsewhere, PartDone, commit_in_parts, executed
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -120,14 +131,41 @@ class MergedByMany:
         execute_parts: as of `update_in_parts`, with what says to which part each row of the source belongs. It is
             called where there are no such rows as well, as clauses may be about rows that none of the source meets.
         """
-        if parts < 1:
-            raise InvalidInputError(f"a merge is made in one part at least. parts={parts!r}")
+        _require_parts(parts)
 
         def run(plan: MergePlan) -> Merged:
             return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
 
         config = shown_config(self._session.config, self._session.known().names)
         return merge_of(read_schema(schema).empty_table(), on, (source_alias, target_alias), config, run)
+
+    def move_in_parts(
+        self,
+        schema: SchemaLike,
+        *,
+        partition: Mapping[str, object],
+        parts: int,
+        execute_parts: Callable[[Sequence[MergePart], MergeSpread], Iterable[PartDone | CrdtMorError]],
+        wait: timedelta = WAIT,
+        token: tuple[str, int] | None = None,
+        commit_info: Mapping[str, str] | None = None,
+    ) -> Merged:
+        """As `move`, computed elsewhere, as `merge_in_parts` is; the source has the columns of the key, each key once.
+
+        schema: of the rows of the source. parts: how many there are at most.
+        """
+        _require_parts(parts)
+        known = self._session.known()
+        config, stored = shown_config(self._session.config, known.names), TableSchema.from_json(known.schema)
+        keys = plain_source(read_schema(schema).empty_table())
+        plan = move_plan(keys, partition, config, known.names.outward(stored))
+        require_columns(plan)
+        return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
+
+
+def _require_parts(parts: int) -> None:
+    if parts < 1:
+        raise InvalidInputError(f"a merge is made in one part at least. parts={parts!r}")
 
 
 def _merged(

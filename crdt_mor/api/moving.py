@@ -15,23 +15,26 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.config import TableConfig
 from crdt_mor.write.merge_into import Clause, MergePlan
 
-_TO = "_to_"
-"""What the names of the new values begin with in the source of the merge."""
 
-
-def move_plan(keys: object, partition: object, config: TableConfig, schema: TableSchema) -> MergePlan:
-    """The merge by which rows of these keys come to a partition. Rows that are there already are left alone."""
+def keys_to_move(keys: object, config: TableConfig, schema: TableSchema) -> pa.Table:
+    """Keys as users name them, each once."""
     fields = config.key.fields
-    rows = key_rows(keys, fields, schema.declared)
-    repeated = rows.group_by(fields, use_threads=False).aggregate([([], "count_all")])
-    rows = repeated.select(fields)  # a key that is named twice is one
-    given = _values(partition, config, schema)
-    for name, value in given.items():
-        rows = rows.append_column(f"{_TO}{name}", pa.repeat(value, rows.num_rows))
-    new = {name: pl.col("source").struct.field(f"{_TO}{name}") for name in given}
+    repeated = key_rows(keys, fields, schema.declared).group_by(fields, use_threads=False)
+    return repeated.aggregate([([], "count_all")]).select(fields)
+
+
+def move_plan(keys: pa.Table, partition: object, config: TableConfig, schema: TableSchema) -> MergePlan:
+    """The merge by which rows of these keys come to a partition. Rows that are there already are left alone."""
+    new = {name: _literal(value) for name, value in _values(partition, config, schema).items()}
     differs = [pl.col("target").struct.field(name).ne_missing(value) for name, value in new.items()]
     clause = Clause("matched", "update", new, reduce(or_, differs))
-    return MergePlan(rows, tuple((name, name) for name in fields), clauses=(clause,))
+    return MergePlan(keys, tuple((name, name) for name in config.key.fields), clauses=(clause,))
+
+
+def _literal(value: pa.Scalar) -> pl.Expr:
+    """A value as an expression of its exact type."""
+    values = pl.Series(pl.from_arrow(pa.repeat(value, 1)))
+    return pl.lit(values[0], values.dtype)
 
 
 def _values(partition: object, config: TableConfig, schema: TableSchema) -> dict[str, pa.Scalar]:

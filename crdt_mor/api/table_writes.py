@@ -13,7 +13,7 @@ import polars as pl
 from crdt_mor.api.data import Data
 from crdt_mor.api.lone_transaction import commit_once, commit_rows
 from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, nothing_of
-from crdt_mor.api.moving import move_plan
+from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
 from crdt_mor.api.transaction import Commit, Transaction, merge_in
 from crdt_mor.columns.arrow_input import bytes_of
@@ -188,8 +188,9 @@ class TableWrites:
         move, and so does none that would come to where another row has its key: `InvalidInputError`, and nothing moves.
         """
         known = self._session.known()
-        config, schema = shown_config(self._session.config, known.names), TableSchema.from_json(known.schema)
-        plan = move_plan(keys, partition, config, known.names.outward(schema))
+        config = shown_config(self._session.config, known.names)
+        schema = known.names.outward(TableSchema.from_json(known.schema))
+        plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
         return self._merge(milliseconds("wait", wait), token, commit_info, plan)
 
     def _merge(

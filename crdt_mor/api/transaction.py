@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
 from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothing_of
+from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
 from crdt_mor.columns.schema import TableSchema
@@ -37,7 +38,7 @@ from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare, begin
 from crdt_mor.write.held import hold_scope
 from crdt_mor.write.merge_into import MergePlan
-from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.named import NamedStatements, shown_config
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed
@@ -225,6 +226,18 @@ class Transaction:
         write = self._open_for_more("merge")
         config = self._session.config if write is None else NamedStatements(write.statements).config
         return merge_of(source, on, aliases, config, partial(merge_in, self))
+
+    def move(self, keys: object, *, partition: Mapping[str, object]) -> Merged:
+        """As `Table.move`, in this commit: of a serializable block, whose statements so far it sees.
+
+        It counts what will be done, and the version of what it returns is 0, as the block commits later.
+        """
+        self._require_serializable("move")
+        write = self._open_for_more("move")
+        value = self._session.known() if write is None else write.statements.value
+        config = shown_config(self._session.config, value.names)
+        schema = value.names.outward(TableSchema.from_json(value.schema))
+        return merge_in(self, move_plan(keys_to_move(keys, config, schema), partition, config, schema))
 
     def _require_serializable(self, statement: str) -> None:
         if self._wait_ms is None:

@@ -10,7 +10,7 @@ compact(spark, "/lake/events")
 """
 
 from crdt_mor.readers.spark.compacting import compact
-from crdt_mor.readers.spark.merging import merge
+from crdt_mor.readers.spark.merging import merge, move
 from crdt_mor.readers.spark.source import CrdtMorSource
 from crdt_mor.readers.spark.sql import register_path, require_java
 from crdt_mor.readers.spark.updating import delete_where, update
@@ -24,6 +24,7 @@ __all__ = [
     "delete",
     "delete_where",
     "merge",
+    "move",
     "overwrite",
     "register_path",
     "require_java",

@@ -72,6 +72,35 @@ def merge(
     )
 
 
+def move(
+    df: DataFrame,
+    path: str,
+    *,
+    partition: Mapping[str, object],
+    wait: timedelta = WAIT,
+    token: tuple[str, int] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> mor.Merged:
+    """Move the rows whose keys a frame has to another partition: `move(df, path, partition={"country": "FR"})`.
+
+    See `crdt_mor.Table.move`, which takes keys that are at hand without Spark. The frame has the columns of the key; a
+    key that stands twice in it counts once.
+    """
+    table = mor.Table.open(path, storage_options=storage_options)
+    spark = df.sparkSession
+    names = [name for name in table.config.key.fields if name in df.columns]
+    keys = df.select(*map(quoted, names)).distinct()
+    columns = written_schema(keys.schema, table.schema)
+    return table.move_in_parts(
+        columns,
+        partition=partition,
+        parts=int(spark.conf.get("spark.sql.shuffle.partitions") or 1),
+        execute_parts=partial(_execute, spark, keys, columns),
+        wait=wait,
+        token=token,
+    )
+
+
 def _execute(
     spark: SparkSession,
     source: DataFrame,

@@ -84,6 +84,24 @@ def test_a_row_that_moves_to_another_partition_is_in_one_of_them(spark: Any, tmp
     assert upserting(merge(spark, table.uri, frame(spark, moved), on="id", token=("feed", 1))).execute().repeated
 
 
+def test_rows_whose_keys_a_frame_has_move_as_in_one_process(spark: Any, tmp_path: Path) -> None:
+    from crdt_mor.readers.spark import move
+
+    table, expected = (filled(tmp_path / name, "partitioned") for name in ("table", "expected"))
+    done = expected.move([*range(20, 50)], partition={"day": "elsewhere"})
+    keys = frame(spark, SOURCE)
+    moved = move(keys.union(keys), table.uri, partition={"day": "elsewhere"}, token=("move", 1))
+    assert (moved.updated, moved.repeated) == (done.updated, False) == (17, False)
+    same_rows(table, expected)
+    assert move(keys, table.uri, partition={"day": "d1"}, token=("move", 1)).repeated
+    table.upsert(SOURCE.slice(0, 1))
+    with pytest.raises(InvalidInputError, match="another row has its key"):
+        move(keys, table.uri, partition={"day": "elsewhere"})
+    with pytest.raises(InvalidInputError, match="say where"):
+        move(keys, table.uri, partition={"n": 1})
+    assert (leftovers(table.uri), pending(table.uri)) == ([], [])
+
+
 def test_a_join_on_other_columns_and_a_frame_and_a_table_without_rows(spark: Any, tmp_path: Path) -> None:
     from crdt_mor.readers.spark import merge
 

@@ -90,6 +90,30 @@ def all_clauses(merge: MergeInto) -> MergeInto:
 SOURCE = frame(*((f"k{i}", "eu" if i % 2 else "us", i + 10, 99.0) for i in range(4, 30, 2)))
 
 
+def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
+    one, many = (
+        filled(places(name).create(schema=SCHEMA, key="id", partition_by="region", buckets=4)) for name in "om"
+    )
+    keys = SOURCE.select(["id"])
+    expected = one.move([row["id"] for row in keys.to_pylist()], partition={"region": "asia"})
+    elsewhere = Elsewhere(keys)
+    done = many.move_in_parts(
+        keys.schema, partition={"region": "asia"}, parts=3, execute_parts=elsewhere, token=("move", 1)
+    )
+    assert (done.updated, done.clauses) == (expected.updated, expected.clauses) == (8, (8,))
+    assert (len(elsewhere.rows), rows(many)) == (3, rows(one))
+    assert many.move_in_parts(
+        keys.schema, partition={"region": "eu"}, parts=3, execute_parts=elsewhere, token=("move", 1)
+    ).repeated
+    for schema, partition, said in (
+        (keys.schema, {"n": 1}, "say where"),
+        (pa.schema([("n", pa.int64())]), {"region": "eu"}, r"missing=\['id'\]"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            many.move_in_parts(schema, partition=partition, parts=3, execute_parts=elsewhere)
+    assert rows(many) == rows(one)
+
+
 # --- the same as in one process ---------------------------------------------------------------------------------------
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import warnings
 from datetime import timedelta
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import crdt_mor as mor
@@ -79,6 +81,39 @@ def test_what_an_earlier_write_gives_a_row_moves_with_it() -> None:
             Table.open("people", store=store).move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
     assert table.move(["ada"], partition={"country": "FR"}).updated == 1
     assert shown(table)[0] == ("ada", "FR", 1, 99)
+
+
+def test_rows_move_in_a_block_of_several_statements() -> None:
+    table = make()
+    with table.transaction(isolation="serializable") as tx:
+        tx.upsert(frame(("kim", "UK", 1, 50), ("ada", "UK", 1, 99)))
+        done = tx.move(["ada", "kim", "eve"], partition={"country": "FR"})
+        assert (done.updated, done.version) == (2, 0)
+        tx.update({"age": "age + 1"}, "country = 'FR'")
+    assert shown(table) == [("ada", "FR", 1, 100), ("bob", "US", 1, 40), ("eve", "FR", 1, 21), ("kim", "FR", 1, 51)]
+    with table.transaction() as tx, pytest.raises(InvalidInputError, match=r"table\.move\(\.\.\.\)"):
+        tx.move(["ada"], partition={"country": "UK"})
+    before = shown(table)
+    with table.transaction(isolation="serializable") as tx:
+        tx.upsert(frame(("ada", "UK", 1, 1)))
+        with pytest.raises(InvalidInputError, match="another row has its key"):
+            tx.move(["ada"], partition={"country": "FR"})
+        tx.delete(frame(("ada", "UK", 1, 1)))
+    assert shown(table) == before
+    for updated in (1, 0):
+        with table.transaction(isolation="serializable", token=("job", 1)) as tx:
+            assert tx.move(["ada"], partition={"country": "UK"}).updated == updated
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(pa.date32(), dt.date(2026, 1, 31)), (pa.int16(), 7), (pa.string(), None), (pa.string(), "n")]
+)
+def test_a_row_moves_to_a_partition_of_any_type(kind: pa.DataType, value: object) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", kind)])
+    table = Table.create("t", schema, key="id", partition_by="at", store=mor.MemoryStore())
+    table.upsert(pa.table({"id": [1], "at": pa.nulls(1)}, schema))
+    assert table.move([1], partition={"at": value}).updated == (value is not None)
+    assert table.scan().to_arrow()["at"].to_pylist() == [value]
 
 
 def test_columns_that_were_renamed_move_by_their_names_of_now() -> None:
