@@ -6,6 +6,8 @@ tests import `plain` from it, so that both sides of a comparison are spelled ali
     {"read": path, "options": {...}}     -> {"rows": [{column: plain value}]}     | {"error": text}
     {"sql": statement}                   -> the same
     {"upsert": path, "rows": path of a Parquet file, "options": {...}}   -> {"rows": []}
+    {"begin": gate, "upsert": …}         -> the same at once; the write has its rows only when the file `gate` is there
+    {"end": gate}                        -> {"rows": []} when that write has ended
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ import datetime as dt
 import json
 import os
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 ANSWER = "answer "
@@ -55,18 +59,51 @@ def main() -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
     }
-    builder = SparkSession.builder.master("local[2]")
+    builder = SparkSession.builder.master(f"local[{os.environ.get('SPARK_CORES', '2')}]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    writes = Writes(spark)
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            answer: dict[str, object] = {"rows": _answer(spark, asked)}
+            found = writes.answer(asked) if asked.keys() & {"begin", "end"} else _answer(spark, asked)
+            answer: dict[str, object] = {"rows": found}
         except Exception as error:  # noqa: BLE001  whatever Spark says is the answer
             answer = {"error": str(error)[:12000]}
         sys.stdout.write(f"{ANSWER}{json.dumps(answer)}\n")
         sys.stdout.flush()
+
+
+class Writes:
+    """Writes that are under way at once, each in a thread; they wait for their rows, and have their instant by then."""
+
+    def __init__(self, spark: Any) -> None:
+        self.spark, self.pool = spark, ThreadPoolExecutor()
+        self.open: dict[str, Future[list[object]]] = {}
+
+    def answer(self, asked: dict[str, Any]) -> list[object]:
+        """Begin or end a write."""
+        if (gate := asked.get("begin")) is not None:
+            self.open[gate] = self.pool.submit(_answer, self.spark, {**asked, "gate": gate})
+            return []
+        Path(asked["end"]).touch()
+        return self.open.pop(asked["end"]).result()
+
+
+def _behind(gate: str, rows: Any) -> Any:
+    """The rows, of which none is there before the file `gate` is."""
+    from threading import Event
+
+    from pyspark.sql.functions import udf
+
+    def waited(value: object) -> object:
+        while not os.path.exists(gate):
+            Event().wait(0.02)
+        return value
+
+    first = rows.columns[0]
+    return rows.withColumn(first, udf(waited, rows.schema[first].dataType).asNondeterministic()(rows[first]))
 
 
 def _answer(spark: Any, asked: dict[str, Any]) -> list[object]:
@@ -75,6 +112,7 @@ def _answer(spark: Any, asked: dict[str, Any]) -> list[object]:
         found = spark.sql(asked["sql"])
     elif "upsert" in asked:
         rows = spark.read.parquet(asked["rows"])
+        rows = _behind(asked["gate"], rows) if "gate" in asked else rows
         rows.write.format("hudi").options(**options).mode("append").save(asked["upsert"])
         return []
     else:

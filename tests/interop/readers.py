@@ -73,9 +73,10 @@ class HudiSpark:
     """Hudi's Spark reader in a process of its own. Sets itself up on first use, through pip and Maven.
 
     zone: that of its Java, which is of no account where a table's timeline is in UTC.
+    cores: tasks at once. A write that waits for its gate holds one.
     """
 
-    def __init__(self, work: Path, zone: str = "UTC") -> None:
+    def __init__(self, work: Path, zone: str = "UTC", cores: int = 2) -> None:
         home = Path(os.environ.get("HUDI_ORACLE", Path.home() / ".cache" / "hudi-oracle"))
         jar = Path.home() / ".m2" / "repository" / "org" / "apache" / "hudi" / BUNDLE / HUDI_VERSION
         python = home / "bin" / "python"
@@ -88,7 +89,7 @@ class HudiSpark:
             subprocess.run(["mvn", "--quiet", "dependency:get", artifact, "-Dtransitive=false"], check=True)
         environment = {
             **os.environ, "TZ": zone, "HUDI_JAR": str(jar / f"{BUNDLE}-{HUDI_VERSION}.jar"),
-            "SPARK_WAREHOUSE": str(work / "warehouse"),
+            "SPARK_WAREHOUSE": str(work / "warehouse"), "SPARK_CORES": str(cores),
         }  # fmt: skip
         self._log = (work / "spark.log").open("w")
         self._process = subprocess.Popen(
