@@ -35,6 +35,7 @@ from crdt_mor.services.compaction_finish import finish, finish_all, raise_failed
 from crdt_mor.services.handover import hand_over, take_back
 from crdt_mor.services.maintain import maintain
 from crdt_mor.services.maintain_report import Maintained
+from crdt_mor.services.metadata_table import drop_metadata_table
 from crdt_mor.services.migration import MigrationProgress
 from crdt_mor.services.restore import Restored, restore, would_restore
 from crdt_mor.services.rollback import GivenUp, roll_back
@@ -182,6 +183,11 @@ class Maintenance:
         done = archive(self._session, kept(keep_commits))
         watermark = done.value.archive.watermark
         return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
+
+    def drop_metadata_table(self) -> int:
+        """Remove Hudi's metadata table with its indexes, so that Hudi's readers see what we write; how many files it had.
+        Tell Hudi's writers `hoodie.metadata.enable=false`: by default they make another one."""
+        return drop_metadata_table(self._session)
 
     def cancel(self, barrier: str) -> bool:
         """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.

@@ -41,7 +41,7 @@ from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.named import NamedStatements, shown_config
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.refusals import require_bucketed
+from crdt_mor.write.refusals import require_bucketed_now
 from crdt_mor.write.statements import SchemaMode
 from crdt_mor.write.update import Change, Deletion, Update
 
@@ -108,7 +108,7 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._state != "new":
             raise InvalidInputError("a transaction is one block and one commit: take another, table.transaction()")
-        require_bucketed(self._session.config)
+        require_bucketed_now(self._session)
         if self._token is not None:
             tail = self._session.tail()
             if stopping.blocking_token(tail, self._token) is not None:

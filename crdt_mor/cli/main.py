@@ -30,6 +30,7 @@ from crdt_mor.cli.handover import handover, takeback
 from crdt_mor.cli.history import history
 from crdt_mor.cli.laws import laws
 from crdt_mor.cli.maintain import maintain
+from crdt_mor.cli.metadata_table import drop_metadata_table
 from crdt_mor.cli.migrate import cancel_migration, migrate
 from crdt_mor.cli.move import move
 from crdt_mor.cli.overwrite import delete_partitions, overwrite, truncate
@@ -178,6 +179,7 @@ for _command in (
     rules,
     clean,
     archive,
+    drop_metadata_table,
     maintain,
     rollback,
     savepoint,

@@ -26,6 +26,7 @@ PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
 """What Hudi's readers and ours take where there are no properties, as a process died that changed them."""
 
+METADATA_TABLE = ".hoodie/metadata"
 OWN_FOLDER = ".hoodie/.crdt_mor"
 
 VERSIONS = f"{OWN_FOLDER}/timeline"

@@ -33,7 +33,7 @@ from crdt_mor.planners.clean import (
 from crdt_mor.services import service
 from crdt_mor.services.service import Planner
 from crdt_mor.store.protocol import Stat
-from crdt_mor.write.refusals import require_no_archive, require_written_format
+from crdt_mor.write.refusals import require_written_format
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
 """Later marks of single file groups, as they follow from a value. Their readers are not spared."""
@@ -103,7 +103,6 @@ class Cleaner:
         For a table of ours this is one request in a bucket, the listing of Hudi's directory, where no file can go.
         """
         session = self._session
-        require_no_archive(session)
         known = session.known()
         hudi = session.store.list(session.publisher.projector.folder)
         value = session.views.with_hudi(known, hudi)
@@ -210,7 +209,6 @@ def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
 
 def _require(session: Session) -> None:
     require_written_format(session.settings())
-    require_no_archive(session)
 
 
 def _there(session: Session) -> frozenset[str]:

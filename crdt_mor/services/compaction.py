@@ -44,7 +44,7 @@ from crdt_mor.read.open_slice import base_source, open_slice
 from crdt_mor.services.service import Service
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import Deletes, Rows, StoredRows, log_file, put_chunks, put_log
-from crdt_mor.write.refusals import require_no_archive, require_written_format
+from crdt_mor.write.refusals import require_written_format
 
 Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
 """Chooses the file groups of a plan from (a value, its latest slices, the groups in open plans); a pure function."""
@@ -85,7 +85,6 @@ def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
 
 def _require(session: Session) -> None:
     require_written_format(session.settings())
-    require_no_archive(session)
     require_payloads(session.config)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
-from crdt_mor.hudi.adoption import require_own_history
 from crdt_mor.laws.merging import require_payloads
 from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
 from crdt_mor.model.handover import handed_over_error, is_plain
@@ -18,7 +17,14 @@ def require_writable(session: Session, *, as_read: bool = False) -> None:
         config = session.settings()  # the table may have been taken back since
     require_bucketed(config)
     require_payloads(session.config)
-    require_no_archive(session)
+
+
+def require_bucketed_now(session: Session) -> None:
+    """As `require_bucketed`; where the properties forbade it as the table was opened, by what they say now."""
+    try:
+        require_bucketed(session.config)
+    except InvalidInputError:
+        require_bucketed(session.settings())
 
 
 def require_bucketed(config: TableConfig) -> None:
@@ -53,24 +59,13 @@ def require_written_format(config: TableConfig) -> None:
         )
 
 
-def require_no_archive(session: Session) -> None:
-    """Raise for a table that Hudi made and whose timeline it has archived in part: what ended there, Hudi knows."""
-    projector = session.publisher.projector
-    if session.config.ours or not session.store.list(projector.archive):
-        return
-    refusal = (
-        "Hudi has archived part of this table's timeline, and this release only reads such tables: let Hudi write "
-        "it, or copy it, Table.create(...).append(Table.open(...).scan())."
-    )
-    session.run(require_own_history(projector, session.tail(), refusal))
-
-
 def require_no_metadata_table(config: TableConfig) -> None:
     """Raise where Hudi's readers would find neither a commit of ours nor a compaction."""
     if config.metadata_partitions:
         raise InvalidInputError(
             "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell its "
-            "writers hoodie.metadata.enable=false, and remove it with Hudi: call delete_metadata_table(table => ...). "
+            "writers hoodie.metadata.enable=false, and remove it: table.maintenance.drop_metadata_table(), or with "
+            "Hudi, call delete_metadata_table(table => ...). "
             f"metadata={list(config.metadata_partitions)}"
         )
 

@@ -26,8 +26,8 @@ from crdt_mor.cli.main import app
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
     "truncate", "cat", "count", "changes", "diff", "show", "schema", "alter", "history", "timeline", "files", "compact",
-    "properties", "rules", "clean", "archive", "maintain", "rollback", "savepoint", "savepoints", "drop-savepoint",
-    "restore",
+    "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain", "rollback", "savepoint", "savepoints",
+    "drop-savepoint", "restore",
     "erase", "handover", "takeback", "migrate", "cancel-migration", "laws", "check-store", "demo",
 )  # fmt: skip
 README = Path(__file__).parent.parent.parent / "README.md"
@@ -390,6 +390,11 @@ def test_clean_says_what_goes_and_what_history_is_left(table: Path) -> None:
     done = json.loads(crdt_mor("clean", table, "--keep", "0s", "--readers", "0s", "--output", "json").stdout)
     assert (done["files"], done["spared"], done["dry_run"]) == (int(said.split()[2]), 0, False)
     assert "removed 0 files" in crdt_mor("clean", table, "--commits", "100").stderr
+
+
+def test_a_table_without_a_metadata_table_has_none_to_drop(table: Path) -> None:
+    assert json.loads(crdt_mor("drop-metadata-table", table, "--output", "json").stdout) == {"files": 0}
+    assert "removed 0 files" in crdt_mor("drop-metadata-table", table).stderr
 
 
 def test_archive_says_what_went_and_what_holds_the_rest(table: Path) -> None:

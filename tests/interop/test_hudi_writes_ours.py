@@ -107,9 +107,34 @@ def test_a_metadata_table_stops_writers_also_those_that_had_the_table_open(make:
             opened.upsert(rows([0], 2))
         with pytest.raises(InvalidInputError, match="delete_metadata_table"):
             opened.maintenance.compact()
-    _set_properties(make.root, {"hoodie.table.metadata.partitions": ""})
+    files = make.root / ".hoodie/metadata/files"
+    files.mkdir(parents=True)
+    (files / ".files-0000-0_20260101000000000.log.1_0-0-0").write_bytes(b"#HUDI#")
+    assert table.maintenance.drop_metadata_table() == 1
+    assert not [path for path in files.parent.rglob("*") if path.is_file()]
     table.upsert(rows([0], 2))
-    assert numbers(table) == {"k0": 2, "k1": 1, "k2": 1}
+    assert numbers(table) == numbers(Table.open(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
+    assert table.maintenance.drop_metadata_table() == 0
+
+
+@pytest.mark.parametrize("there", [("",), (".backup",), ("", ".backup"), ("old", ".backup")], ids=".".join)
+def test_a_change_of_the_properties_that_died_is_ended_by_the_next_one(make: Maker, there: tuple[str, ...]) -> None:
+    """Hudi changes the properties so as well: a table whose properties are in the backup alone is open to all."""
+    table = make.create()
+    table.append(rows(range(3), 1))
+    folder = make.root / ".hoodie"
+    before = (folder / "hoodie.properties").read_bytes()
+    _set_properties(make.root, {"hoodie.table.metadata.partitions": "files"})
+    changed = (folder / "hoodie.properties").read_bytes()
+    (folder / "hoodie.properties").unlink()
+    for name in there:
+        (folder / f"hoodie.properties{name.removeprefix('old')}").write_bytes(before if name == "old" else changed)
+    opened = Table.open(make.root)
+    assert numbers(opened) == {"k0": 1, "k1": 1, "k2": 1}
+    Table.open(make.root).maintenance.drop_metadata_table()
+    assert (folder / "hoodie.properties").exists()
+    opened.upsert(rows([0], 2))
+    assert numbers(Table.open(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
 
 
 def _set_properties(root: Path, changed: dict[str, str]) -> None:

@@ -72,12 +72,30 @@ def test_every_moment_reads_the_same_whatever_part_is_archived(root: Path, count
     assert ours(Table.open(root)) == before[max(before)]
 
 
-def test_such_a_table_is_only_read(root: Path) -> None:
-    archive(root, 2)
+@pytest.mark.parametrize("count", [1, 3, 6])
+def test_such_a_table_is_written_and_hudi_goes_on_archiving_it(root: Path, count: int) -> None:
+    before = moments(root)
+    archive(root, count)
     table = Table.open(root)
-    for write in (lambda: table.upsert(rows([0], 9)), table.maintenance.compact):
-        with pytest.raises(UnsupportedFeatureError, match="only reads such tables"):
-            write()
+    table.upsert(rows([0], 9))
+    table.delete(keys=keys(2))
+    expected = ours(table)
+    assert expected.keys() == {*before[max(before)], ("", "k0")} - {("", "k2")}
+    assert expected["", "k0"]["n"] == 9
+    assert {time: ours(table, as_of=time) for time in before} == before
+    table.maintenance.compact()
+    archive(root, 2)
+    roll_up(root)
+    for opened in (table, Table.open(root)):
+        opened.refresh()
+        opened.upsert(rows([0], 9))
+        assert {key: row["n"] for key, row in ours(opened).items()} == {k: row["n"] for k, row in expected.items()}
+    with pytest.raises(UnsupportedFeatureError, match=r"hoodie\.archive\.automatic"):
+        table.maintenance.archive()
+    cleaned = table.maintenance.clean(commits=1, readers=dt.timedelta(0))
+    assert cleaned.files
+    assert {key: row["n"] for key, row in ours(table).items()} == {k: row["n"] for k, row in expected.items()}
+    assert ours(Table.open(root)) == hudi_rs(root)
 
 
 def test_archived_one_by_one_while_a_table_is_open_and_rolled_up(root: Path) -> None:

@@ -1,4 +1,5 @@
-"""Tables of Hudi's beyond plain rows: partial update modes, payloads that Hudi turns into properties, log compactions.
+"""Tables of Hudi's beyond plain rows: partial update modes, payloads that Hudi turns into properties, log compactions,
+archives and metadata tables beside writes of ours.
 
 Hudi's Spark writes each of them here, and our rows are those of its reader, now and as of every moment.
 """
@@ -13,13 +14,24 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from tests.interop.readers import HudiSpark, hudi_rs
-from tests.interop.written_by_hudi import Written, exactly, rows
+from tests.interop.written_by_hudi import ARCHIVING, Written, exactly, rows
 from tests.tiers import long
 
 pytestmark = pytest.mark.spark
 
 PAYLOADS = "org.apache.hudi.common.model."
 LOGS_ONLY = {"datasource__write__table__type": "MERGE_ON_READ", "compact__inline": "false"}
+OVERLAPPING = {
+    **LOGS_ONLY,
+    "table__type": "MERGE_ON_READ",
+    "index__type": "BUCKET",
+    "bucket__index__num__buckets": "1",
+    "record__merge__mode": "COMMIT_TIME_ORDERING",
+    "write__concurrency__mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "write__lock__provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+    "table__timeline__timezone": "UTC",
+}
+"""A table of Hudi's non-blocking writers."""
 GAPS = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string()), ("w", pa.string()), ("n", pa.int64())])
 CHANGES = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.string()), ("Op", pa.string())])
 DEBEZIUM = pa.schema(
@@ -110,3 +122,65 @@ def test_log_compactions_of_hudis(spark: HudiSpark, tmp_path: Path) -> None:
     assert (read, expired) == (6, 0)
     changed = opened.changes(sorted(table.seen)[2]).to_arrow()
     assert {row["id"] for row in changed.to_pylist()} == {"k1", "k5", "k6"}
+
+
+def test_a_table_with_an_archive_of_hudis_is_written_in_turns(spark: HudiSpark, tmp_path: Path) -> None:
+    table = Written(spark, tmp_path / "archived_turns", **OVERLAPPING, **ARCHIVING)
+    for n in range(4):
+        table.write(rows([0, n], n, "a"))
+    table.compact()
+    for n in range(4, 8):
+        table.write(rows([1, n], n, "b"))
+    assert list((table.root / ".hoodie/timeline/history").glob("*.parquet"))
+    table.check()
+    table.name_buckets(1)
+    opened = Table.open(table.root)
+    opened.upsert(rows([0, 50], 9, "ours"))
+    opened.delete(keys=["k4"])
+    assert exactly(opened) == spark.read(table.root) == hudi_rs(table.root)
+    table.write(rows([0], 10, "hudi"))
+    opened.refresh()
+    opened.maintenance.compact()
+    for n in range(11, 14):
+        table.write(rows([n], n, "c"))
+    opened = Table.open(table.root)
+    assert exactly(opened) == spark.read(table.root)
+    values = {row["id"]: row["v"] for row in opened.scan().to_arrow().to_pylist()}
+    assert (values["k0"], values["k50"], "k4" in values, values["k13"]) == ("hudi0", "ours50", False, "c13")
+
+
+def test_a_metadata_table_is_dropped_and_hudis_readers_see_what_we_write(spark: HudiSpark, tmp_path: Path) -> None:
+    table = Written(spark, tmp_path / "with_metadata", **{**OVERLAPPING, "metadata__enable": "true"})
+    looking = {"hoodie.metadata.enable": "true"}
+    for n in range(2):
+        table.write(rows([0, 1, 2 + n], n, "a"))
+        table.name_buckets(1)
+        opened = Table.open(table.root)
+        assert opened.config.metadata_partitions
+        with pytest.raises(InvalidInputError, match=r"drop_metadata_table\(\)"):
+            opened.upsert(rows([0, 50], 9, "ours"))
+        assert opened.maintenance.drop_metadata_table() > 0
+        opened.upsert(rows([0, 50 + n], 9, "ours"))
+        opened.maintenance.compact()
+        opened.upsert(rows([1], 9, "late"))
+        assert exactly(opened) == spark.read(table.root, looking) == spark.read(table.root) == hudi_rs(table.root)
+    assert sorted(row["id"] for row in opened.scan().to_arrow().to_pylist()) == ["k0", "k1", "k2", "k3", "k50", "k51"]
+
+
+@pytest.mark.long
+def test_a_consistent_hashing_index_whose_buckets_were_split(spark: HudiSpark, tmp_path: Path) -> None:
+    clustering, bucket = "org.apache.hudi.client.clustering", "strategy.SparkConsistentBucket"
+    table = Written(
+        spark, tmp_path / "split", **LOGS_ONLY, datasource__write__precombine__field="ts", index__type="BUCKET",
+        index__bucket__engine="CONSISTENT_HASHING", bucket__index__num__buckets="2",
+        bucket__index__max__num__buckets="8", bucket__index__split__threshold="0.00000001",
+        parquet__max__file__size="2000", clustering__inline="true", clustering__inline__max__commits="2",
+        clustering__plan__strategy__class=f"{clustering}.plan.{bucket}ClusteringPlanStrategy",
+        clustering__execution__strategy__class=f"{clustering}.run.{bucket}ClusteringExecutionStrategy",
+        clustering__updates__strategy=f"{clustering}.update.{bucket}DuplicateUpdateStrategy",
+    )  # fmt: skip
+    for n in range(4):
+        table.write(rows(list(range(n * 5, n * 5 + 12)), n, "a"))
+    assert len(set(Table.open(table.root).inspect.files()["file_id"].to_pylist())) > 2
+    read, expired = table.check()
+    assert (read, expired) == (4, 0)

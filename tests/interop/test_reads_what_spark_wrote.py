@@ -13,17 +13,9 @@ import pytest
 from crdt_mor import Table
 from crdt_mor.errors import UnsupportedVersionError
 from tests.interop.readers import HudiSpark, ours
-from tests.interop.written_by_hudi import Written, rows
+from tests.interop.written_by_hudi import ARCHIVING, Written, rows
 
 pytestmark = pytest.mark.spark
-
-ARCHIVING = {
-    "keep__min__commits": "2",
-    "keep__max__commits": "3",
-    "clean__commits__retained": "1",
-    "commits__archival__batch": "1",
-    "timeline__compaction__batch__size": "3",
-}
 
 
 def test_a_merge_on_read_table_with_compactions_cleans_and_an_archive(spark: HudiSpark, tmp_path: Path) -> None:

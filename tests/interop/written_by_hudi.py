@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor import Table
 from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.format import properties
 from tests.interop.hudi_archive import completed
 from tests.interop.hudi_spark_server import plain
 from tests.interop.readers import HudiSpark, Rows, by_key
@@ -21,6 +22,15 @@ QUICK = {
     **{f"{index}.index.parallelism": "1" for index in ("bloom", "simple")},
 }
 """Nothing that changes what is written."""
+
+
+ARCHIVING = {
+    "keep__min__commits": "2",
+    "keep__max__commits": "3",
+    "clean__commits__retained": "1",
+    "commits__archival__batch": "1",
+    "timeline__compaction__batch__size": "3",
+}
 
 
 class Written:
@@ -47,6 +57,19 @@ class Written:
 
     def sql(self, statement: str) -> None:
         self.spark.sql(statement.format(table=self.root.name, path=self.root))
+        self._look()
+
+    def name_buckets(self, count: int) -> None:
+        """Tell the table's properties how many buckets it has, which Hudi's writers leave to each write."""
+        file = self.root / ".hoodie/hoodie.properties"
+        found = properties.decode_table(file.read_bytes(), str(file))
+        file.write_bytes(properties.encode_table({**found, "hoodie.bucket.index.num.buckets": str(count)}))
+        file.with_name(".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
+
+    def compact(self) -> None:
+        """A compaction by Hudi's procedure."""
+        options = "hoodie.datasource.write.recordkey.field=id,hoodie.compact.inline.max.delta.commits=1"
+        self.spark.sql(f"call run_compaction(op => 'run', path => '{self.root}', options => '{options}')")
         self._look()
 
     def _look(self) -> None:

@@ -284,7 +284,11 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
     predicates = [
         function
         for module in (
-            invariants, invariants_declared, invariants_handover, invariants_history, invariants_posts,
+            invariants,
+            invariants_declared,
+            invariants_handover,
+            invariants_history,
+            invariants_posts,
             invariants_sealing,
         )
         for name, function in inspect.getmembers(module, inspect.isfunction)

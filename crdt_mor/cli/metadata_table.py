@@ -1,0 +1,19 @@
+"""`drop-metadata-table`: a table that Hudi's writers gave a metadata table can be written again."""
+
+from __future__ import annotations
+
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import FormOfUpkeep, Uri
+from crdt_mor.cli.render import Output
+
+
+def drop_metadata_table(uri: Uri, output: FormOfUpkeep = Output.text) -> None:
+    """Remove Hudi's metadata table, which hides what others than Hudi write from Hudi's readers.
+
+    Example: crdt-mor drop-metadata-table events
+    """
+    removed = inputs.opened(uri).maintenance.drop_metadata_table()
+    if output is Output.json:
+        render.document({"files": removed})
+    else:
+        render.note(f"removed {removed:,} files: Hudi's readers list the table's folders from now on")
