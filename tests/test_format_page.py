@@ -25,10 +25,11 @@ from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.model.config_properties import ENGINE_VERSION
 from crdt_mor.model.declared import NAMES_MAX, Declared
-from crdt_mor.model.instant import EPOCH, from_ms
+from crdt_mor.model.file_ids import FileIds
+from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
 from crdt_mor.model.migration import Moving, Origin, Step
-from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id
+from crdt_mor.model.names import COMMIT_INFO_KEY, OWN_KEY, WRITE_TOKEN, bucket_file_id, replacing_file_id
 from crdt_mor.model.overwrite import Overwrite, Scope
 from crdt_mor.model.posts import WINDOW, Member, PostName
 from crdt_mor.model.restore import Restore
@@ -81,6 +82,7 @@ VALUE = Timeline(
     posts=((1, ("name", "void")),),
     rules=(Rule("check", "name", "n > 0", ("n",), "nonce", False),),
     handed_over=from_ms(1),
+    file_ids=FileIds((("day=mon", replacing_file_id(0, T)),)),
     alterations=(Alteration(T, (("stored", "shown"),), (("a", "b"),), ("c",), (("d", "text"),)),),
 )  # fmt: skip
 """With everything in it."""
@@ -270,3 +272,4 @@ def test_the_page_has_the_numbers_and_names_of_the_code() -> None:
     names = (MERGE_STRATEGY_ID, LATEST_REQUESTED, EPOCH, WRITE_TOKEN, f"`{OWN_KEY}`", f"`{HIDDEN}<")
     assert not [name for name in names if name not in PAGE]
     assert bucket_file_id(0).removeprefix("00000000") in PAGE
+    assert replacing_file_id(0, InstantTime("20261126123456789")).removeprefix("00000000") in PAGE

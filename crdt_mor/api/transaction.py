@@ -26,11 +26,12 @@ from crdt_mor.log import stopping
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.authors import check_info
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE
 from crdt_mor.model.overwrite import EVERYTHING as EVERYTHING_REPLACED
 from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
-from crdt_mor.planners.overwrite import DELETE_PARTITION, OVERWRITE, OVERWRITE_TABLE, covered_by
+from crdt_mor.planners.overwrite import covered_by
 from crdt_mor.read.assignments import assignments
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot

@@ -7,7 +7,7 @@ again, and has had no effect. A process that follows the event gives the base fi
 from __future__ import annotations
 
 from crdt_mor.events.rollback import give_up
-from crdt_mor.events.write import WriteOutcome, expired_or_unknown, taken_over_error
+from crdt_mor.events.write import GroupsMovedError, WriteOutcome, expired_or_unknown, taken_over_error
 from crdt_mor.hudi.adoption import adopt
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import TablePublisher
@@ -32,6 +32,8 @@ def overwrite(
 ) -> Steps[WriteOutcome]:
     """Overwrite a scope in one put; or find that the token was used, or that the write was given up.
 
+    Raises `GroupsMovedError` where base files were staged for file groups that commits of Hudi's have replaced.
+
     begun: the pending write, with the driver that completes it; a write of many processes has such a driver, and of two
     drivers only the one that took the write over last can put the event. What both may have been told to publish, the
     files that tasks have staged, is removed only when the write is over.
@@ -42,6 +44,8 @@ def overwrite(
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         pending = tail.find_pending(begun.requested)
         if pending is None or pending.driver != begun.driver or blocking_token(tail, token) is not None:
+            return None
+        if staged.is_misplaced(tail.file_ids):
             return None
         slices = yield from live_slices(tail, segments)
         cancelled = yield from plans_of(tail, staged.scope)
@@ -61,6 +65,8 @@ def overwrite(
         raise expired_or_unknown(begun.requested, value)
     if pending.driver != begun.driver:
         raise taken_over_error(begun.requested)
+    if blocking_token(value, token) is None:
+        raise GroupsMovedError(value)
     yield from give_up(publisher, value, begun.requested, sorted(_staged_paths(staged)), begun.driver)
     return WriteOutcome(repeated_token(value, token), value, repeated=True)
 

@@ -120,7 +120,8 @@ def restore(
         yield from put_surely(Put(path, plan.encode()))
         segments = yield from _cut_segments(tail, completions, plan.to, contents, attempt, written)
         made = plan, tail
-        return restored(tail, nonce, attempt, plan, path, completions, segments, author)
+        buckets = publisher.projector.config.buckets
+        return restored(tail, nonce, attempt, plan, path, completions, segments, author, buckets)
 
     while True:
         known = yield from adopt(publisher, known)

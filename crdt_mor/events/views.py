@@ -23,6 +23,7 @@ from crdt_mor.hudi.adoption_pending import begun_files, heard_of_hudi
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.model.cut import Cut
+from crdt_mor.model.file_ids import live_groups
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
@@ -64,8 +65,8 @@ class Views:
 
     def adopt(self) -> None:
         """Make what Hudi wrote part of the value for good."""
-        if self._foreign:
-            session = self._session
+        session = self._session
+        if self._foreign or adoption.may_be_led_to(session.known().foreign_group, session.config.buckets):
             session.remember(session.run(adoption.adopt(session.publisher, session.known())))
             self._foreign = False
 
@@ -98,7 +99,9 @@ class Views:
             return tail
         # What is adopted in memory is part of no version yet, so that a version shows the same before and after.
         clock = max(tail.clock, *(c.completed for c in completions))
-        return replace(tail.adopt(tail.nonce, 0, completions, foreign.schema), version=tail.version, clock=clock)
+        groups = live_groups((*foreign.known, *completions), self._session.config.buckets)
+        adopted = tail.adopt(tail.nonce, 0, completions, foreign.schema, groups)
+        return replace(adopted, version=tail.version, clock=clock)
 
     def _foreign_completions(self, value: Timeline, listed: Sequence[Stat] | None = None) -> Foreign:
         """What Hudi has completed beside a value. listed: Hudi's directory, where it was listed just now."""

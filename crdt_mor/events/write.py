@@ -43,6 +43,17 @@ class TakenOverError(CommitUnknownError):
     """Another driver of a job has taken the write over, and may have committed it."""
 
 
+class GroupsMovedError(Exception):
+    """Files that a pending write has staged lie in file groups that Hudi's commits have put others in the place of.
+
+    Its writer removes what it has staged, and stages it again by the file ids of `value`.
+    """
+
+    def __init__(self, value: Timeline) -> None:
+        super().__init__(value.version)
+        self.value = value
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
     """The commit that a write became, and the value that holds it.
@@ -87,7 +98,7 @@ def complete(
     """Make the write visible in one put; or find that its token was used, or that it was given up.
 
     Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them. The
-    write completes with the rest, which may be no file at all.
+    write completes with the rest, which may be no file at all. Raises `GroupsMovedError` where the rest is misplaced.
     """
     requested = begun.requested
     value = known
@@ -95,6 +106,8 @@ def complete(
         intent = CompleteIntent((yield Nonce()), requested, begun.driver, operation, tuple(files), token)
         value = yield from publisher.publish(intent.derive, value, shortcuts, intent)
         void = void_files(value, requested, files) if intent.may_end(value) else []
+        if not void and intent.may_end(value) and value.file_ids.misplaced(files):
+            raise GroupsMovedError(value)
         if not void:
             break
         yield from _remove_void(requested, void)

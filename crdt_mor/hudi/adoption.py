@@ -24,7 +24,7 @@ active timeline in the meantime is found there, and what is found in both is one
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -42,10 +42,12 @@ from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path
 from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.log.tail import find_tail
+from crdt_mor.model.file_ids import LiveGroups, index_bucket, live_groups
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
-from crdt_mor.model.names import COMMIT, DATA_ACTIONS, SAVEPOINT, TimelineFileName
+from crdt_mor.model.names import COMMIT, DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName
+from crdt_mor.model.overwrite import is_replacing
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion, FileGroup, OpenPlan, completed_name
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
 from crdt_mor.store.protocol import Stat
 
 AHEAD_MAX_MS: Final = 600_000
@@ -54,10 +56,14 @@ AHEAD_MAX_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What Hudi wrote: its completions, in completion order, and the table's schema with theirs."""
+    """What Hudi wrote: its completions, in completion order, and the table's schema with theirs.
+
+    known: all completions of the value, where the look had to ask for them.
+    """
 
     completions: tuple[Completion, ...]
     schema: str
+    known: tuple[Completion, ...] = ()
 
 
 def foreign_completions(
@@ -104,7 +110,8 @@ def foreign_completions(
         )
     foreign = _foreign(projector, value, list(instants.values()))
     _refuse_below(bases_of(completions), foreign.completions)
-    return foreign
+    _refuse_replaced(completions, foreign.completions)
+    return replace(foreign, known=tuple(completions))
 
 
 def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count: int) -> bool:
@@ -163,11 +170,17 @@ def adopting(
     """The event that adopts what Hudi completed at or before `until`, and what is told of it; None for nothing."""
     foreign = yield from foreign_completions(projector, tail)
     due = [completion for completion in foreign.completions if completion.completed <= until]
-    if not due:
+    buckets = projector.config.buckets
+    if not due and not may_be_led_to(tail.foreign_group, buckets):
+        return None, None
+    known = foreign.known or (yield from all_completions(tail))
+    groups = live_groups((*known, *due), buckets)
+    if not due and groups == LiveGroups(tail.file_ids, tail.foreign_group):
         return None, None
     cancelled = yield from plans_missing(tail, due)
-    _refuse_ahead(projector, due, wall_ms)
-    event = tail.adopt(nonce, wall_ms, due, foreign.schema, cancelled)
+    if due:
+        _refuse_ahead(projector, due, wall_ms)
+    event = tail.adopt(nonce, wall_ms, due, foreign.schema, groups, cancelled)
     return event, AdoptionEvent(version=event.version, commits=len(due), cancelled=len(cancelled))
 
 
@@ -183,6 +196,11 @@ def _refuse_ahead(projector: Projector, due: Sequence[Completion], wall_ms: int)
             "times of a zone east of UTC until hoodie.table.timeline.timezone was set. Neither Hudi nor we may write "
             f"here before that time has come. completed={newest} now={from_ms(wall_ms)}"
         )
+
+
+def may_be_led_to(file_id: str | None, buckets: int | None) -> bool:
+    """Whether a file group that stops writers may be that of a bucket: an older release took no other ids for one."""
+    return file_id is not None and index_bucket(file_id, buckets) is not None
 
 
 def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:
@@ -232,6 +250,32 @@ def _refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[
                 f"out of the timeline's folder, and write its rows again. instant={completion.requested} "
                 f"completed={completion.completed} compaction={base} partition={partition!r} file_group={file_id}"
             )
+
+
+def _refuse_replaced(completions: Iterable[Completion], found: Iterable[Completion]) -> None:
+    """Raise where Hudi has replaced file groups to which a commit of ours wrote that comes after the replacing one."""
+    replacing: dict[FileGroup, list[Completion]] = {}
+    for completion in found:
+        for group in completion.replaced:
+            replacing.setdefault(group, []).append(completion)
+    for own in completions if replacing else ():
+        if own.adopted or not (own.action == DELTA_COMMIT or own.overwriting is not None):
+            continue  # what a compaction wrote are rows of such commits
+        for file in own.files:
+            for by in replacing.get(file.group, ()):
+                if by.requested < (own.requested if is_replacing(by) else own.completed):
+                    raise _hidden_error(own, by, file)
+
+
+def _hidden_error(own: Completion, by: Completion, file: DataFile) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        "Hudi has replaced file groups of this table, and a later commit of ours wrote to them, so that no reader "
+        "would see its rows: they wrote at the same moment, or our process had not looked since. Take Hudi's commit "
+        "back, by moving the files of its instant out of the timeline's folder and its data files out of the table, "
+        "and make it again; and call table.refresh() after Hudi has written, before you write through an open table. "
+        f"instant={by.requested} completed={by.completed} ours={own.requested} partition={file.partition!r} "
+        f"file_group={file.group[1]}"
+    )
 
 
 def _is_misplaced(value: Timeline, instant: HudiInstant) -> bool:

@@ -60,8 +60,10 @@ class CompleteIntent:
         return pending is not None and pending.driver == self.driver and blocking_token(tail, self.token) is None
 
     def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
-        """The next value; None if it may not end, or an overwrite has voided files of it, which are to go first."""
+        """The next value; None if it may not end, or has files that are void or misplaced, which are to go first."""
         if not self.may_end(tail) or void_files(tail, self.requested, self.files):
+            return None
+        if tail.file_ids.misplaced(self.files):
             return None
         return tail.complete(self.nonce, wall_ms, self.requested, self.operation, self.files, self.token)
 

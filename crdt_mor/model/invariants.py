@@ -2,8 +2,8 @@
 
 Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
 mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
-predicate says what breaking it would do. Those of a table's history, of posts, of declarations, of handovers and of
-moving completions to segments are in the modules `model.invariants_…`; the lists below name all of them.
+predicate says what breaking it would do. Those of a table's history, of posts, of declarations, of handovers, of file
+groups and of moving completions to segments are in the modules `model.invariants_…`; the lists below name all of them.
 
 Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
 groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
@@ -15,10 +15,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from crdt_mor.model import invariants_declared, invariants_history, invariants_posts, invariants_sealing
+from crdt_mor.model import (
+    invariants_declared,
+    invariants_groups,
+    invariants_history,
+    invariants_posts,
+    invariants_sealing,
+)
 from crdt_mor.model.instant import InstantTime, is_claimable
 from crdt_mor.model.invariants_handover import nothing_begins_in_a_table_that_is_handed_over
-from crdt_mor.model.overwrite import still_noted, void_files
+from crdt_mor.model.overwrite import replaced_by, still_noted, void_files
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 
@@ -195,14 +201,16 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
 def overwrites_are_noted_while_they_void_something(previous: Timeline, following: Timeline) -> bool:
     """What an overwrite covers stays noted as long as a write is pending that was requested before its barrier.
 
-    Such a write would complete with files that readers must not see, and Hudi's readers would see them.
+    Such a write would complete with files that readers must not see, and Hudi's readers would see them. The barrier of
+    what a commit of Hudi's has replaced is its requested time.
     """
     oldest = min((p.requested for p in following.pending), default=None)
     noted = following.overwrites
+    of_hudi = replaced_by(c for c in _new_completions(previous, following) if c.adopted)
     return all(
         any(o.barrier >= old.barrier and o.scope.includes(old.scope) for o in noted)
         for old in still_noted(previous.overwrites, oldest)
-    ) and all(o in previous.overwrites or previous.clock < o.barrier <= following.clock for o in noted)
+    ) and all(o in previous.overwrites or previous.clock < o.barrier <= following.clock or o in of_hudi for o in noted)
 
 
 def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bool:
@@ -286,14 +294,6 @@ def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
     return added and before <= after
 
 
-def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
-    """A table that has a file group which the bucket index did not make keeps the note: no release may write to it.
-
-    A key that lives in that group would be written to another one, and live twice.
-    """
-    return previous.foreign_group is None or following.foreign_group is not None
-
-
 # --- migrations -------------------------------------------------------------------------------------------------------
 
 
@@ -348,7 +348,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     an_event_only_adds_completions,
     tokens_grow,
     the_schema_loses_no_column,
-    foreign_file_groups_are_not_forgotten,
+    invariants_groups.foreign_file_groups_are_not_forgotten,
+    invariants_groups.file_ids_change_with_hudis_commits,
+    invariants_groups.rows_are_written_to_live_file_groups,
     invariants_history.history_is_only_given_up,
     invariants_history.the_watermark_moves_only_forward,
     invariants_history.nothing_unfinished_is_archived,

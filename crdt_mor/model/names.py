@@ -63,10 +63,19 @@ def bucket_file_id(bucket: int) -> str:
     return f"{bucket:08d}{_FIXED_SUFFIX}"
 
 
+def replacing_file_id(bucket: int, instant: InstantTime) -> str:
+    """The file id of a bucket whose file group was replaced by an instant: no other instant has its time."""
+    digits = instant.zfill(24)
+    return f"{bucket:08d}-{digits[:4]}-{digits[4:8]}-{digits[8:12]}-{digits[12:]}-0"
+
+
 def bucket_of_file_id(file_id: str) -> int | None:
-    """The bucket of a fixed file id; None for an id that the bucket index did not make."""
+    """The bucket that is said by a file id's first eight digits; None for one that does not begin so.
+
+    An id that the bucket index did not make may begin so by chance: with a number that is no bucket's of the table.
+    """
     digits = file_id[:8]
-    return int(digits) if file_id[8:] == _FIXED_SUFFIX and digits.isascii() and digits.isdigit() else None
+    return int(digits) if file_id[8:9] == "-" and digits.isascii() and digits.isdigit() else None
 
 
 def driver_token(driver: int) -> str:

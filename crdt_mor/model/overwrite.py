@@ -1,4 +1,4 @@
-"""What an overwrite covers, and what is noted of it for writes that began before it.
+"""What an overwrite covers, ours or one of Hudi's, and what is noted of it for writes that began before it.
 
 scope      all of the table, or some partitions, by their paths: also of file groups that do not exist yet
 barrier    the moment of the overwrite in the order of requested times: what was requested before it is void there
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from crdt_mor.model.instant import InstantTime
 
 if TYPE_CHECKING:
     from crdt_mor.model.timeline import Timeline
-    from crdt_mor.model.timeline_parts import DataFile
+    from crdt_mor.model.timeline_parts import Completion, DataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,36 @@ class Overwrite:
 
     barrier: InstantTime
     scope: Scope
+
+
+OVERWRITE_TABLE: Final = "INSERT_OVERWRITE_TABLE"
+OVERWRITE: Final = "INSERT_OVERWRITE"
+DELETE_PARTITION: Final = "DELETE_PARTITION"
+OPERATIONS: Final = frozenset({OVERWRITE_TABLE, OVERWRITE, DELETE_PARTITION})
+"""What Hudi calls these operations. Its readers are told of a compaction: a replacecommit would hide later writes."""
+
+
+def is_replacing(completion: Completion) -> bool:
+    """Whether a commit of Hudi's took rows away with the file groups that it replaced: a clustering only moves them."""
+    return bool(completion.replaced) and completion.operation in OPERATIONS
+
+
+def replaced_by(adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
+    """What commits of Hudi's have replaced, as overwrites: all of the table, or the partitions of the file groups."""
+    found = (c for c in adopted if is_replacing(c))
+    return tuple(Overwrite(c.requested, _scope_replaced(c)) for c in found)
+
+
+def with_replaced(overwrites: Iterable[Overwrite], adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
+    """Overwrites, and what commits of Hudi's have replaced, in the order of their barriers."""
+    return tuple(sorted((*overwrites, *replaced_by(adopted)), key=lambda o: o.barrier))
+
+
+def _scope_replaced(completion: Completion) -> Scope:
+    if completion.operation == OVERWRITE_TABLE:
+        return EVERYTHING
+    written = {file.partition for file in completion.files}
+    return Scope(tuple(sorted({partition for partition, _ in completion.replaced} | written)))
 
 
 def still_noted(overwrites: Iterable[Overwrite], oldest: InstantTime | None) -> tuple[Overwrite, ...]:

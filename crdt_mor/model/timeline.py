@@ -41,9 +41,10 @@ from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.alteration import Shown, with_added
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
+from crdt_mor.model.file_ids import LiveGroups
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
-from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT, ROLLBACK, bucket_of_file_id
-from crdt_mor.model.overwrite import still_noted
+from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT, ROLLBACK
+from crdt_mor.model.overwrite import still_noted, with_replaced
 from crdt_mor.model.posts import Member, PostName, noting, still_kept
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
@@ -333,16 +334,17 @@ class Timeline(Value):
         wall_ms: int,
         completions: Sequence[Completion],
         schema: str,
+        groups: LiveGroups,
         cancelled: Sequence[OpenPlan] = (),
     ) -> Timeline:
         """Instants that Hudi wrote become part of the value, and the clock moves past them.
 
+        groups: the file groups of buckets from here on. What these instants replaced is void in earlier pending writes.
         cancelled: open plans that are given up in the same event, since they lack what they would hide.
         """
         version = self.version + 1
         adopted = tuple(replace(c, version=version, adopted=True) for c in completions)
         clock = max([self.clock, *(c.completed for c in adopted)])
-        file_ids = [file.name.file_id for c in adopted for file in c.files]
         return self.following(
             nonce,
             tick_after(clock, wall_ms),
@@ -351,7 +353,9 @@ class Timeline(Value):
             plans=tuple(p for p in self.plans if p not in cancelled),
             rolled_back=(*self.rolled_back, *(RolledBack(p.barrier, p.nonce, version, p.action) for p in cancelled)),
             completions=(*self.completions, *adopted),
-            foreign_group=next((i for i in file_ids if bucket_of_file_id(i) is None), self.foreign_group),
+            overwrites=with_replaced(self.overwrites, adopted),
+            file_ids=groups.file_ids,
+            foreign_group=groups.foreign,
         )
 
     def sealed(

@@ -45,7 +45,8 @@ alone: such a release would begin a write at a time that another process has cla
 events that their writers have posted: it would forget a write that was given up while its begin is still posted.
 Format 7 adds commits of several writers, and the names of posts: such a release would forget which were taken, and lose
 the tokens of all but one writer; what a write has declared at its begin; the names of
-columns: such a release would write under names that are not shown; and `handed_over`: it would write beside Hudi's.
+columns: such a release would write under names that are not shown; `handed_over`: it would write beside Hudi's; and the
+file ids that Hudi's commits have left: it would write to file groups that Hudi has replaced.
 """
 
 _BEFORE_CLAIMS = 5

@@ -13,6 +13,7 @@ from typing import Self
 
 from crdt_mor.columns.names import Names
 from crdt_mor.model.alteration import Alterations, names_of
+from crdt_mor.model.file_ids import FIXED, FileIds
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.overwrite import Overwrite
@@ -53,7 +54,7 @@ class Value:
     segments: tuple[Segment, ...] = ()
     tokens: tuple[Token, ...] = ()
     foreign_group: str | None = None
-    """A file id of an adopted commit that the bucket index did not make: such a table must not be written."""
+    """A file id of Hudi's to which no bucket leads, as the bucket has another: such a table must not be written."""
     table_id: str | None = None
     """No other table's; None before the first event of a table that was made without one."""
     added: tuple[str, ...] = ()
@@ -86,6 +87,8 @@ class Value:
     """What has become of the columns' names, oldest first; none where all have those of the files."""
     handed_over: InstantTime = EPOCH
     """Since when nothing begins in this table, as Hudi's writers have it; EPOCH: they have not."""
+    file_ids: FileIds = FIXED
+    """The file ids of buckets that are not the fixed ones, as Hudi's commits have left them."""
     format: int = field(default=FORMAT, compare=False)
     """The format of the object that this value was decoded from: the release that put it reads no later one."""
 

@@ -17,20 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from crdt_mor.model.file_ids import FileIds
 from crdt_mor.model.instant import EPOCH, InstantTime, tick_after
 from crdt_mor.model.names import COMMIT, DELTA_COMMIT, WRITE_TOKEN, BaseFileName, join_path
-from crdt_mor.model.overwrite import Overwrite, Overwriting, Scope
+from crdt_mor.model.overwrite import OPERATIONS, Overwrite, Overwriting, Scope
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, Pending, RolledBack
-
-OVERWRITE_TABLE: Final = "INSERT_OVERWRITE_TABLE"
-OVERWRITE: Final = "INSERT_OVERWRITE"
-DELETE_PARTITION: Final = "DELETE_PARTITION"
-OPERATIONS: Final = frozenset({OVERWRITE_TABLE, OVERWRITE, DELETE_PARTITION})
-"""What Hudi calls these operations. Its readers are told of a compaction: a replacecommit would hide later writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +49,10 @@ class StagedOverwrite:
     scope: Scope
     bases: tuple[StagedBase, ...]
     empty: tuple[str, int]
+
+    def is_misplaced(self, file_ids: FileIds) -> bool:
+        """Whether some base file was staged for a file group that does not answer for its bucket any more."""
+        return not all(file_ids.has(base.group) for base in self.bases)
 
     def files(self, barrier: InstantTime, slices: Iterable[FileSlice]) -> tuple[DataFile, ...]:
         """The new base files, of all file groups of the scope, where these are the slices of the value.

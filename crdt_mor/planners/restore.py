@@ -24,6 +24,7 @@ from typing import Final
 from crdt_mor.errors import FormatError, InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.model.authors import Author
 from crdt_mor.model.cut import Cut
+from crdt_mor.model.file_ids import live_groups
 from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, tick_after
 from crdt_mor.model.names import DATA_ACTIONS, DELTA_COMMIT, data_file_name
 from crdt_mor.model.restore import Restore, restore_hiding
@@ -289,11 +290,12 @@ def restored(
     completions: Sequence[Completion],
     segments: Sequence[Segment],
     author: Author | None,
+    buckets: int | None,
 ) -> Timeline:
     """The table shows what it showed at `plan.to`. The plan stands at `path`.
 
     nonce: of the event. attempt: of the attempt to publish it, which the path of the plan bears.
-    completions: all that are known of `value`. segments: those of it without what is dropped.
+    completions: all that are known of `value`. segments: those of it without what is dropped. buckets: of the table.
     """
     version = value.version + 1
     dropped = [c for c in completions if is_dropped(c, plan.to)]
@@ -319,9 +321,12 @@ def restored(
     )
     given_up = [RolledBack(p.requested, p.nonce, version) for p in value.pending]
     given_up += [RolledBack(p.barrier, p.nonce, version, p.action) for p in value.plans]
+    groups = live_groups(kept, buckets)
     return value.following(
         nonce,
         done,
+        file_ids=groups.file_ids,
+        foreign_group=groups.foreign,
         pending=(),
         plans=(),
         overwrites=(),

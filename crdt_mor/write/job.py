@@ -62,12 +62,13 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Token
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write import job_overwrite
 from crdt_mor.write.adopted_keys import require_placed_keys
+from crdt_mor.write.beginning import join
 from crdt_mor.write.declaring import Declare
 from crdt_mor.write.job_files import place_files
 from crdt_mor.write.job_values import Job, Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import BUCKET, put_log, staging
 from crdt_mor.write.named import NamedStatements
-from crdt_mor.write.open_write import OpenWrite, join
+from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.overwrite import Partitions, scope_of
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
 from crdt_mor.write.statements import Operation, SchemaMode, keyed
@@ -111,8 +112,8 @@ def planned(
     require_writable(session)
     session.adopt()
     tail = session.tail()
-    require_own_groups(tail)
     require_placed_keys(session, tail)
+    require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
     author = session.author(application_of(job.info, job.token), job.info)  # tasks are of the driver's application
     job = replace(job, name=ticket.job_name(session.environment.nonce(), planned_at), table_id=tail.table_id)

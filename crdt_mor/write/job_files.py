@@ -28,7 +28,7 @@ from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.open_slice import open_blocks
 from crdt_mor.write.job_values import Receipt, StagedFile
-from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.log_files import BUCKET, Group
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statement, has_places, refuse_repeats
 
@@ -42,13 +42,15 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
     drivers = write.take_over()
     if stopping.blocking_token(write.require_pending(), write.token) is not None:
         return []  # completing finds the earlier commit
-    groups: dict[FileGroup, list[tuple[Receipt, StagedFile]]] = {}
+    groups: dict[Group, list[tuple[Receipt, StagedFile]]] = {}
     for receipt in sorted(receipts, key=lambda r: r.task):
         for staged in receipt.files:
-            groups.setdefault(staged.file.group, []).append((receipt, staged))
+            groups.setdefault(bucket_of(staged.file.group), []).append((receipt, staged))
 
-    def place(group: FileGroup) -> DataFile:
+    def place(group: Group) -> DataFile:
         parts = groups[group]
+        if write.file_ids.misplaced(staged.file for _, staged in parts):
+            return _fold(write, operation, parts)  # the rows of a file name its file group
         if len(parts) == 1:
             return _copy(write, parts[0][1])
         return _join(write, [staged for _, staged in parts]) or _fold(write, operation, parts)
@@ -164,7 +166,15 @@ def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[Data
     return list(chain.from_iterable(open_blocks(blocks, [False] * len(blocks), write.session.config)))
 
 
+def bucket_of(group: FileGroup) -> Group:
+    """The bucket of a file group. Tasks that began at different moments may know other file groups of one bucket."""
+    partition, file_id = group
+    bucket = bucket_of_file_id(file_id)
+    assert bucket is not None, "no write begins in a table that has others"
+    return partition, bucket
+
+
 def of_group(group: FileGroup) -> dict[str, pl.Expr]:
     """The columns that say of rows in which file group they are."""
-    partition, file_id = group
-    return {PARTITION_PATH: pl.lit(partition), BUCKET: pl.lit(bucket_of_file_id(file_id), pl.Int32)}
+    partition, bucket = bucket_of(group)
+    return {PARTITION_PATH: pl.lit(partition), BUCKET: pl.lit(bucket, pl.Int32)}

@@ -21,11 +21,11 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
-from crdt_mor.model.overwrite import EVERYTHING
-from crdt_mor.model.timeline_parts import FileGroup
-from crdt_mor.planners.overwrite import OVERWRITE, OVERWRITE_TABLE, StagedBase, StagedOverwrite
-from crdt_mor.write.job_files import of_group, refuse_crowded, reopen
+from crdt_mor.model.overwrite import EVERYTHING, OVERWRITE, OVERWRITE_TABLE
+from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
+from crdt_mor.write.job_files import bucket_of, of_group, refuse_crowded, reopen
 from crdt_mor.write.job_values import Receipt, Replacing, StagedFile
+from crdt_mor.write.log_files import Group
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.overwrite import BaseStaging, require_inside, scope_of_rows
 from crdt_mor.write.statements import Statement
@@ -58,16 +58,16 @@ def gather_parts(write: OpenWrite, replacing: Replacing, receipts: Sequence[Rece
     """Take the write over, and make of what its tasks staged the one base file of each file group that has rows."""
     write.take_over()
     write.require_pending()
-    groups: dict[FileGroup, list[Part]] = {}
+    groups: dict[Group, list[Part]] = {}
     for receipt in sorted(receipts, key=lambda r: r.task):
         logs = {staged.file.group: staged for staged in receipt.files}
         for base in receipt.bases:
-            groups.setdefault(base.group, []).append((receipt, base, logs.get(base.group)))
+            groups.setdefault(bucket_of(base.group), []).append((receipt, base, logs.get(base.group)))
     staging = BaseStaging(write)
 
-    def gather(group: FileGroup) -> StagedBase:
-        parts = groups[group]
-        return _merge(staging, parts) if len(parts) > 1 else _take(write, parts[0][1])
+    def gather(group: Group) -> StagedBase:
+        (_, base, _), *others = parts = groups[group]
+        return _merge(staging, parts) if others or not write.file_ids.has(base.group) else _take(write, base)
 
     bases = tuple(in_threads(gather, sorted(groups)))
     scope = replacing.scope

@@ -30,8 +30,8 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.kernel import in_views, text_order
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import LogFileName, bucket_file_id, join_path
-from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.model.names import LogFileName, join_path
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.store.protocol import Chunks, Durable, Store
 
 if TYPE_CHECKING:
@@ -232,11 +232,11 @@ def numbered(rows: pa.Table, instant: InstantTime, first: int, writer: int) -> p
     return rows.add_column(0, "_hoodie_commit_seqno", sequence)
 
 
-def rows_of_group(rows: pa.Table, group: Group, instant: InstantTime) -> pa.Table:
+def rows_of_group(rows: pa.Table, group: FileGroup, instant: InstantTime) -> pa.Table:
     """Rows, as `numbered_rows` gives them, as those of one file group: with all five meta columns in front."""
-    file_id = bucket_file_id(group[1])
+    partition, file_id = group
     return with_constants(
-        rows, {"_hoodie_commit_time": instant, PARTITION_PATH: group[0], "_hoodie_file_name": file_id}
+        rows, {"_hoodie_commit_time": instant, PARTITION_PATH: partition, "_hoodie_file_name": file_id}
     )
 
 

@@ -192,7 +192,8 @@ class TriedWrite:
         members: of a commit of several writers, the part of each.
         """
         session = self.session
-        staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN, session.judgements)
+        ids = statements.value.file_ids
+        staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN, session.judgements, ids)
         logs = tuple(staging.stage(statements.collected, in_memory))
         if not logs:
             return None

@@ -11,8 +11,8 @@ no reader sees.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -20,7 +20,6 @@ from typing import TypeVar
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     CommitUnknownError,
-    CrdtMorError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -36,20 +35,19 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.outcome import find_completion, find_overwrite, may_be_dropped
 from crdt_mor.log.publish import Shortcuts
-from crdt_mor.log.steps import Steps
-from crdt_mor.model.authors import Author, Info, application_of
+from crdt_mor.log.steps import Steps, delete_for_good
+from crdt_mor.model.authors import Info, application_of
 from crdt_mor.model.declared import ANYTHING, Declared
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.file_ids import FileIds
 from crdt_mor.model.names import WRITE_TOKEN, driver_token
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.at_once import FILES_AT_ONCE
-from crdt_mor.store.protocol import Chunks, side_by_side
-from crdt_mor.write.adopted_keys import require_placed_keys
+from crdt_mor.store.protocol import Chunks
+from crdt_mor.write.beginning import begin_writable
 from crdt_mor.write.log_files import ensure_partition, in_memory, put_chunks, staging
-from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
 
@@ -66,7 +64,7 @@ class OpenWrite:
 
     task: which part of a distributed write this is; None: all of it.
     write_token: the one in the names of its log files.
-    statements: those that were made so far.
+    statements: those that were made so far. file_ids: those by which its files are staged.
     started_ms: when this process began with it, by its own clock.
     """
 
@@ -86,12 +84,14 @@ class OpenWrite:
     _shortcuts: Shortcuts = field(init=False)
     _pending_in: Timeline = field(init=False)
     _looked_ms: int | None = None
+    file_ids: FileIds = field(init=False)
     _before: Snapshot | None = None
     _ahead: list[Pending] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         begun = self.begun
         self.statements = Statements(self.session.config, self.value, begun.requested, self.task, begun.declared)
+        self.file_ids = self.value.file_ids
         self._pending_in, self._shortcuts = self.value, self.session.pace.shortcuts(self.value.version)
 
     @classmethod
@@ -103,7 +103,7 @@ class OpenWrite:
         declared: all that it may touch.
         """
         started_ms = session.environment.now_ms()
-        value, begun = _begin_writable(session, session.author(application_of(info, token), info), declared)
+        value, begun = begin_writable(session, session.author(application_of(info, token), info), declared)
         write = cls(session, value, begun, token, started_ms=started_ms)
         write._looked_ms = session.environment.now_ms()
         write.keep_alive()
@@ -140,7 +140,7 @@ class OpenWrite:
     def shown(self, view: Snapshot) -> Snapshot:
         """A view of what comes before this write, with what its statements so far would make of it: in memory."""
         statements = self.statements
-        logs = self.stage(statements.collected, in_memory)
+        logs = self._staging(view.value.file_ids).stage(statements.collected, in_memory)
         growth = statements.growth
         own = view.with_own(logs, view.schema if growth is None else view.schema.grow(growth))
         return replace(own, called=own.names.with_brought(statements.shown))
@@ -166,11 +166,13 @@ class OpenWrite:
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
         """`put` one log file for each file group that the statements touch."""
+        return self._staging(self.file_ids).stage(statements, put)
+
+    def _staging(self, file_ids: FileIds) -> Staging:
         session, merging, requested = self.session, self.statements.merging, self.begun.requested
         at_once = FILES_AT_ONCE if session.is_far else None
         judged = session.judgements
-        staging = Staging(session.config, merging, requested, self.write_token, judged, self.task, at_once)
-        return staging.stage(statements, put)
+        return Staging(session.config, merging, requested, self.write_token, judged, file_ids, self.task, at_once)
 
     def put(self, file: DataFile, data: Chunks) -> DataFile:
         """Put a log file under its final name."""
@@ -239,10 +241,7 @@ class OpenWrite:
         try:
             with staging():
                 self.publish_growth()
-                staged = stage()
-                self._make_names_durable()
-            steps = complete(staged)
-            committed = self.session.run_beside(steps, [partial(self._ensure, path) for path in self._unchecked])
+            committed = self._staged_and_completed(stage, complete)
         except CommitUnknownError as error:
             committed = self._roll_back_or_find(error)
         except BaseException:
@@ -254,6 +253,30 @@ class OpenWrite:
         if not committed.repeated and isinstance(committed.completion, Completion):
             self.session.tell_of(committed.completion, self.started_ms)
         return committed
+
+    def _staged_and_completed(
+        self, stage: Callable[[], S], complete: Callable[[S], Steps[events.WriteOutcome]]
+    ) -> events.WriteOutcome:
+        """Stage and complete the write; once more where Hudi's commits have changed its file groups meanwhile."""
+        while True:
+            with staging():
+                staged = stage()
+                self._make_names_durable()
+            steps = complete(staged)
+            try:
+                return self.session.run_beside(steps, [partial(self._ensure, path) for path in self._unchecked])
+            except events.GroupsMovedError as moved:
+                self._unstage(moved.value)
+
+    def _unstage(self, value: Timeline) -> None:
+        """Remove what was staged, for good, so that it can be staged by the file ids of a newer value."""
+        if not self.session.run(delete_for_good(self._staged)):
+            raise StorageUnavailableError(
+                "files of this write lie in file groups that Hudi has put others in the place of meanwhile, and some "
+                f"cannot be removed: write again. requested={self.begun.requested} files={self._staged}"
+            )
+        self._staged.clear()
+        self.file_ids, self._pending_in, self._looked_ms = value.file_ids, value, None
 
     def roll_back(self) -> Timeline:
         """Give the write up and remove what it staged."""
@@ -327,69 +350,3 @@ class OpenWrite:
             raise events.taken_over_error(requested)
         self._pending_in, self._looked_ms = tail, self.session.environment.now_ms()
         return tail
-
-
-def _begin_writable(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
-    """Begin a write; refuses tables that cannot be written, which is looked at meanwhile where a look is a round trip.
-
-    A write that has begun and is refused is rolled back.
-    """
-    if not session.is_far:
-        require_writable(session)
-        return begin(session, author, declared)
-    begun: list[tuple[Timeline, Pending]] = []
-
-    def start() -> None:
-        begun.append(begin(session, author, declared))
-
-    try:
-        calls: list[Callable[[], None]] = [start, partial(require_writable, session)]
-        side_by_side(session.store, calls)
-    except BaseException:
-        for value, pending in begun:
-            OpenWrite(session, value, pending).abandon()
-        raise
-    return begun[0]
-
-
-def begin(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
-    """Begin a write; refuses a table with file groups that the bucket index did not make."""
-    with _nothing_published():
-        value, begun = session.begin(author, declared)
-    _refuse_what_hudi_wrote(session, value, begun)
-    return value, begun
-
-
-def join(
-    session: Session, job: str, planned: InstantTime, author: Author, declared: Declared
-) -> tuple[Timeline, Pending] | events.WriteOutcome:
-    """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
-    with _nothing_published():
-        joined = session.join(job, planned, author, declared)
-    if not isinstance(joined, events.WriteOutcome):
-        _refuse_what_hudi_wrote(session, *joined)
-    return joined
-
-
-@contextmanager
-def _nothing_published() -> Iterator[None]:
-    """An unknown outcome of a begin is a failure of the store: at most an empty write is pending, which expires."""
-    try:
-        yield
-    except events.DroppedHistoryError:
-        raise  # a job, which may have been committed long ago
-    except CommitUnknownError as error:
-        cause = error.__cause__ or error
-        raise StorageUnavailableError(
-            f"the store failed while the write began; nothing was published. Try again. cause={cause}"
-        ) from error
-
-
-def _refuse_what_hudi_wrote(session: Session, value: Timeline, begun: Pending) -> None:
-    """Give the write up where the table has file groups that the bucket index did not make, or keys elsewhere."""
-    try:
-        require_own_groups(value)
-        require_placed_keys(session, value)
-    except CrdtMorError:
-        OpenWrite(session, value, begun).roll_back()
-        raise

@@ -27,7 +27,6 @@ from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUE
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import Layout
-from crdt_mor.model.names import bucket_file_id
 from crdt_mor.model.overwrite import EVERYTHING, Scope
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
@@ -218,8 +217,9 @@ class BaseStaging:
             frame = rows[order].with_columns(
                 pl.lit(requested).alias(COMMIT_TIME), (pl.lit(f"{requested}_{writer}_") + numbers).alias(SEQUENCE)
             )
-            path, size, count = self._put(partition, bucket_file_id(bucket), frame, threads)
-            return StagedBase(path, (partition, bucket_file_id(bucket)), size, count)
+            file_id = self.write.file_ids.of(partition, bucket)
+            path, size, count = self._put(partition, file_id, frame, threads)
+            return StagedBase(path, (partition, file_id), size, count)
 
         return tuple(in_threads(stage, list(zip(firsts, groups, strict=True))))
 

@@ -30,9 +30,10 @@ from crdt_mor.merge.kernel import text_order
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.file_ids import FIXED, FileIds
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import LogFileName, bucket_file_id
-from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.model.names import LogFileName
+from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.log_files import (
     BLOCK_ROWS_MAX,
@@ -66,7 +67,7 @@ class Staging:
 
     write_token: the one in the names of the files. task: the part of a distributed write that this is; None: all of it.
     at_once: how many files are made and put at once; None: as many as there are processors.
-    judgements: which columns of earlier writes were worth a dictionary.
+    judgements: which columns of earlier writes were worth a dictionary. file_ids: of the file groups of buckets.
     """
 
     config: TableConfig
@@ -74,6 +75,7 @@ class Staging:
     requested: InstantTime
     write_token: str
     judgements: Judgements
+    file_ids: FileIds = FIXED
     task: int | None = None
     at_once: int | None = None
 
@@ -167,7 +169,7 @@ class Staging:
         """The rows of a file group, which are those of `table` from `first` on."""
 
         def cut(start: int, count: int) -> pa.Table:
-            return rows_of_group(table.slice(first + start, count), group, self.requested)
+            return rows_of_group(table.slice(first + start, count), self._file_group(group), self.requested)
 
         return cut
 
@@ -188,9 +190,14 @@ class Staging:
         def cut(start: int, count: int) -> pa.Table:
             some, number = order.slice(start, count), first + start
             table = numbered_rows(rows, some, self.requested, number, self.merging.schema, self._writer)
-            return rows_of_group(table, group, self.requested)
+            return rows_of_group(table, self._file_group(group), self.requested)
 
         return StoredRows(len(order), _columns(rows), repeating, cut)
+
+    def _file_group(self, group: Group) -> FileGroup:
+        """The file group that answers for a bucket of a partition."""
+        partition, bucket = group
+        return partition, self.file_ids.of(partition, bucket)
 
     @property
     def _writer(self) -> int:
@@ -200,8 +207,9 @@ class Staging:
     def _put_log_file(
         self, put: Callable[[DataFile, Chunks], Placed], item: tuple[Group, Sequence[Callable[[], Deletes | Rows]]]
     ) -> Placed:
-        (partition, bucket), parts = item
-        name = LogFileName(bucket_file_id(bucket), self.requested, token=self.write_token)
+        group, parts = item
+        partition, file_id = self._file_group(group)
+        name = LogFileName(file_id, self.requested, token=self.write_token)
         data, file = log_file(self.config, self.merging.schema, partition, name, [part() for part in parts])
         return put(file, data)
 

@@ -27,9 +27,10 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write import job as distributed
+from crdt_mor.write.beginning import join
 from crdt_mor.write.declaring import Declare
 from crdt_mor.write.job_values import Job, Receipt
-from crdt_mor.write.open_write import OpenWrite, join
+from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statements
 
 _SEAL_BYTES: Final = 32

@@ -13,6 +13,7 @@ from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model import (
     invariants,
     invariants_declared,
+    invariants_groups,
     invariants_handover,
     invariants_history,
     invariants_posts,
@@ -21,6 +22,7 @@ from crdt_mor.model import (
 from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import Declared
+from crdt_mor.model.file_ids import FIXED, FileIds
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.invariants import (
     INVARIANTS,
@@ -31,8 +33,8 @@ from crdt_mor.model.invariants import (
     require_sealed,
 )
 from crdt_mor.model.migration import Moving, Origin, Step
-from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, ROLLBACK
-from crdt_mor.model.overwrite import EVERYTHING, Overwrite, Scope
+from crdt_mor.model.names import COMPACTION, DELTA_COMMIT, REPLACE_COMMIT, ROLLBACK, LogFileName, bucket_file_id
+from crdt_mor.model.overwrite import DELETE_PARTITION, EVERYTHING, Overwrite, Scope
 from crdt_mor.model.posts import WINDOW, Member, PostName
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.savepoint import Savepoint
@@ -55,8 +57,12 @@ def at(ms: int) -> InstantTime:
     return from_ms(1_700_000_000_000 + ms)
 
 
+OPENED = "00000001-7c1e-4bbb-8ccc-1234567890ab-0"
+"""The file group that Hudi has opened for a bucket."""
+
+
 def commit(requested: int, completed: int, version: int) -> Completion:
-    file = DataFile(f".0_{at(requested)}.log.1_0-0-0", 1, 1)
+    file = DataFile(str(LogFileName(bucket_file_id(0), at(requested))), 1, 1)
     return Completion(at(requested), at(completed), version, f"n{requested}", DELTA_COMMIT, "UPSERT", (file,))
 
 
@@ -84,6 +90,7 @@ BEFORE = Timeline(
     moving=Moving("there", "t2", at(34), at(33)),
     origin=Origin("t0", "before", Step(at(1), at(2), 3, 4)),
     posts=((9, ("taken",)),),
+    file_ids=FileIds((("", OPENED),)),
 )
 """A value with something of everything."""
 
@@ -133,9 +140,21 @@ def taking(*names: str, version: int = 9) -> Completion:
 DONE, NEW = BEFORE.completions, AFTER.completions[-1]
 
 
+DROPPED = Completion(
+    at(72), at(92), 10, "", REPLACE_COMMIT, DELETE_PARTITION, replaced=(("", OPENED),), adopted=True
+)  # fmt: skip
+"""Hudi has replaced a file group, at a time that the clock has passed."""
+
+ADOPTED = replace(
+    BEFORE, version=10, nonce="n10", clock=at(100), completions=(*DONE, DROPPED), file_ids=FIXED, foreign_group=None,
+    overwrites=(*BEFORE.overwrites, Overwrite(at(72), Scope(("",)))),
+)  # fmt: skip
+
+
 BROKEN: dict[Invariant, Timeline] = {
     invariants_declared.a_write_keeps_to_what_it_has_declared: replace(
-        AFTER, completions=(*DONE, replace(NEW, files=(DataFile("day=mon/a", 1, 1),)))
+        AFTER,
+        completions=(*DONE, replace(NEW, files=(DataFile(f"day=mon/{LogFileName(bucket_file_id(0), at(20))}", 1, 1),))),
     ),
     invariants_posts.a_post_is_taken_once_and_in_time: replace(
         AFTER, completions=(*DONE, taking("late", version=9 - WINDOW))
@@ -184,7 +203,11 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.an_event_only_adds_completions: replace(AFTER, completions=(DONE[1], NEW)),
     invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
-    invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
+    invariants_groups.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
+    invariants_groups.file_ids_change_with_hudis_commits: replace(AFTER, file_ids=FIXED),
+    invariants_groups.rows_are_written_to_live_file_groups: replace(
+        AFTER, completions=(*DONE, replace(NEW, files=(DataFile(str(LogFileName(bucket_file_id(1), at(20))), 1, 1),)))
+    ),
     invariants_history.history_is_only_given_up: replace(AFTER, retention=Retention(at(8), at(6))),
     invariants_history.the_watermark_moves_only_forward: replace(
         AFTER, archive=replace(BEFORE.archive, watermark=at(0))
@@ -286,6 +309,7 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         for module in (
             invariants,
             invariants_declared,
+            invariants_groups,
             invariants_handover,
             invariants_history,
             invariants_posts,
@@ -317,8 +341,24 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         replace(AFTER, moving=None),
         replace(AFTER, origin=replace(ARRIVING, step=Step(at(2), at(90), 7, 1))),
         replace(AFTER, origin=replace(ARRIVING, opened=at(100))),
+        ADOPTED,
+        replace(RESTORED, file_ids=FIXED, foreign_group=None),
     ],
-    ids=["complete", "group", "droppable", "hand-over", "forget", "grow", "restore", "save", "reopen", "aim", "open"],
+    ids=[
+        "complete",
+        "group",
+        "droppable",
+        "hand-over",
+        "forget",
+        "grow",
+        "restore",
+        "save",
+        "reopen",
+        "aim",
+        "open",
+        "adopt",
+        "restore-of-hudis",
+    ],
 )
 def test_what_may_follow_breaks_none(after: Timeline) -> None:
     require_invariants(BEFORE, after)

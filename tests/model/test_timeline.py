@@ -40,9 +40,18 @@ from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import read_segment
 from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.authors import Author, author_json, author_of
+from crdt_mor.model.file_ids import FileIds
 from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants
-from crdt_mor.model.names import COMMIT, COMPACTION, WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
+from crdt_mor.model.names import (
+    COMMIT,
+    COMPACTION,
+    WRITE_TOKEN,
+    BaseFileName,
+    LogFileName,
+    bucket_file_id,
+    replacing_file_id,
+)
 from crdt_mor.model.overwrite import Scope
 from crdt_mor.model.posts import Member, PostName
 from crdt_mor.model.restore import Restore
@@ -149,6 +158,9 @@ def test_json_gives_back_the_very_value(seed: int) -> None:
 WHO = Author("nightly", "höst", 5, (("message", "ü"), ("k", "")))
 
 RESTORED = from_ms(10), 5, from_ms(8)
+OPENED = "00000001-7c1e-4bbb-8ccc-1234567890ab-0"
+"""The file group that Hudi has opened for a bucket."""
+
 EVERYTHING = Timeline(
     version=12,
     nonce="n12",
@@ -216,6 +228,7 @@ EVERYTHING = Timeline(
     ),
     restores=(Restore(from_ms(9), from_ms(12), 6, "n6", ".hoodie/.crdt_mor/plans/d-n6.json", *RESTORED, 1),),
     tokens_noted=from_ms(3),
+    file_ids=FileIds((("eu", OPENED), ("eu", replacing_file_id(2, from_ms(9))), ("us", OPENED))),
 )
 """A value with every kind of entry, and each of them with and without what may be left out."""
 
@@ -246,7 +259,8 @@ EVERYTHING_JSON = (
     rb'["two","19700101000000005","19700101000000007","19700101000000004",5,"n5","why",["nightly","h\u00f6st",5,{"message":"\u00fc","k":""}]]],'
     rb'"restores":[["19700101000000009","19700101000000012",6,"n6",".hoodie/.crdt_mor/plans/d-n6.json",'
     rb'"19700101000000010",5,"19700101000000008",1]],"tokens_noted":"19700101000000003",'
-    rb'"posts":[[10,"p1 void"],[11,"p2"]]}'
+    rb'"posts":[[10,"p1 void"],[11,"p2"]],"file_ids":{"eu":["00000001-7c1e-4bbb-8ccc-1234567890ab-0",'
+    rb'"00000002-0000-0001-9700-101000000009-0"],"us":["00000001-7c1e-4bbb-8ccc-1234567890ab-0"]}}'
 )
 
 
@@ -352,7 +366,8 @@ def test_a_value_of_format_2_is_read_whole_and_goes_on_in_the_newest_format() ->
     nobody += [replace(entry, author=None, token=None) for entry in commits]
     value = Timeline.decode(FORMAT_2, "x")
     assert [*value.pending, *value.completions] == nobody
-    later = {name: getattr(EVERYTHING, name) for name in ("pending", "completions", "savepoints", "restores", "posts")}
+    names = ("pending", "completions", "savepoints", "restores", "posts", "file_ids")
+    later = {name: getattr(EVERYTHING, name) for name in names}
     assert value.tokens_noted == value.clock, "it did not note which token a commit carried"
     assert replace(value, **later, tokens_noted=EVERYTHING.tokens_noted) == EVERYTHING
     assert Timeline.decode(value.encode(), "x") == value
@@ -401,7 +416,7 @@ def test_every_event_after_a_value_of_an_older_release_has_the_newest_format() -
         saved,
         unsave(replace(saved, format=1), "n8", now, "here"),
         overwritten(old, "n7", now, write, staged, (), ()),
-        restored(old, "n7", "n7", plan, "plan", old.completions, old.segments, None),
+        restored(old, "n7", "n7", plan, "plan", old.completions, old.segments, None, 2),
         old.begin("n7", now),
         old.complete("n7", now, write.requested, "UPSERT", ()),
     ]

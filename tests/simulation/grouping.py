@@ -28,11 +28,11 @@ from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime, claim_after
 from crdt_mor.model.names import LogFileName, bucket_file_id, data_file_name
-from crdt_mor.model.overwrite import Scope
+from crdt_mor.model.overwrite import OVERWRITE, Scope
 from crdt_mor.model.posts import PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
-from crdt_mor.planners.overwrite import OVERWRITE, StagedOverwrite
+from crdt_mor.planners.overwrite import StagedOverwrite
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.posts import _encoded, _said_if_new
 from tests.simulation.actors import PUBLISHER, Run, finish

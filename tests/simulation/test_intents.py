@@ -31,7 +31,7 @@ from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put, Steps, Together, run
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
-from crdt_mor.model.instant import claim_after, from_ms
+from crdt_mor.model.instant import EPOCH, claim_after, from_ms
 from crdt_mor.model.migration import Moving
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.posts import WINDOW, PostName, names_in
@@ -182,7 +182,8 @@ def test_an_event_that_others_have_published_counts_and_its_intent_goes() -> Non
 def test_the_end_of_a_very_wide_commit_is_not_posted() -> None:
     store, environment = scene()
     value, pending = run(write.begin(PUBLISHER, FIRST, 1 << 60), store, environment)
-    wide = [DataFile(f"p{i}/{'x' * 40}", 1, 1) for i in range(BYTES_MAX // 40)]
+    log = LogFileName(bucket_file_id(0), pending.requested)
+    wide = [DataFile(f"p{i}/{log}", 1, 1) for i in range(BYTES_MAX // 40)]
     posted: list[str] = []
     steps = write.complete(PUBLISHER, value, pending, "UPSERT", wide, None, shortcuts=Shortcuts(crowd=crowded()))
     driven(steps, store, environment, lambda step: posted.append(getattr(step, "path", "")))
@@ -225,7 +226,7 @@ def test_an_event_is_posted_anew_once_its_window_has_passed() -> None:
 
 def test_a_version_carries_as_many_events_as_it_has_bytes_for() -> None:
     store, environment = scene()
-    wide = [DataFile(f"p/{'x' * 4000}{i}", 1, 1) for i in range(2)]
+    wide = [DataFile(f"{'x' * 4000}{i}/{LogFileName(bucket_file_id(0), EPOCH)}", 1, 1) for i in range(2)]
     value = FIRST
     for n in range(6):
         value = value.begin(f"w{n}", 0)

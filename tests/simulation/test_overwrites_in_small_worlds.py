@@ -39,12 +39,12 @@ from crdt_mor.model.names import (
     data_file_name,
     join_path,
 )
-from crdt_mor.model.overwrite import Scope
+from crdt_mor.model.overwrite import OVERWRITE, Scope
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput
-from crdt_mor.planners.overwrite import OVERWRITE, StagedBase, StagedOverwrite, overwritten, overwritten_at
+from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite, overwritten, overwritten_at
 from tests.simulation.actors import PUBLISHER, Run, planner, worker
 from tests.simulation.promises import check_store, recorded
 from tests.simulation.small_store import HUDI, LATE, LOG, Violation, completed_path, completions_of, decoded, is_version

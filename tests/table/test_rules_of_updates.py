@@ -13,7 +13,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor import ConstraintViolationError, EarlierWritePendingError, PartDone, Table, UpdatePart
 from crdt_mor.api import lone_transaction
-from crdt_mor.write import open_write, update_parts
+from crdt_mor.write import beginning, open_write, update_parts
 from tests.simulated import Simulated
 
 SCHEMA: Final = pl.Schema({"id": pl.Int64, "price": pl.Int64, "qty": pl.Int64, "note": pl.String})
@@ -74,7 +74,7 @@ def added_before_it_begins(world: Simulated, **rules: Any) -> Iterator[list[int]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(open_write.OpenWrite, "begin", first(open_write.OpenWrite.begin))
-        patch.setattr(update_parts, "join", first(open_write.join))
+        patch.setattr(update_parts, "join", first(beginning.join))
         yield happened
 
 

@@ -15,7 +15,7 @@ from crdt_mor.format.commit import CommitMetadata, encode_commit
 from crdt_mor.hudi.records import claim_record
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.model.instant import InstantTime, from_ms
-from crdt_mor.write import open_write
+from crdt_mor.write import beginning
 from tests.inside import session_of
 from tests.simulated import Simulated
 from tests.simulation.foreign_commits import SCHEMA, hudi_commits
@@ -124,13 +124,13 @@ def test_it_computes_from_what_hudi_commits_while_it_waits(world: Simulated, tab
 def test_it_computes_from_what_hudi_commits_just_when_it_begins(
     world: Simulated, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    requested, begin = hudi_begins(world, table), open_write.begin
+    requested, begin = hudi_begins(world, table), beginning.begin
 
-    def beginning(*given: object) -> object:
+    def completing(*given: object) -> object:
         hudi_completes(world, table, requested, rows(a=100))
         return begin(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(open_write, "begin", beginning)
+    monkeypatch.setattr(beginning, "begin", completing)
     table.update({"v": "v + 1"}, wait=NOW)
     assert shown(world) == {"a": 101}
 

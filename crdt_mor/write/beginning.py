@@ -1,0 +1,98 @@
+"""The begin of a write that is an event of its own, and of the write of a job; refuses tables that are not written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from crdt_mor.errors import (
+    CommitUnknownError,
+    CrdtMorError,
+    StorageUnavailableError,
+    TableNotFoundError,
+    TableReplacedError,
+)
+from crdt_mor.events import rollback
+from crdt_mor.events import write as events
+from crdt_mor.events.session import Session
+from crdt_mor.model.authors import Author
+from crdt_mor.model.declared import Declared
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.store.protocol import side_by_side
+from crdt_mor.write.adopted_keys import require_placed_keys
+from crdt_mor.write.refusals import require_own_groups, require_writable
+
+
+def begin_writable(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
+    """Begin a write; refuses tables that cannot be written, which is looked at meanwhile where a look is a round trip.
+
+    A write that has begun and is refused is rolled back.
+    """
+    if not session.is_far:
+        require_writable(session)
+        return begin(session, author, declared)
+    begun: list[tuple[Timeline, Pending]] = []
+
+    def start() -> None:
+        begun.append(begin(session, author, declared))
+
+    try:
+        calls: list[Callable[[], None]] = [start, partial(require_writable, session)]
+        side_by_side(session.store, calls)
+    except BaseException:
+        for value, pending in begun:
+            with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
+                _give_up(session, value, pending)
+        raise
+    return begun[0]
+
+
+def begin(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
+    """Begin a write; refuses a table with file groups that the bucket index did not make."""
+    with _nothing_published():
+        value, begun = session.begin(author, declared)
+    _refuse_what_hudi_wrote(session, value, begun)
+    return value, begun
+
+
+def join(
+    session: Session, job: str, planned: InstantTime, author: Author, declared: Declared
+) -> tuple[Timeline, Pending] | events.WriteOutcome:
+    """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
+    with _nothing_published():
+        joined = session.join(job, planned, author, declared)
+    if not isinstance(joined, events.WriteOutcome):
+        _refuse_what_hudi_wrote(session, *joined)
+    return joined
+
+
+@contextmanager
+def _nothing_published() -> Iterator[None]:
+    """An unknown outcome of a begin is a failure of the store: at most an empty write is pending, which expires."""
+    try:
+        yield
+    except events.DroppedHistoryError:
+        raise  # a job, which may have been committed long ago
+    except CommitUnknownError as error:
+        cause = error.__cause__ or error
+        raise StorageUnavailableError(
+            f"the store failed while the write began; nothing was published. Try again. cause={cause}"
+        ) from error
+
+
+def _refuse_what_hudi_wrote(session: Session, value: Timeline, begun: Pending) -> None:
+    """Give the write up where the table has file groups to which no bucket leads, or keys elsewhere."""
+    try:
+        require_placed_keys(session, value)
+        require_own_groups(value)
+    except CrdtMorError:
+        _give_up(session, value, begun)
+        raise
+
+
+def _give_up(session: Session, value: Timeline, begun: Pending) -> None:
+    """Roll back a write that has staged nothing."""
+    session.run(rollback.give_up(session.publisher, value, begun.requested, [], begun.driver))
