@@ -33,13 +33,8 @@ def read_properties() -> Steps[bytes | None]:
 def change_properties(changes: Mapping[str, str | None]) -> Steps[None]:
     """Give a table's properties other texts, and take away those that are None, unless they say so already.
 
-    Where another process has put them meanwhile, it begins anew: as it ends they have said so.
+    Another process may put others meanwhile, which then stand; each looks at the value again afterwards.
     """
-    while not (yield from _change(changes)):
-        pass
-
-
-def _change(changes: Mapping[str, str | None]) -> Steps[bool]:
     found: bytes | None = yield Read(PROPERTIES)
     data = found if found is not None else (yield Read(BACKUP))
     assert data is not None, "a table has properties"
@@ -47,15 +42,14 @@ def _change(changes: Mapping[str, str | None]) -> Steps[bool]:
     after = {name: text for name, text in {**before, **changes}.items() if text is not None}
     if found is not None and before == after:
         yield MakeDurable(PROPERTIES)
-        return True
+        return
     yield from put_surely(Put(BACKUP, data))
     if not (yield from delete_for_good([HADOOPS_SUM, PROPERTIES])):
         raise StorageUnavailableError(
             "the properties of the table cannot be changed, as this process may not delete them: call again as a user "
             f"that may. file={PROPERTIES}"
         )
-    created: bool | None = yield Put(PROPERTIES, encode_table(after, ["changed"]))
-    return created is True
+    yield from put_surely(Put(PROPERTIES, encode_table(after, ["changed"])))
 
 
 def open_instants(names: Mapping[InstantTime, list[TimelineFileName]], since: InstantTime) -> list[InstantTime]:

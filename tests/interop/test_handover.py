@@ -26,6 +26,11 @@ STATEMENTS = (
     "merge into {name} t using (select 'k5' id) s on t.id = s.id when matched then delete",
     "insert into {name} select 'k2', 8L, 'again'",
 )
+QUICK = (
+    "metadata.enable=false", "embed.timeline.server=false", "write.markers.type=DIRECT",
+    *(f"{step}.shuffle.parallelism=1" for step in ("insert", "upsert", "delete")),
+)
+"""Nothing that changes what is written, but for the first."""
 DATA_SOURCE = {
     "hoodie.table.name": "t",
     "hoodie.datasource.write.recordkey.field": "id",
@@ -53,7 +58,8 @@ def test_each_of_hudis_writers_while_a_table_is_handed_over(make: Maker, spark: 
         assert ours(table) == ours(Table.open(make.root)) == spark.read(make.root) == hudi_rs(make.root)
 
     agree()
-    spark.sql("set hoodie.metadata.enable=false")
+    for setting in QUICK:
+        spark.sql(f"set hoodie.{setting}")
     spark.sql(f"create table handed_over using hudi location '{make.root}'")
     for statement in STATEMENTS:
         spark.sql(statement.format(name="handed_over"))

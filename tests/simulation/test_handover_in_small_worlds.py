@@ -15,7 +15,7 @@ from crdt_mor.events import handover, one_event
 from crdt_mor.events import write as writes
 from crdt_mor.events.one_event import LoneCommit, LoneWrite
 from crdt_mor.format.properties import decode_table, encode_table
-from crdt_mor.hudi.handover import change_properties
+from crdt_mor.hudi import handover as properties
 from crdt_mor.log import stopping
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.publish import Shortcuts
@@ -139,7 +139,7 @@ def what_is_pending_is_no_matter(patch: pytest.MonkeyPatch) -> None:
 def nobody_looks_again(patch: pytest.MonkeyPatch) -> None:
     def once(publisher: Any, value: Timeline) -> Run:
         own = own_properties(PUBLISHER.projector.config.merge)
-        yield from change_properties(own if value.handed_over == EPOCH else PLAIN)
+        yield from properties.change_properties(own if value.handed_over == EPOCH else PLAIN)
         return value
 
     patch.setattr(handover, "_settle", once)
