@@ -39,8 +39,13 @@ def rows(*keys: str) -> pa.Table:
     return pa.table({"k": keys, "v": range(len(keys))}, schema=SCHEMA)
 
 
-def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime) -> None:
-    """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline."""
+def hudi_commits(
+    table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime, *, schema: str | None = None
+) -> None:
+    """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline.
+
+    schema: of its rows, in Avro.
+    """
     session = session_of(table)
     write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
     write.statements.upsert(data, "UPSERT", "strict")
@@ -56,7 +61,7 @@ def hudi_commits(table: Table, data: pa.Table, requested: InstantTime, completed
             partition_path=file.partition, base_file="", log_files=(str(file.name),), log_version=1, log_offset=0,
         )  # fmt: skip
         stats.setdefault(file.partition, []).append(stat)
-    done = encode_commit(CommitMetadata(stats, "UPSERT", {}))
+    done = encode_commit(CommitMetadata(stats, "UPSERT", {} if schema is None else {"schema": schema}))
     folder = session.publisher.projector.folder
     session.store.put(f"{folder}/{requested}.deltacommit.requested", b"")
     session.store.put(f"{folder}/{requested}.deltacommit.inflight", encode_commit(CommitMetadata({}, "UPSERT", {})))

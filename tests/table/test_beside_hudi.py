@@ -20,6 +20,7 @@ from crdt_mor import (
     UnsupportedFeatureError,
     observe,
 )
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.views import LOOK_EVERY_MS
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
@@ -329,3 +330,22 @@ def test_an_update_computes_from_what_hudi_has_written_before_it(
     change(table)
     after = Table.open(table.uri, environment=clock).scan().to_polars().sort("k")
     assert after["v"].to_list() == [value + 1 for value in before["v"]]
+
+
+def test_a_schema_of_hudis_has_fields_under_their_names_in_files(fast_path: Path, clock: Clock) -> None:
+    """They are the fields that people see under other names, and no new ones."""
+    inner = pa.struct([("Total Sales", pa.int64()), ("at", pa.list_(pa.struct([("@t", pa.string())])))])
+    schema = pa.schema([*SCHEMA, ("s", inner)])
+    table = Table.create(str(fast_path / "t"), schema, key="k", buckets=1, environment=clock)
+    row = {"k": "a", "v": 1, "s": {"Total Sales": 2, "at": [{"@t": "x"}]}}
+    table.upsert(pa.Table.from_pylist([row], schema))
+    table.refresh()
+    clock.ms += 100
+    other = pa.Table.from_pylist([{**row, "k": "b"}], schema)
+    avro = TableSchema(schema).avro("t")
+    assert "Total Sales" not in avro
+    hudi_commits(table, other, from_ms(clock.ms), from_ms(clock.ms + 10), schema=avro)
+    clock.ms += 100
+    table.refresh()
+    assert table.schema == schema
+    assert sorted(table.to_arrow().to_pylist(), key=lambda found: str(found["k"])) == [row, {**row, "k": "b"}]
