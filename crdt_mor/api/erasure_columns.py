@@ -1,7 +1,8 @@
 """Erasure of some columns: the rows stay, and no file holds a value of these columns in them any more.
 
     look      which file groups hold such values: in live rows, and in what history has
-    null      one update in place sets them to null; it comes after all that was requested before it
+    null      one update in place sets them to null; it comes after all that was requested before it. Where a payload
+              merges them, which no null changes, the rows are deleted and written anew without them, in one commit
     finish    `services.erasure`, as for whole rows: fold, clean, prove
 
 The update computes from what all earlier writes made, and waits for them, so that no other column loses anything.
@@ -21,6 +22,7 @@ from crdt_mor.columns.names import STORED
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
+from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
@@ -55,11 +57,15 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     unknown = [name for name in names if name not in known.names]
     if unknown:
         raise InvalidInputError(f"the table has no such columns. unknown={unknown} known={known.names}")
-    of_payloads: set[str | None] = {name for merge in config.merge.columns for name in merge.columns}
+    members = merging_of(config, schema.to_json()).rule.members
+    merged = {name for member in members for name in member.columns}
+    kept = {name for member in members if member.hidden is not None for name in member.columns}
+    unwritable = merged if kept else frozenset[str]()
     reasons: dict[str, set[str | None]] = {
         "it says which row is which: erase the row": {*config.key.fields, *config.key.partition_fields},
         "it decides which version of a row wins: erase the row": {config.merge.ordering},
-        "its payload keeps what was ever written: erase the row": of_payloads,
+        "its payload keeps a state of what was ever written: erase the row": {*kept},
+        "a payload of the table keeps a state, with which the row cannot be written anew: erase the row": {*unwritable},
         "it was declared without nulls: erase the row": {field.name for field in known if not field.nullable},
     }
     for reason, refused in reasons.items():
@@ -94,12 +100,9 @@ def erase_values(
         steps.await_writes(session, before, patience, "may still bring values that are erased")
         view, tail = replace(write.settle(EVERYTHING, 0), called=STORED), session.tail()
         rows = pl.concat([rows, sought(tail)]).unique()
-        update = Update(dict.fromkeys(columns, pl.lit(None)))
         given = _with_values(view, rows, columns)
         if given.num_rows:
-            statements = NamedStatements(write.statements, STORED)
-            needed = update.columns(statements.schema, session.config, write.statements.rules)
-            update.add(given.select(needed), statements)
+            _set_null(given, columns, NamedStatements(write.statements, STORED))
         groups = _missing(session, tail, rows, columns)
         steps.note(session, Erasure(write.begun.requested, groups, write.value.table_id))
     except BaseException:
@@ -107,6 +110,23 @@ def erase_values(
         raise
     committed = write.commit(operation="UPSERT")
     return given.num_rows, committed.completion.version
+
+
+def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatements) -> None:
+    """Statements after which the columns are null in some rows, and all other columns are as they were."""
+    config, schema = statements.config, statements.schema
+    merged = {name for member in statements.merging.rule.members for name in member.columns}
+    if merged.isdisjoint(columns):
+        update = Update(dict.fromkeys(columns, pl.lit(None)))
+        update.add(given.select(update.columns(schema, config, statements.rules)), statements)
+        return
+    anew = given.select(schema.declared.names)
+    for name in columns:
+        place = anew.column_names.index(name)
+        anew = anew.set_column(place, name, pa.nulls(anew.num_rows, anew.schema.field(place).type))
+    keys = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
+    statements.delete(given.select([*keys]), plain=True)
+    statements.upsert(anew, "UPSERT", "strict", are_new=True)
 
 
 def _missing(session: Session, value: Timeline, rows: pl.DataFrame, columns: Sequence[str]) -> tuple[FileGroup, ...]:

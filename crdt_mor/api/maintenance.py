@@ -296,8 +296,9 @@ class Maintenance:
         data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
             where the key does not say which partition it is in, the key is erased in every partition. filter: the rows
             for which it holds now, with all that history has of their keys. Exactly one of these.
-        columns: which values go; None: the rows. Not columns of the key, the partition, the ordering or a payload, nor
-            those that were declared without nulls. All other columns keep their values.
+        columns: which values go; None: the rows. Not columns of the key, the partition or the ordering, nor those that
+            were declared without nulls, nor merged ones where a payload of the table keeps a state. All other columns
+            keep their values.
         wait: how long to wait for writes that began before the erasure, as they may still bring the rows, and for those
             that may be reading them.
 

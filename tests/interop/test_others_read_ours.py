@@ -80,7 +80,7 @@ def test_random_histories_in_spark(
     assert spark.read(make.root) == ours(table)
 
 
-@pytest.mark.parametrize("seed", seeds([0], range(1, 12), range(12, 100)))
+@pytest.mark.parametrize("seed", seeds((), range(6), range(6, 100)))
 @pytest.mark.parametrize("ordering", ORDERINGS)
 def test_updates_renames_drops_and_rules_in_hudi_rs(make: Maker, seed: int, ordering: str | None) -> None:
     history = VerbHistory(make, seed, ordering)

@@ -20,11 +20,11 @@ from crdt_mor import (
     SnapshotExpiredError,
     Table,
 )
-from crdt_mor.payloads import Counter, PartialUpdate
+from crdt_mor.payloads import Counter, First, Last, LatestBy, Max, ORSet, PartialUpdate
 from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.simulated import Simulated
 from tests.stores import found_in
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 pytestmark = pytest.mark.usefixtures("uncompressed")
 
@@ -38,10 +38,14 @@ MERGES: dict[str, dict[str, Any]] = {
     "ordering": {"ordering": "at"},
     "payloads": {"merge": {"seen": Counter()}},
     "partial": {"merge": PartialUpdate()},
+    "payloads of theirs": {
+        "merge": {"email": Max(), "phones": Last(), "seen": Counter(), ("at", "note"): LatestBy("at")}
+    },
+    "partial payloads of theirs": {"merge": PartialUpdate(columns={"email": First(), "seen": Counter()})},
 }
 PERSONAL = ["email", "phones"]
 SECRET = "secret-"
-each_merge = pytest.mark.parametrize("merge", MERGES)
+each_merge = pytest.mark.parametrize("merge", [slow(name) if name.startswith("partial ") else name for name in MERGES])
 
 
 class World:
@@ -106,7 +110,7 @@ def test_no_byte_of_the_values_is_left_and_all_others_stay(merge: str, partition
     assert [row["email"] for row in world.shown(filter=pl.col("id") == ADA)] == [None]
 
 
-@each_merge
+@pytest.mark.parametrize("merge", [name for name in MERGES if "theirs" not in name])
 def test_values_that_only_history_has_go_from_it(merge: str) -> None:
     world = World(**MERGES[merge]).history()
     world.table.update(set={"email": "'gone'", "phones": None}, where=f"id = '{ADA}'")
@@ -189,7 +193,8 @@ def test_history_says_that_it_was_an_erasure_and_not_of_what() -> None:
         (["day"], "which row is which", {"partition_by": "day"}),
         (["at"], "which version", {"ordering": "at"}),
         (["at"], "declared without nulls", {}),
-        (["note", "seen"], "its payload keeps", {"merge": {"seen": Counter()}}),
+        (["note", "phones"], "its payload keeps a state of what was ever written", {"merge": {"phones": ORSet()}}),
+        (["seen"], "a payload of the table keeps a state", {"merge": {"phones": ORSet(), "seen": Counter()}}),
         (["note"], "null says nothing", {"merge": PartialUpdate(nulls="keep")}),
         (["mail"], r"no such columns\. unknown=\['mail'\]", {}),
         ([], "name the columns", {}),
@@ -203,6 +208,20 @@ def test_columns_that_cannot_be_erased_alone_are_refused(columns: Any, why: str,
     with pytest.raises(InvalidInputError, match=why):
         world.table.maintenance.erase(keys=[ADA], columns=columns)
     assert world.table.version == version
+
+
+def test_a_merged_column_is_empty_after_an_erasure_and_merges_what_comes_later() -> None:
+    """What was written before it says nothing any more: a lower value and a later first one are shown."""
+    world = World(merge={"email": Max(), "note": First(), "seen": Counter(), ("at", "day"): LatestBy("at")}).history()
+    (before,) = world.shown(filter=f"id = '{ADA}'")
+    world.table.maintenance.erase(keys=[ADA], columns=["email", "note", "day"])
+    assert found_in(world.place.store, SECRET + "1@") == []
+    assert world.shown(filter=f"id = '{ADA}'") == [{**before, "email": None, "note": None, "day": None}]
+    low = {**world.row(ADA, "tue"), "email": "a@mail", "note": "later", "at": before["at"] - 1}
+    world.table.upsert(pa.Table.from_pylist([low], SCHEMA))
+    (row,) = world.shown(filter=f"id = '{ADA}'")
+    assert (row["email"], row["note"], row["seen"]) == ("a@mail", "later", before["seen"] + 1)
+    assert (row["at"], row["day"]) == (before["at"], None)
 
 
 def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it() -> None:
@@ -227,7 +246,15 @@ def small(merge: str) -> World:
 
 
 @pytest.mark.parametrize(
-    ("merge", "after"), [slow("latest", False), slow("ordering", True), slow("payloads", False), slow("partial", True)]
+    ("merge", "after"),
+    [
+        slow("latest", False),
+        slow("ordering", True),
+        slow("payloads", False),
+        slow("partial", True),
+        slow("payloads of theirs", True),
+        slow("partial payloads of theirs", False),
+    ],
 )
 def test_an_erasure_that_died_at_any_moment_is_finished_by_the_next(merge: str, after: bool) -> None:
     for at in count(1):
@@ -264,7 +291,7 @@ MEANWHILE: dict[str, Callable[[World, Table], object]] = {
 
 
 @pytest.mark.parametrize("meanwhile", [slow(name) for name in MEANWHILE])
-@pytest.mark.parametrize("merge", ["latest", "partial"])
+@pytest.mark.parametrize("merge", ["latest", "partial", long("payloads of theirs")])
 def test_whatever_others_do_at_any_moment_no_value_is_left(merge: str, meanwhile: str) -> None:
     for at in range(1, 400):
         world = small(merge)
