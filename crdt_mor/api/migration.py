@@ -41,7 +41,7 @@ from crdt_mor.services.migration_cargo import Loader, is_moved, keeps_partitions
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.open import absolute, store_at
 from crdt_mor.store.protocol import Store, is_bucket
-from crdt_mor.write.named import renamed_config, shown_config
+from crdt_mor.write.named import called_config, renamed_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
 
 OnProgress = Callable[[MigrationProgress], None]
@@ -222,7 +222,7 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
     """The table to move to, which is made unless it is there: with the very settings, and for this migration."""
     environment = session.environment
     by_shown = value.names.by_shown(TableSchema.from_json(value.schema).declared.names)
-    config = renamed_config(wanted.config(shown_config(session.config, value.names)), by_shown)
+    config = renamed_config(wanted.config(called_config(session.config, value.names)), by_shown)
     layout = wanted.layout(Layout.of(value.properties), by_shown)
     if objects.stat(PROPERTIES) is None:
         _refuse_to_make_another(value.moving, address)

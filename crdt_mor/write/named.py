@@ -134,7 +134,13 @@ def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table
 
 
 def shown_config(config: TableConfig, names: Names) -> TableConfig:
-    """Settings of a table in the names that people see."""
+    """Settings of a table as people see them: without the payloads of columns that were dropped."""
+    there = tuple(member for member in config.merge.columns if [*member.columns] == names.visible(member.columns))
+    return called_config(replace(config, merge=replace(config.merge, columns=there)), names)
+
+
+def called_config(config: TableConfig, names: Names) -> TableConfig:
+    """All settings of a table in the names that people see, or saw."""
     if names.are_stored:
         return config
     shown = renamed_config(config, {name: names.shown(name) for name in _named(config)})

@@ -243,6 +243,16 @@ def test_a_column_with_a_payload_is_renamed_and_dropped(make: Make, merge: Any) 
     table.maintenance.compact()
     table.upsert(frame(("b", "us", 0, 3.5)).drop_columns("n"))
     assert values(table) == [("a", "eu", 3.5), ("b", "us", 3.5)]
+    assert table.config.merge.columns == ()
+    table.update({"price": "price + 1"}, where="id = 'a'")
+    table.update_in_parts({"price": "price + 1"}, where="id = 'a'", execute_parts=all_of)
+    rows = frame(("b", "as", 0, 4.5), ("c", "us", 0, 5.5)).drop_columns("n")
+    table.merge(rows).when_matched_update_all().when_not_matched_insert_all().execute()
+    table.delete(filter="price < 1")
+    table.add_rules(check={"positive": "price > 0"})
+    assert values(table) == [("a", "eu", 5.5), ("b", "as", 4.5), ("c", "us", 5.5)]
+    assert table.maintenance.erase(keys=["c"], columns=["price"]).rows == 1
+    assert values(table) == [("a", "eu", 5.5), ("b", "as", 4.5), ("c", "us", None)]
 
 
 PRICED: dict[str, Any] = {"merge": {("n", "price"): LatestBy("n")}}
