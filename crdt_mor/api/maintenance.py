@@ -185,7 +185,7 @@ class Maintenance:
         return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
 
     def drop_metadata_table(self) -> int:
-        """Remove Hudi's metadata table with its indexes, so that Hudi's readers see what we write; how many files it had.
+        """Remove Hudi's metadata table with its indexes, so that Hudi's readers see what we write; how many files.
         Tell Hudi's writers `hoodie.metadata.enable=false`: by default they make another one."""
         return drop_metadata_table(self._session)
 
@@ -296,9 +296,8 @@ class Maintenance:
         data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
             where the key does not say which partition it is in, the key is erased in every partition. filter: the rows
             for which it holds now, with all that history has of their keys. Exactly one of these.
-        columns: which values go; None: the rows. Not columns of the key, the partition or the ordering, nor those that
-            were declared without nulls, nor merged ones where a payload of the table keeps a state. All other columns
-            keep their values.
+        columns: which values go, and no others; None: the rows. Not columns of the key, the partition or the ordering,
+            those declared without nulls, nor merged ones where a payload of the table keeps a state.
         wait: how long to wait for writes that began before the erasure, as they may still bring the rows, and for those
             that may be reading them.
 

@@ -27,7 +27,9 @@ STATEMENTS = (
     "insert into {name} select 'k2', 8L, 'again'",
 )
 QUICK = (
-    "metadata.enable=false", "embed.timeline.server=false", "write.markers.type=DIRECT",
+    "metadata.enable=false",
+    "embed.timeline.server=false",
+    "write.markers.type=DIRECT",
     *(f"{step}.shuffle.parallelism=1" for step in ("insert", "upsert", "delete")),
 )
 """Nothing that changes what is written, but for the first."""
