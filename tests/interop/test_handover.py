@@ -85,3 +85,34 @@ def test_each_of_hudis_writers_while_a_table_is_handed_over(make: Maker, spark: 
     table.maintenance.compact()
     agree()
     assert numbers(table) == {"k0": 1, "k1": 9, "k2": 8, "k3": 11, "k4": 9, "k6": 70, "k7": 70}
+
+
+MERGE_INTO_A_PARTITION = """
+merge into {name} t using (select 'k2' id, 9L n, 'v1' v union all select 'y9', 9L, 'newer') s
+on t.id = s.id and t.v = s.v when matched then update set * when not matched then insert *
+"""
+PARTITIONS = (
+    "insert into {name} select 'z1', 1L, 'new'",
+    "insert overwrite {name} partition (v='w') select 'q1', 5L",
+    MERGE_INTO_A_PARTITION,
+    "insert overwrite {name} partition (v='new') select 'z2', 6L",
+    "alter table {name} drop partition (v='w')",
+)
+
+
+@pytest.mark.long
+def test_partitions_that_hudi_makes_replaces_and_drops_meanwhile(make: Maker, spark: HudiSpark) -> None:
+    table = make.create(partition_by="v", buckets=4, hive_style=True)
+    table.append(rows(range(4), 1))
+    table.maintenance.handover()
+    for setting in QUICK:
+        spark.sql(f"set hoodie.{setting}")
+    spark.sql(f"create table handed_in_parts using hudi location '{make.root}'")
+    for statement in PARTITIONS:
+        spark.sql(statement.format(name="handed_in_parts"))
+    assert table.maintenance.takeback() == len(PARTITIONS)
+    expected = {"k0": 1, "k1": 1, "k2": 9, "k3": 1, "y9": 9, "z2": 6}
+    for step in (lambda: None, lambda: table.upsert(rows([5], 3, "w")), table.maintenance.compact):
+        step()
+        assert ours(table) == ours(Table.open(make.root)) == spark.read(make.root) == hudi_rs(make.root)
+        assert numbers(table).items() >= expected.items()
