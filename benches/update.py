@@ -3,10 +3,12 @@
     update    1 % of the rows get another price
     merge     10,000 rows, of which some are new
     counts    processes add 1 to one plain number at the same time, for some seconds: the number says what was lost
+    beside    the same update and merge, in turns, while three processes upsert a hundred other rows again and again
 
 Alone, each engine does the same to a table of its own on this disk, in turns, and the least time of some rounds counts.
-Beside others, a write that an engine refuses, as another one came between, is tried again at once, up to 20 times, as
-its documentation says; an *abort* is such a refusal. *lost* is what was acknowledged and is not in the number.
+Beside others, a write that an engine refuses, as another one came between, is tried again at once, up to 20 times,
+as its documentation says; an *abort* is such a refusal. *lost* is what was acknowledged and is not there afterwards: of
+the number, or of the rows that the writers, the last merge and all updates have left.
 
     pip install -e '.[peers]'               # delta-rs, Lance and DuckLake; what is not installed is left out
     python benches/update.py
@@ -20,7 +22,7 @@ import importlib
 import importlib.util
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -30,11 +32,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 TRIES_MAX = 20
-ONE_PERCENT = "country = 7"
+UPDATED = 7
+ONE_PERCENT = f"country = {UPDATED}"
+WRITERS = 3
+WRITTEN = (50, 51, 52)
+"""The countries whose first rows the writers upsert, a hundred each."""
 Update = Callable[[str, str], object]
 """Sets the price of the rows for which a condition holds."""
+
+Merge = Callable[[pa.Table], object]
+"""Changes the rows of a table whose ids are there, and adds the others."""
 
 
 class Ours:
@@ -53,15 +63,21 @@ class Ours:
         table = mor.Table.open(path)
         return lambda to, where: table.update({"price": to}, where=where)
 
-    def merge(self, path: str, rows: pa.Table) -> None:
+    def merger(self, path: str) -> Merge:
         import crdt_mor as mor
 
-        mor.Table.open(path).merge(rows).when_matched_update_all().when_not_matched_insert_all().execute()
+        table = mor.Table.open(path)
+        return lambda rows: table.merge(rows).when_matched_update_all().when_not_matched_insert_all().execute()
 
-    def value(self, path: str) -> float:
+    def upserter(self, path: str) -> Merge:
         import crdt_mor as mor
 
-        return float(mor.Table.open(path).scan(filter="id = 0").to_arrow()["price"][0].as_py())
+        return mor.Table.open(path).upsert
+
+    def read(self, path: str) -> pa.Table:
+        import crdt_mor as mor
+
+        return mor.Table.open(path).to_arrow()
 
 
 class Delta:
@@ -79,16 +95,21 @@ class Delta:
 
         return lambda to, where: DeltaTable(path).update(updates={"price": to}, predicate=where)
 
-    def merge(self, path: str, rows: pa.Table) -> None:
+    def merger(self, path: str) -> Merge:
         from deltalake import DeltaTable
 
-        merger = DeltaTable(path).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
-        merger.when_matched_update_all().when_not_matched_insert_all().execute()
+        def merge(rows: pa.Table) -> object:
+            merger = DeltaTable(path).merge(rows, "t.id = s.id", source_alias="s", target_alias="t")
+            return merger.when_matched_update_all().when_not_matched_insert_all().execute()
 
-    def value(self, path: str) -> float:
+        return merge
+
+    upserter = merger
+
+    def read(self, path: str) -> pa.Table:
         from deltalake import DeltaTable
 
-        return float(DeltaTable(path).to_pyarrow_table(filters=[("id", "=", 0)])["price"][0].as_py())
+        return DeltaTable(path).to_pyarrow_table()
 
 
 class Lance:
@@ -106,16 +127,21 @@ class Lance:
 
         return lambda to, where: lance.dataset(path).update({"price": to}, where=where)
 
-    def merge(self, path: str, rows: pa.Table) -> None:
+    def merger(self, path: str) -> Merge:
         import lance
 
-        merge = lance.dataset(path).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(rows)
+        def merge(rows: pa.Table) -> object:
+            merger = lance.dataset(path).merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+            return merger.execute(rows)
 
-    def value(self, path: str) -> float:
+        return merge
+
+    upserter = merger
+
+    def read(self, path: str) -> pa.Table:
         import lance
 
-        return float(lance.dataset(path).to_table(filter="id = 0")["price"][0].as_py())
+        return lance.dataset(path).to_table()
 
 
 class DuckLake:
@@ -133,15 +159,21 @@ class DuckLake:
         lake = self._attached(path)
         return lambda to, where: lake.execute(f"UPDATE lake.t SET price = {to} WHERE {where}")
 
-    def merge(self, path: str, rows: pa.Table) -> None:
+    def merger(self, path: str) -> Merge:
         lake = self._attached(path)
-        lake.register("rows", rows)
-        lake.execute(
-            "MERGE INTO lake.t USING rows ON t.id = rows.id WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
-        )
 
-    def value(self, path: str) -> float:
-        return float(self._attached(path).execute("SELECT price FROM lake.t WHERE id = 0").fetchone()[0])
+        def merge(rows: pa.Table) -> object:
+            lake.register("rows", rows)
+            return lake.execute(
+                "MERGE INTO lake.t USING rows ON t.id = rows.id WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT"
+            )
+
+        return merge
+
+    upserter = merger
+
+    def read(self, path: str) -> pa.Table:
+        return self._attached(path).execute("SELECT * FROM lake.t").to_arrow_table()
 
     def _attached(self, path: str) -> Any:
         import duckdb
@@ -158,10 +190,15 @@ class DuckLake:
 ENGINES: tuple[Any, ...] = (Ours(), Delta(), Lance(), DuckLake())
 
 
-def rows_of(ids: np.ndarray) -> pa.Table:
-    """Rows of these ids."""
-    notes = [f"note {number % 1000}" for number in ids]
-    return pa.table({"id": ids, "country": ids % 100, "price": ids * 0.5, "note": notes})
+def rows_of(ids: np.ndarray, round_: int = 0) -> pa.Table:
+    """Rows of these ids, whose notes say the round in which they were written."""
+    return pa.table({"id": ids, "country": ids % 100, "price": ids * 0.5, "note": [f"note {round_}"] * len(ids)})
+
+
+def notes_of(table: pa.Table, ids: np.ndarray) -> np.ndarray:
+    """The rounds that the notes of these rows say; -1 of a row that is not there."""
+    found = dict(zip(table["id"].to_pylist(), table["note"].to_pylist(), strict=True))
+    return np.array([int(found.get(number, "note -1").removeprefix("note ")) for number in ids.tolist()])
 
 
 def least(work: Callable[[], object], rounds: int) -> float:
@@ -183,49 +220,158 @@ class Counted:
     failed: int
 
 
+def tried(work: Callable[[], object]) -> Counted:
+    """Do something, again where it is refused."""
+    for attempt in range(TRIES_MAX):
+        try:
+            work()
+        except Exception:  # noqa: BLE001  each engine has errors of its own
+            continue
+        return Counted(1, attempt, 0)
+    return Counted(0, TRIES_MAX, 1)
+
+
+def total(counted: Sequence[Counted]) -> Counted:
+    """What several have done together."""
+    return Counted(sum(c.added for c in counted), sum(c.aborts for c in counted), sum(c.failed for c in counted))
+
+
 def count(number: int, path: str, seconds: float) -> Counted:
     """Add 1 to one number again and again."""
-    update = ENGINES[number].updater(path)
-    added = aborts = failed = 0
+    update, found = ENGINES[number].updater(path), []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        for attempt in range(TRIES_MAX):
-            try:
-                update("price + 1", "id = 0")
-            except Exception:  # noqa: BLE001  each engine has errors of its own
-                aborts += 1
-                failed += attempt == TRIES_MAX - 1
-            else:
-                added += 1
-                break
-    return Counted(added, aborts, failed)
+        found.append(tried(partial(update, "price + 1", "id = 0")))
+    return total(found)
+
+
+# --- beside writers ---------------------------------------------------------------------------------------------------
+
+_START: Any = None
+"""The barrier at which all processes of a run begin."""
+
+
+def wait_for_start(start: Any) -> None:
+    """Called in a process before it works."""
+    global _START  # noqa: PLW0603  what a process is started with
+    _START = start
+
+
+def written_ids(country: int) -> np.ndarray:
+    """The rows of one writer."""
+    return np.arange(country, country + 100 * 100, 100)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one writer did, how many upserts a second that were, and the last round that was acknowledged."""
+
+    counted: Counted
+    rate: float
+    last: int
+
+
+def write(number: int, path: str, country: int, seconds: float) -> Written:
+    """Upsert the same hundred rows again and again."""
+    upsert, found, last, round_ = ENGINES[number].upserter(path), list[Counted](), 0, 0
+    _START.wait()
+    began = time.monotonic()
+    while time.monotonic() < began + seconds:
+        round_ += 1
+        done = tried(partial(upsert, rows_of(written_ids(country), round_)))
+        found.append(done)
+        last = round_ if done.added else last
+    return Written(total(found), len(found) / (time.monotonic() - began), last)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What became of updates and merges beside writers. times: of an update and of a merge, the median."""
+
+    changes: Counted
+    times: tuple[float, float]
+    writes: Counted
+    rate: float
+    lost: int
+
+
+def beside(number: int, path: str, merged: np.ndarray, seconds: float) -> Beside:
+    """Update and merge in turns while others write, and look for what was acknowledged."""
+    engine, context = ENGINES[number], get_context("spawn")
+    update, merge, start = engine.updater(path), engine.merger(path), context.Barrier(WRITERS + 1)
+    before = engine.read(path)
+    updates, merges, times = list[Counted](), list[Counted](), (list[float](), list[float]())
+    last = 0
+    with ProcessPoolExecutor(WRITERS, mp_context=context, initializer=wait_for_start, initargs=(start,)) as pool:
+        writers = [pool.submit(write, number, path, country, seconds) for country in WRITTEN]
+        start.wait()
+        while not all(writer.done() for writer in writers):
+            began = time.perf_counter()
+            updates.append(tried(partial(update, "price + 1", ONE_PERCENT)))
+            between = time.perf_counter()
+            merges.append(tried(partial(merge, rows_of(merged, len(merges) + 1))))
+            last = len(merges) if merges[-1].added else last
+            for taken, spent in zip(times, (between - began, time.perf_counter() - between), strict=True):
+                taken.append(spent)
+        written = [writer.result() for writer in writers]
+    after = engine.read(path)
+    lost = int((notes_of(after, merged) < last).sum())
+    for country, one in zip(WRITTEN, written, strict=True):
+        lost += int((notes_of(after, written_ids(country)) < one.last).sum())
+    lost += int((prices_of(after) - prices_of(before) < total(updates).added - 0.5).sum())
+    middle = (float(np.median(times[0])), float(np.median(times[1])))
+    writes = total([one.counted for one in written])
+    return Beside(total([*updates, *merges]), middle, writes, sum(one.rate for one in written), lost)
+
+
+def prices_of(table: pa.Table) -> np.ndarray:
+    """The prices that updates change, in the order of the ids."""
+    rows = table.filter(pc.equal(table["country"], UPDATED)).sort_by("id")
+    return np.asarray(rows["price"])
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
 
 
 def measure(rows: int, merged: int, rounds: int, seconds: float, processes: int, folder: Path) -> None:
-    """Print a line for each engine that is installed."""
+    """Print a line for each engine that is installed: alone, and beside writers."""
     present = [(i, e) for i, e in enumerate(ENGINES) if importlib.util.find_spec(e.module)]
     for engine in ENGINES:
         if engine not in [there for _, there in present]:
             print(f"{engine.name} is not installed, and is left out")
     table = rows_of(np.arange(rows))
     rng = np.random.default_rng(1)
-    source = rows_of(rng.choice(rows + merged // 4, merged, replace=False))
+    ids = rng.permutation(rows + merged // 4)
+    ids = ids[~np.isin(ids % 100, (UPDATED, *WRITTEN))][:merged]
+    source = rows_of(ids)
     print(f"{'':10} {'update 1 %':>12} {'merge':>10} {'adds/s':>9} {'aborts':>8} {'given up':>9} {'lost':>6}")
     for number, engine in present:
         path, counted = str(folder / engine.module), str(folder / f"{engine.module}-counted")
         engine.load(path, table)
         update = least(partial(engine.updater(path), "price * 1.1", ONE_PERCENT), rounds)
-        merge = least(partial(engine.merge, path, source), rounds)
+        merge = least(partial(engine.merger(path), source), rounds)
         engine.load(counted, rows_of(np.arange(1_000)))
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             began = time.monotonic()
             found = list(pool.map(count, [number] * processes, [counted] * processes, [seconds] * processes))
             took = time.monotonic() - began
-        added = sum(one.added for one in found)
-        lost = added - round(engine.value(counted))
+        all_, numbers = total(found), engine.read(counted)
+        lost = all_.added - round(numbers.filter(pc.equal(numbers["id"], 0))["price"][0].as_py())
         print(
-            f"{engine.name:10} {update:11.3f}s {merge:9.3f}s {added / took:9.1f} {sum(o.aborts for o in found):8} "
-            f"{sum(o.failed for o in found):9} {lost:6}",
+            f"{engine.name:10} {update:11.3f}s {merge:9.3f}s {all_.added / took:9.1f} {all_.aborts:8} {all_.failed:9} "
+            f"{lost:6}",
+            flush=True,
+        )
+    print(f"\nbeside {WRITERS} writers, which upsert 100 other rows each, again and again, for {seconds:g} s")
+    print(f"{'':10} {'update 1 %':>12} {'merge':>10} {'done':>6} {'aborts':>8} {'given up':>9}  |", end=" ")
+    print(f"{'upserts/s':>9} {'aborts':>8} {'given up':>9}  | {'lost':>6}")
+    for number, engine in present:
+        path = str(folder / f"{engine.module}-beside")
+        engine.load(path, table)
+        b = beside(number, path, ids, seconds)
+        print(
+            f"{engine.name:10} {b.times[0]:11.3f}s {b.times[1]:9.3f}s {b.changes.added:6} {b.changes.aborts:8} "
+            f"{b.changes.failed:9}  | {b.rate:9.1f} {b.writes.aborts:8} {b.writes.failed:9}  | {b.lost:6}",
             flush=True,
         )
 

@@ -121,18 +121,29 @@ def test_it_computes_from_what_hudi_commits_while_it_waits(world: Simulated, tab
     assert shown(world) == {"a": 101}
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
 def test_it_computes_from_what_hudi_commits_just_when_it_begins(
-    world: Simulated, table: Table, monkeypatch: pytest.MonkeyPatch
+    world: Simulated, table: Table, monkeypatch: pytest.MonkeyPatch, is_sealed: bool
 ) -> None:
+    """is_sealed: others have adopted it and moved it to a segment, all of which completed before the update began."""
+    if is_sealed:
+        monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 1)
     requested, begin = hudi_begins(world, table), beginning.begin
 
     def completing(*given: object) -> object:
+        monkeypatch.setattr(beginning, "begin", begin)
         hudi_completes(world, table, requested, rows(a=100))
-        return begin(*given)  # type: ignore[arg-type]
+        begun = begin(*given)  # type: ignore[arg-type]
+        for value in range(is_sealed * 2):
+            world.environment.sleep(0.1)
+            other = again(world)
+            other.scan()  # which looks for what Hudi has written
+            other.upsert(rows(b=value))
+        return begun
 
     monkeypatch.setattr(beginning, "begin", completing)
-    table.update({"v": "v + 1"}, wait=NOW)
-    assert shown(world) == {"a": 101}
+    table.update({"v": "v + 1"}, "k = 'a'", wait=NOW)
+    assert shown(world)["a"] == 101
 
 
 def test_a_delete_by_a_filter_waits_and_a_write_that_reads_nothing_does_not(world: Simulated, table: Table) -> None:
