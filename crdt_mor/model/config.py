@@ -109,6 +109,11 @@ class TableConfig:
         return {IS_DELETED: "true", **({field: marker} if field and marker else {})}
 
     @property
+    def virtual_keys(self) -> bool:
+        """Whether the meta columns of the files are empty, so that readers make the record keys."""
+        return not hoodie.flag(self.properties, hoodie.META_FIELDS, default=True)
+
+    @property
     def unset_values(self) -> tuple[str | None, ...]:
         """What stands in rows of a log of Hudi's where they leave a column as it is; empty where each value counts."""
         return () if self.ours else unset_values(self.properties, self.name)
@@ -206,6 +211,9 @@ class TableConfig:
             timeline_path=props.get(hoodie.TIMELINE_PATH, "timeline"),
             properties=MappingProxyType(dict(properties)),
         )
+        if config.virtual_keys and config.key.is_foreign:
+            generator = config.key.keygen_type
+            raise hoodie.unsupported("a table without meta columns and with such keys", where, key_generator=generator)
         for name, folder in ((hoodie.TIMELINE_PATH, config.timeline_path), (hoodie.HISTORY_PATH, config.history_path)):
             if not {"", ".", ".."}.isdisjoint(folder.split("/")):
                 raise FormatError(f"a folder of the table lies below .hoodie: {name}={folder!r} table={where}")
@@ -235,8 +243,6 @@ def _refuse_features(props: Mapping[str, str], where: str) -> None:
     base = props.get(hoodie.BASE_FORMAT, "PARQUET")
     if base.upper() != "PARQUET":
         raise hoodie.unsupported("base files that are not Parquet", where, format=base)
-    if not hoodie.flag(props, hoodie.META_FIELDS, default=True):
-        raise hoodie.unsupported("a table without Hudi's meta columns", where)
     if hoodie.flag(props, hoodie.DROP_PARTITIONS, default=False):
         raise hoodie.unsupported("partition columns that are left out of the files", where)
     if props.get(hoodie.BUCKET_ENGINE, "SIMPLE").upper() != "SIMPLE":

@@ -183,9 +183,14 @@ class KeySpec:
             rules.append((hidden, "Hudi's readers skip directories that begin with . or _"))
         return rules
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether keys or partition paths are made in a way that we only read."""
+        return self.keygen_type not in _GENERATORS or self.url_encode
+
     def refuse_foreign_generator(self) -> None:
         """Raise where keys, partition paths or buckets are made in a way that we only read, or that there is not."""
-        if self.keygen_type not in _GENERATORS or self.url_encode:
+        if self.is_foreign:
             raise UnsupportedFeatureError(
                 "this table makes its keys or partition paths in a way that this release only reads. "
                 f"key_generator={self.keygen_type} url_encode={self.url_encode}"

@@ -29,12 +29,13 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.visible import latest_in
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import LogFileName, is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import check_length, is_ours, naming_damage
 from crdt_mor.read.hudi_rows import split_deletes, with_key
+from crdt_mor.read.virtual_keys import base_with_keys, block_with_keys
 from crdt_mor.store.protocol import Bucket, Store, is_bucket
 from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 
@@ -68,7 +69,8 @@ def open_slice(
     carried = [_is_carried(log, block) for _, log, block in logs]
     data_blocks = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
     blocks: list[tuple[InstantTime, int, DataBlock | DeleteBlock]] = []
-    for i, decoded in enumerate(open_blocks([block for _, _, block in logs], carried, config)):
+    opened = open_blocks([block for _, _, block in logs], carried, config, slice_.partition)
+    for i, decoded in enumerate(opened):
         order, log, block = logs[i]
         parts = decoded
         if is_ours(log, config):  # its commit says how many rows it has, and none of its keys is in two of its blocks
@@ -77,8 +79,10 @@ def open_slice(
             parts = [replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in decoded]
         blocks += [(block.instant, order, part) for part in parts]
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
-    latest = None
-    if base is not None:
+    latest: str | None = None
+    if base is not None and config.virtual_keys:
+        latest = EPOCH  # its rows do not say when they were written: as in Hudi's readers all logs come after them
+    elif base is not None:
         with naming_damage(store, slice_.without(at_hand)):
             # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
             latest = read_footer(base).latest_requested or latest_in(base)
@@ -101,13 +105,14 @@ def _opened(
     """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
     if not is_bucket(store):
         logs = [_held(at_hand, log) or _view(store, log.path) for log in slice_.logs]
-        return (None if slice_.base is None else base_source(store, slice_.base)), logs
+        return base_of(store, slice_, config), logs
 
     def ask(file: DataFile) -> ParquetSource | memoryview:
         if file is not slice_.base:
             return _held(at_hand, file) or _log_in_bucket(store, file, config)
         with naming_damage(store, slice_.without(at_hand)):
-            source = base_source(store, file)
+            source = base_of(store, slice_, config)
+            assert source is not None
             read_footer(source)
         return source
 
@@ -143,6 +148,14 @@ def _view(store: Store, path: str) -> memoryview:
     if data is None:
         raise SnapshotExpiredError.of_file(path)
     return data
+
+
+def base_of(store: Store, slice_: FileSlice, config: TableConfig) -> ParquetSource | None:
+    """The base file of a slice, if it has one, with the keys of its rows."""
+    if slice_.base is None:
+        return None
+    source = base_source(store, slice_.base)
+    return base_with_keys(source, slice_.partition, config) if config.virtual_keys else source
 
 
 def base_source(store: Store, base: DataFile) -> ParquetSource:
@@ -181,7 +194,7 @@ def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
 
 
 def open_blocks(
-    blocks: Sequence[LogBlock], carried: Sequence[bool], config: TableConfig
+    blocks: Sequence[LogBlock], carried: Sequence[bool], config: TableConfig, partition: str
 ) -> list[list[DataBlock | DeleteBlock]]:
     """Log blocks as the kernel takes them; a log block may become two.
 
@@ -191,12 +204,12 @@ def open_blocks(
     return [
         _open_deletes(block, next(deletes), config)
         if block.kind is BlockKind.DELETE
-        else _open_rows(block, carry, config)
+        else _open_rows(block, carry, config, partition)
         for block, carry in zip(blocks, carried, strict=True)
     ]
 
 
-def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBlock | DeleteBlock]:
+def _open_rows(block: LogBlock, carry: bool, config: TableConfig, partition: str) -> list[DataBlock | DeleteBlock]:
     columns = _user_columns(block.schema) if block.partial else None
     rows: memoryview | pl.DataFrame = block.content
     if block.kind is BlockKind.AVRO:
@@ -204,7 +217,8 @@ def _open_rows(block: LogBlock, carry: bool, config: TableConfig) -> list[DataBl
         assert isinstance(frame, pl.DataFrame)
         rows = frame
     data = DataBlock(block.instant, rows, columns, own_times=carry, unset=config.unset_values)
-    return split_deletes(with_key(data, config), block.schema, config)
+    keyed = block_with_keys(data, partition, config) if config.virtual_keys else with_key(data, config)
+    return split_deletes(keyed, block.schema, config)
 
 
 @lru_cache(maxsize=256)

@@ -33,7 +33,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.fetching import Fetch, plan
-from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_source, fetch_end, open_slice
+from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_of, fetch_end, open_slice
 from crdt_mor.read.row_groups import ranges_of
 from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
@@ -230,7 +230,7 @@ class Snapshot:
         """What is merged of a slice, each part on its own."""
         store, config = self.session.store, self.session.config
         if slice_.base is not None and not slice_.logs:
-            blocks = Slice(base_source(store, slice_.base))
+            blocks = Slice(base_of(store, slice_, config))
         else:
             at_once = max(REQUESTS_OF_SLICE, REQUESTS // len(self.slices))
             blocks = open_slice(store, slice_, config, at_once, self.at_hand)

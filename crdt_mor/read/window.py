@@ -52,6 +52,11 @@ class Window:
     @classmethod
     def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
         """The window between two cuts of `value`."""
+        if session.config.virtual_keys:
+            raise UnsupportedFeatureError(
+                "this table has no meta columns (hoodie.populate.meta.fields=false), so that no row says when it was "
+                f"written: scan it as of both moments, and compare them. table={session.config.name}"
+            )
         first, last = sorted((start.time, end.time))
         # By completion, a segment says whether it has anything between; by request, only that it may.
         closed = end.by == "completed"

@@ -181,7 +181,7 @@ def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlo
         return
     blocks = read_log(data, log.path)
     carried = [block.instant != log.name.instant for block in blocks]
-    for parts in open_blocks(blocks, carried, session.config):
+    for parts in open_blocks(blocks, carried, session.config, log.partition):
         yield from parts
 
 

@@ -163,7 +163,8 @@ def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[Data
     """The blocks of a staged log file, which holds `data`."""
     assert isinstance(staged.file.name, LogFileName)
     blocks = read_log(data, staged.path)
-    return list(chain.from_iterable(open_blocks(blocks, [False] * len(blocks), write.session.config)))
+    config, partition = write.session.config, staged.file.partition
+    return list(chain.from_iterable(open_blocks(blocks, [False] * len(blocks), config, partition)))
 
 
 def bucket_of(group: FileGroup) -> Group:

@@ -51,6 +51,11 @@ def require_written_format(config: TableConfig) -> None:
         raise handed_over_error(f"table={config.name}")
     if config.table_type != "MERGE_ON_READ":
         raise InvalidInputError(f"only merge-on-read tables can be written. table_type={config.table_type}")
+    if config.virtual_keys:
+        raise InvalidInputError(
+            "this table has no meta columns (hoodie.populate.meta.fields=false); it can be read, not written: let Hudi "
+            f"write it, or copy it, Table.create(...).append(Table.open(...).scan()). table={config.name}"
+        )
     if config.unset_values:
         raise InvalidInputError(
             "this table has a partial update mode of Hudi's, in which such values leave a column as it is; it can be "

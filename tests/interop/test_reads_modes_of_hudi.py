@@ -7,6 +7,7 @@ Hudi's Spark writes each of them here, and our rows are those of its reader, now
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -165,6 +166,47 @@ def test_a_metadata_table_is_dropped_and_hudis_readers_see_what_we_write(spark: 
         opened.upsert(rows([1], 9, "late"))
         assert exactly(opened) == spark.read(table.root, looking) == spark.read(table.root) == hudi_rs(table.root)
     assert sorted(row["id"] for row in opened.scan().to_arrow().to_pylist()) == ["k0", "k1", "k2", "k3", "k50", "k51"]
+
+
+class WithoutKeys(Written):
+    """A table of which Hudi's reader shows no meta columns, and the rows that it showed after each step."""
+
+    rows: list[list[object]]
+
+    def look(self) -> None:
+        """See the rows that Hudi's reader shows now."""
+        self.rows = [*getattr(self, "rows", []), self.spark.ask(read=str(self.root))]
+
+
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ", long("COPY_ON_WRITE")])
+def test_a_table_without_meta_columns(spark: HudiSpark, tmp_path: Path, kind: str) -> None:
+    """Hudi's reader shows none of them either, so that rows are compared by their own columns."""
+    table = WithoutKeys(
+        spark, tmp_path / f"virtual_{kind.lower()}", datasource__write__table__type=kind, compact__inline="false",
+        datasource__write__precombine__field="ts", datasource__write__partitionpath__field="p",
+        populate__meta__fields="false",
+    )  # fmt: skip
+    table.write(rows([0, 1, 2, 3], 2, "a"), "bulk_insert")
+    table.write(rows([1, 5], 3, "b"))
+    table.write(rows([2], 3, "c"), "delete")
+    table.write(rows([3, 5], 1, "late"))
+    opened = Table.open(table.root)
+    times = opened.inspect.timeline()["completed_at"].to_pylist()
+    assert len(times) == len(table.rows) == 4
+    for time, expected in zip(times, table.rows, strict=True):
+        for found in (opened.scan(as_of=time), *([opened.scan()] if time == times[-1] else [])):
+            assert sorted(found.to_arrow().to_pylist(), key=by_id) == sorted(expected, key=by_id)
+            assert found.count() == len(expected)
+    keys = opened.scan(meta=True).to_arrow().select(["_hoodie_record_key", "_hoodie_partition_path"]).to_pylist()
+    assert {tuple(row.values()) for row in keys} == {("k0", "p=p0"), ("k1", "p=p1"), ("k3", "p=p1"), ("k5", "p=p1")}
+    with pytest.raises(UnsupportedFeatureError, match="no meta columns"):
+        opened.changes(times[0]).to_arrow()
+    with pytest.raises(InvalidInputError):
+        opened.upsert(rows([0], 9, "ours"))
+
+
+def by_id(row: Any) -> str:
+    return str(row["id"])
 
 
 @pytest.mark.long

@@ -53,11 +53,11 @@ class Written:
         more = {f"hoodie.{name.replace('__', '.')}": value for name, value in options.items()}
         settings = {**self.options, "hoodie.datasource.write.operation": operation, **more}
         self.spark.ask(upsert=str(self.root), rows=str(file), options=settings)
-        self._look()
+        self.look()
 
     def sql(self, statement: str) -> None:
         self.spark.sql(statement.format(table=self.root.name, path=self.root))
-        self._look()
+        self.look()
 
     def name_buckets(self, count: int) -> None:
         """Tell the table's properties how many buckets it has, which Hudi's writers leave to each write."""
@@ -70,9 +70,10 @@ class Written:
         """A compaction by Hudi's procedure."""
         options = "hoodie.datasource.write.recordkey.field=id,hoodie.compact.inline.max.delta.commits=1"
         self.spark.sql(f"call run_compaction(op => 'run', path => '{self.root}', options => '{options}')")
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """See the rows that Hudi's reader shows now."""
         moment = max((str(name.completed) for name, _ in completed(self.root)), default="")
         if moment:
             self.seen[moment] = self.spark.read(self.root)
