@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
+from crdt_mor.ground.threads import REQUESTS, in_threads
+from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY, DataBlock
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import BUCKETS, HASH_FIELDS, PARTITION_BUCKETS
@@ -77,15 +79,28 @@ def require_placed_keys(session: Session, value: Timeline) -> None:
         _refuse_counts_of_partitions(session)
     if new:
         paths = {file.path for completion in new for file in completion.files}
-        _require_placed(session, fold_slices(session.views.snapshot_completions(value)), paths)
+        _require_placed(session, value, paths)
     session.keys_checked = value.version
 
 
-def _require_placed(session: Session, live: Sequence[FileSlice], paths: Collection[str]) -> None:
-    """Raise where rows of some of these files are misplaced. live: the file slices that they lie in, if any."""
+def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -> None:
+    """Raise where rows of some of these files are misplaced, as far as the value shows them."""
     config = session.config
+    live = fold_slices(session.views.snapshot_completions(value))
     written = [(slice_, file) for slice_ in live for file in slice_.files if file.path in paths]
-    rows = [(slice_, frame) for slice_, file in _spread(written) for frame in _some_rows(session, slice_, file)]
+    types = merging_of(config, value.schema).columns.schema
+    if absent := [name for name in _columns(config) if name not in types]:
+        raise UnsupportedFeatureError(
+            f"the key or partition of this table is of fields in columns, which this release only reads: {_COPY}. "
+            f"fields={absent}"
+        )
+
+    def some_rows(item: tuple[FileSlice, DataFile]) -> list[tuple[FileSlice, pl.DataFrame]]:
+        frames = _some_rows(session, *item)
+        return [(item[0], frame.cast({name: types[name] for name in frame.columns})) for frame in frames]
+
+    found = in_threads(some_rows, _spread(written), REQUESTS if session.is_far else None)
+    rows = [row for some in found for row in some]
     for slice_, _ in written:
         number = bucket_of_file_id(slice_.file_id)
         if number is not None and config.buckets is not None and number >= config.buckets:
@@ -122,10 +137,14 @@ def _columns(config: TableConfig) -> list[str]:
 
 
 def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[pl.DataFrame]:
-    """A few rows of a file, if it has any that has all columns of the key. What was cleaned meanwhile has none."""
+    """A few rows of a file, where it has all columns of the key. What was cleaned meanwhile has none."""
+    names = _columns(session.config)
     try:
         if file.is_base:
-            yield base_source(session.store, file).scan().select(_columns(session.config)).head(ROWS_MAX).collect()
+            with base_source(session.store, file).open() as parquet:
+                batch = next(parquet.iter_batches(ROWS_MAX, columns=names), None)
+            if batch is not None and set(names) <= set(batch.schema.names):
+                yield pl.DataFrame(pl.from_arrow(batch)).select(names)
             return
         blocks = open_slice(session.store, FileSlice(slice_.partition, slice_.file_id, None, (file,)), session.config)
     except SnapshotExpiredError:
@@ -133,7 +152,8 @@ def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[
     for block in blocks.blocks:
         if isinstance(block, DataBlock) and block.given is None:
             rows = block.rows if isinstance(block.rows, pl.DataFrame) else pl.read_parquet(io.BytesIO(block.rows))
-            yield rows.select(_columns(session.config)).head(ROWS_MAX)
+            if set(names) <= set(rows.columns):
+                yield rows.select(names).head(ROWS_MAX)
 
 
 def _misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Misplaced]:

@@ -46,7 +46,7 @@ def said(root: Path, changes: Mapping[str, str | None]) -> None:
 def as_if_hudi_had_made(root: Path) -> Path:
     """Turn a table of ours into one that Hudi has made: nothing is left of our timeline, nor of our properties."""
     shutil.rmtree(root / ".hoodie" / ".crdt_mor")
-    for file in (root / ".hoodie" / "timeline").glob("*.deltacommit"):
+    for file in (root / ".hoodie" / "timeline").glob("*commit"):
         commit = decode_commit(file.read_bytes(), file.name)
         extra = {name: text for name, text in commit.extra.items() if name != OWN_KEY}
         file.write_bytes(encode_commit(replace(commit, extra=extra)))
@@ -104,6 +104,27 @@ def test_a_wrong_bucket_index_is_refused_with_the_one_that_fits(
     again = Table.open(made)
     again.upsert(ROWS)
     assert again.scan().count() == 12
+
+
+def test_rows_in_base_files_are_asked_as_well(fast_path: Path) -> None:
+    table = Table.create(fast_path / "t", SCHEMA, key="a", buckets=4)
+    table.append(ROWS)
+    table.maintenance.compact()
+    said(as_if_hudi_had_made(fast_path / "t"), {COUNT: "8"})
+    with pytest.raises(InvalidInputError, match=f"hoodie.properties: {COUNT}=4"):
+        Table.open(fast_path / "t").upsert(ROWS)
+    said(fast_path / "t", {COUNT: "4"})
+    again = Table.open(fast_path / "t")
+    again.upsert(ROWS)
+    assert again.scan().count() == 12
+
+
+def test_a_key_inside_of_a_column_is_only_read(made: Path) -> None:
+    said(made, {"hoodie.table.recordkey.fields": "a.b"})
+    table = Table.open(made)
+    assert table.scan().count() == 12
+    with pytest.raises(UnsupportedFeatureError, match=r"only reads: copy it: .* fields=\['a\.b'\]"):
+        table.upsert(ROWS)
 
 
 def test_a_part_of_the_key_that_is_none_is_refused(made: Path) -> None:
