@@ -73,6 +73,7 @@ def test_nulls_that_leave_columns_as_they_are(spark: HudiSpark, tmp_path: Path, 
         opened.upsert(table_of(GAPS, ("a", 9, "ours", None, None)))
 
 
+@pytest.mark.long
 def test_a_value_that_was_left_below_a_delete_is_refused(spark: HudiSpark, tmp_path: Path) -> None:
     """Hudi's reader takes it from the deleted row while that is in a base file, and no more after a compaction."""
     table = with_payload(spark, tmp_path / "left_below", "PartialUpdateAvroPayload")
@@ -125,6 +126,7 @@ def test_log_compactions_of_hudis(spark: HudiSpark, tmp_path: Path) -> None:
     assert {row["id"] for row in changed.to_pylist()} == {"k1", "k5", "k6"}
 
 
+@pytest.mark.long
 def test_a_table_with_an_archive_of_hudis_is_written_in_turns(spark: HudiSpark, tmp_path: Path) -> None:
     table = Written(spark, tmp_path / "archived_turns", **OVERLAPPING, **ARCHIVING)
     for n in range(4):
