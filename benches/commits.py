@@ -2,8 +2,8 @@
 
 The bare rate is "look at the tail, write, fsync, link, fsync the directory" in a loop, by as many processes, in the
 same run, on the same disk, with objects as large as a version of the timeline. A commit that is alone needs that three
-times, for its version, its log file and one file for Hudi's readers, and before them the name of its claim. Measured with 1 and with 8 processes, on tables
-with 0, 1,000 and 10,000 earlier commits: the figures must not fall.
+times, for its version, its log file and one file for Hudi's readers, and before them the name of its claim. Measured
+with 1 and with 8 processes, on tables with 0, 1,000 and 10,000 earlier commits: the figures must not fall.
 
     python benches/commits.py            # about five minutes
     python benches/commits.py --small

@@ -35,6 +35,8 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 
 URI = "s3://counted/table"
 NUMBERS = [f"c{i}" for i in range(9)]
+NEVER_MS = 1 << 40
+"""Longer than any machine stands still between two commits of a test."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def last_commit(table: Table) -> None:
 def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], object] = Table.upsert) -> Count:
     """A commit of a process that has made some before."""
     made = filled(groups, 1000)
-    with made.counting():
+    with made.counting(), patch.object(pace, "STALE_MS", NEVER_MS):
         table = opened(made)
         in_block(table, frame(rows))
         table.upsert(frame(rows))
@@ -183,7 +185,7 @@ def losing(groups: int, rows: int) -> Count:
         in_block(table, frame(rows))
         table.upsert(frame(rows))
         opened(made).upsert(frame(1))
-        with patch.object(pace, "claim_after", later):
+        with patch.object(pace, "STALE_MS", NEVER_MS), patch.object(pace, "claim_after", later):
             return made.count(lambda: table.upsert(frame(rows)))
 
 
