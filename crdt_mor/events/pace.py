@@ -111,6 +111,7 @@ class Pace:
         value = self._session.known()
         if not self._session.is_far:  # else a look is a round trip, and the put tells as well
             value = self._session.tail()
+        self._session.views.look_before_write()
         now_ms = self._session.environment.now_ms()
         if self._session.views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None

@@ -329,6 +329,7 @@ class Session:
     def adopt(self) -> None:
         """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
         self.start()
+        self.views.look_before_write()
         self.views.adopt()
 
 

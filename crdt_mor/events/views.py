@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 LOOK_EVERY_MS: Final = 60_000
 """How often an open table looks for commits that Hudi itself wrote."""
 
+LOOK_AT_END_MS: Final = 1_000
+"""A write looks once more before its end where its last look is so long ago."""
+
+LOOK_NAMES_MAX: Final = 60
+"""A writer on a disk looks before each write into a timeline of so many files: that takes little beside a commit."""
+
+LOOK_SHARE: Final = 20
+"""Into a longer one it looks again once so many times as long has passed as its last look took."""
+
 _SEGMENTS_CACHED: Final = 256
 _SEGMENTS_AT_ONCE: Final = 16
 
@@ -45,7 +54,7 @@ class Views:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._looked_at_ms = 0
+        self._looked_at_ms = self._look_took_ms = self._names_seen = 0
         self._foreign = False
         self._begun_files: list[Stat] | None = None  # of the last look
         self._hudi_instants: InstantCache = {}
@@ -62,6 +71,23 @@ class Views:
         if self._begun_files is None:
             self._begun_files = begun_files(session.known(), session.store.list(session.publisher.projector.folder))
         return bool(session.run(heard_of_hudi(self._begun_files, session.expiry_ms)))
+
+    def look_before_end(self) -> None:
+        """As `look_before_write`, where a write that began some time ago is about to end."""
+        if abs(self._session.environment.now_ms() - self._looked_at_ms) >= LOOK_AT_END_MS:
+            self.look_before_write()
+
+    def look_before_write(self) -> None:
+        """Look whether Hudi has written since the last look, before a write of ours that has to come after it.
+
+        On a disk that is done as often as it takes little of the time. In a bucket it is more requests, made once a
+        minute, but for tables in which Hudi takes turns with us.
+        """
+        since = abs(self._session.environment.now_ms() - self._looked_at_ms)
+        takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
+        pause_ms = 0 if self._names_seen <= LOOK_NAMES_MAX else LOOK_SHARE * self._look_took_ms
+        if since >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else pause_ms):
+            self.with_hudi(self._session.tail(), None)
 
     def adopt(self) -> None:
         """Make what Hudi wrote part of the value for good."""
@@ -89,11 +115,13 @@ class Views:
 
         listed: Hudi's directory, where it was listed since the value was read. decided: as in `sealed`.
         """
+        began_ms = self._session.environment.now_ms()
         if listed is None:
             listed = self._session.store.list(self._session.publisher.projector.folder)
         foreign = self._foreign_completions(tail, listed)
         self._begun_files = begun_files(tail, listed)
         self._looked_at_ms, self._foreign = self._session.environment.now_ms(), bool(foreign.completions)
+        self._look_took_ms, self._names_seen = abs(self._looked_at_ms - began_ms), len(listed)
         completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
         if not completions:
             return tail

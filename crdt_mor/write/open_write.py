@@ -262,6 +262,8 @@ class OpenWrite:
             with staging():
                 staged = stage()
                 self._make_names_durable()
+                self.session.views.look_before_end()
+                self.session.views.adopt()
             steps = complete(staged)
             try:
                 return self.session.run_beside(steps, [partial(self._ensure, path) for path in self._unchecked])

@@ -78,6 +78,11 @@ class HudiTurns:
         stats = self._staged(data, kept)
         return self._commit(stats, OVERWRITE if partitions else OVERWRITE_TABLE, replaced)
 
+    def has_groups(self, *partitions: str) -> bool:
+        """Whether there is something to replace in some of these partitions."""
+        self._open()
+        return bool(self._replaced(self._live(), partitions))
+
     def _open(self) -> None:
         table = Table.open(self.root)
         table.refresh()

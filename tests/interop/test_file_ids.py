@@ -16,6 +16,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.events.views import Views
 from tests.inside import session_of
 from tests.interop.hudi_turns import HudiTurns
 from tests.interop.readers import hudi_rs, ours
@@ -133,6 +134,17 @@ def test_what_is_written_after_a_turn_of_hudis_is_shown(
     assert by_all(make.root) == left | {("a", "mon", 3)}
 
 
+@pytest.mark.parametrize("door", DOORS[:1] + DOORS[4:], ids=lambda door: door.__name__)
+def test_an_open_table_on_a_disk_looks_before_it_writes(
+    table: Table, make: Maker, door: Callable[[Table], None]
+) -> None:
+    """Nobody has called `refresh`: a look takes little of the time that a commit takes."""
+    table.upsert(rows(("b", "tue", 1)))
+    HudiTurns(make.root).drop("p=mon")
+    door(table)
+    assert by_all(make.root) == {NEW, ("b", "tue", 1)}
+
+
 # --- writes that are under way ----------------------------------------------------------------------------------------
 
 
@@ -233,9 +245,10 @@ def test_an_overwrite_that_began_before_a_turn_of_hudis_is_staged_again(table: T
 
 
 def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_taken_back(
-    table: Table, make: Maker
+    table: Table, make: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Our handle has not looked since Hudi's statement, so that it wrote to a file group that was replaced."""
+    monkeypatch.setattr(Views, "look_before_write", lambda self: None)  # as in a bucket, where it looks once a minute
     hudi = HudiTurns(make.root)
     replacing = hudi.drop("p=mon")
     table.upsert(rows(NEW))
@@ -247,8 +260,9 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
     assert by_all(make.root) == {NEW, ("b", "tue", 1)}
 
 
-def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker) -> None:
+def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hudi has opened one, while a write of ours opened it that had not looked."""
+    monkeypatch.setattr(Views, "look_before_write", lambda self: None)
     hudi = HudiTurns(make.root)
     hudi.insert(rows(("h", "wed", 5)))
     table.upsert(rows(("c", "wed", 2)))

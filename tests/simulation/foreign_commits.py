@@ -1,6 +1,6 @@
 """Random histories of a table that Hudi's writers write to as well, in turns with ours, on clocks that differ.
 
-Each commit, ours or Hudi's, writes a key of its own, so a scan has to show all of them. Our handles do not look into
+Each commit, ours or Hudi's, writes a key of its own, so a scan has to show all of them. Our handles may not look into
 Hudi's timeline for a minute, which is longer than a history takes: what Hudi wrote comes to light late, after commits,
 plans and compactions of ours. Then it is shown in its place, or the table is refused by name; a row that simply is not
 there any more is the one thing that must never be. Where Hudi's clock is not behind the table's, followers get each key

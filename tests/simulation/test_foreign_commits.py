@@ -17,17 +17,32 @@ from crdt_mor.model.cut import Cut
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, OpenPlan
 from tests.simulation.foreign_commits import run
-from tests.tiers import seeds
+from tests.tiers import seeds, slow
 
 BEHIND = (-1_000, -20_000)
 
 
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handle of ours looks as in a bucket, once a minute: not before each write, as on a disk."""
+    monkeypatch.setattr(Views, "look_before_write", lambda self: None)
+
+
+@pytest.fixture(params=["seldom", slow("before each write")])
+def looking(request: pytest.FixtureRequest) -> None:
+    """How often a handle of ours looks."""
+    if request.param == "seldom":
+        request.getfixturevalue("seldom")
+
+
+@pytest.mark.usefixtures("looking")
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 3)))
 @pytest.mark.parametrize("ahead_ms", [0, 15_000, *BEHIND])
 def test_each_commit_of_hudi_is_shown_or_refused_by_name(seed: int, ahead_ms: int, fast_path: Path) -> None:
     run(seed, fast_path / "t", ahead_ms)
 
 
+@pytest.mark.usefixtures("looking")
 @pytest.mark.parametrize("seed", seeds((), range(100, 105), range(105, 125)))
 @pytest.mark.parametrize("ahead_ms", [0, 15_000, *BEHIND])
 def test_long_histories_too(seed: int, ahead_ms: int, fast_path: Path) -> None:
@@ -56,6 +71,7 @@ def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Views, "unseen", careless)
 
 
+@pytest.mark.usefixtures("seldom")
 @pytest.mark.parametrize(
     ("plant", "first_seed", "ahead_ms"),
     [

@@ -21,7 +21,7 @@ from crdt_mor import (
     observe,
 )
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.events.views import LOOK_EVERY_MS
+from crdt_mor.events.views import LOOK_EVERY_MS, Views
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
@@ -39,6 +39,12 @@ class Clock(SystemEnvironment):
 
     def now_ms(self) -> int:
         return self.ms
+
+
+@pytest.fixture(autouse=True)
+def _writes_do_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Hudi has committed is found by readers alone, as within a minute in a bucket."""
+    monkeypatch.setattr(Views, "look_before_write", lambda self: None)
 
 
 @pytest.fixture
