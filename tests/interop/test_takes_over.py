@@ -8,13 +8,12 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
@@ -26,21 +25,13 @@ from crdt_mor.model.names import OWN_KEY
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.adopted_keys import misplaced
 from tests.inside import session_of
+from tests.interop.made_by_hudi import COUNT, hudi_makes, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 
 SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("p", pa.string())])
 ROWS = pa.table({"a": [f"k{i}" for i in range(12)], "b": range(12), "p": ["x", "y"] * 6}, schema=SCHEMA)
-COUNT = "hoodie.bucket.index.num.buckets"
 HASHED = "hoodie.bucket.index.hash.field"
 PARTITIONS = "hoodie.bucket.index.partition.expressions"
-
-
-def said(root: Path, changes: Mapping[str, str | None]) -> None:
-    """Change the properties of a table, as its user would. None takes one away."""
-    file = root / ".hoodie" / "hoodie.properties"
-    found = {**properties.decode_table(file.read_bytes(), str(file)), **changes}
-    file.write_bytes(properties.encode_table({k: v for k, v in found.items() if v is not None}, ["changed"]))
-    (root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
 
 
 def as_if_hudi_had_made(root: Path) -> Path:
@@ -224,35 +215,6 @@ def test_what_hudi_left_in_a_zone_east_of_utc_is_waited_for(made: Path) -> None:
 
 
 # --- Hudi itself ------------------------------------------------------------------------------------------------------
-
-NON_BLOCKING = {
-    "hoodie.table.type": "MERGE_ON_READ",
-    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-    "hoodie.index.type": "BUCKET",
-    "hoodie.index.bucket.engine": "SIMPLE",
-    COUNT: "4",
-    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
-    "hoodie.clean.failed.writes.policy": "LAZY",
-    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
-    "hoodie.metadata.enable": "false",
-    "hoodie.datasource.write.operation": "upsert",
-    "hoodie.embed.timeline.server": "false",
-    "hoodie.write.markers.type": "DIRECT",
-    "hoodie.insert.shuffle.parallelism": "1",
-    "hoodie.upsert.shuffle.parallelism": "1",
-}
-"""Hudi's writers whose file ids are fixed."""
-
-
-def hudi_makes(spark: HudiSpark, root: Path, data: pa.Table, key: str, **options: str) -> None:
-    """A table with a bucket index, made by Hudi's upsert, that says how many buckets it has."""
-    pq.write_table(data, root.with_name("batch.parquet"))
-    named = {"hoodie.table.name": root.name, "hoodie.datasource.write.recordkey.field": key}
-    more = {name.replace("__", "."): value for name, value in options.items()}
-    settings = {**NON_BLOCKING, **named, **more}
-    spark.ask(upsert=str(root), rows=str(root.with_name("batch.parquet")), options=settings)
-    said(root, {COUNT: settings[COUNT], "hoodie.table.timeline.timezone": "UTC"})
-
 
 MOMENTS = [dt.datetime(2026, 1, 1, 0, 0, i, 123 * (i % 2), tzinfo=dt.UTC) for i in range(12)]
 

@@ -1,0 +1,51 @@
+"""Tables that Hudi's writers make, with a bucket index of which their properties say what we have to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crdt_mor.format import properties
+from tests.interop.readers import HudiSpark
+
+COUNT = "hoodie.bucket.index.num.buckets"
+
+
+def said(root: Path, changes: Mapping[str, str | None]) -> None:
+    """Change the properties of a table, as its user would. None takes one away."""
+    file = root / ".hoodie" / "hoodie.properties"
+    found = {**properties.decode_table(file.read_bytes(), str(file)), **changes}
+    file.write_bytes(properties.encode_table({k: v for k, v in found.items() if v is not None}, ["changed"]))
+    (root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
+
+
+NON_BLOCKING = {
+    "hoodie.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "SIMPLE",
+    COUNT: "4",
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+    "hoodie.metadata.enable": "false",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.embed.timeline.server": "false",
+    "hoodie.write.markers.type": "DIRECT",
+    "hoodie.insert.shuffle.parallelism": "1",
+    "hoodie.upsert.shuffle.parallelism": "1",
+}
+"""Hudi's writers whose file ids are fixed."""
+
+
+def hudi_makes(spark: HudiSpark, root: Path, data: pa.Table, key: str, **options: str) -> None:
+    """A table with a bucket index, made by Hudi's upsert, that says how many buckets it has."""
+    pq.write_table(data, root.with_name("batch.parquet"))
+    named = {"hoodie.table.name": root.name, "hoodie.datasource.write.recordkey.field": key}
+    more = {name.replace("__", "."): value for name, value in options.items()}
+    settings = {**NON_BLOCKING, **named, **more}
+    spark.ask(upsert=str(root), rows=str(root.with_name("batch.parquet")), options=settings)
+    said(root, {COUNT: settings[COUNT], "hoodie.table.timeline.timezone": "UTC"})
