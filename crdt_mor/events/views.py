@@ -85,7 +85,7 @@ class Views:
         """
         since = abs(self._session.environment.now_ms() - self._looked_at_ms)
         takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
-        pause_ms = 0 if self._names_seen <= LOOK_NAMES_MAX else LOOK_SHARE * self._look_took_ms
+        pause_ms = 0 if self._names_seen <= LOOK_NAMES_MAX else LOOK_SHARE * max(self._look_took_ms, 1)
         if since >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else pause_ms):
             self.with_hudi(self._session.tail(), None)
 

@@ -321,7 +321,7 @@ def begin_does_not_ask(patch: pytest.MonkeyPatch) -> None:
 
 
 def plans_do_not_ask(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(plan, "require_not_moved", lambda moving: None)
+    patch.setattr(plan, "require_present", lambda tail: None)
 
 
 def a_given_up_table_is_opened(patch: pytest.MonkeyPatch) -> None:
