@@ -101,6 +101,7 @@ if _TYPE_CHECKING:
     from crdt_mor.store.local import LocalStore
     from crdt_mor.store.memory import MemoryStore
     from crdt_mor.store.open import storage_options
+    from crdt_mor.store.options import secret_options
     from crdt_mor.store.protocol import Chunks, Content, Durable, Stat, Store
     from crdt_mor.store.racing import StoreCheck
     from crdt_mor.write.job_values import Receipt
@@ -195,6 +196,7 @@ _NAMES = {
     "store.local": ("LocalStore",),
     "store.memory": ("MemoryStore",),
     "store.open": ("storage_options",),
+    "store.options": ("secret_options",),
     "store.racing": ("StoreCheck",),
     "api.table": ("Table",),
     "api.transaction": ("Commit", "Transaction"),
@@ -354,5 +356,6 @@ __all__ = [
     "observe",
     "parse_point",
     "read_files",
+    "secret_options",
     "storage_options",
 ]

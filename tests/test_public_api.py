@@ -41,7 +41,7 @@ PUBLIC = [
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "UpdatePart", "Upkeep", "UpkeepEvent",
     "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe",
-    "parse_point", "read_files", "storage_options",
+    "parse_point", "read_files", "secret_options", "storage_options",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -96,6 +96,7 @@ SIGNATURES = {
     "observe": "callback",
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema rename storage_options",
+    "secret_options": "options",
     "storage_options": "uri options",
     "Maintenance.erase": "self data * keys filter columns wait",
     "Maintenance.migrate": "self to_uri * buckets partition_by hive_style merge ordering cluster_by cluster_order name "

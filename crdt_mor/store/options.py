@@ -221,6 +221,13 @@ def client_environment(provider: Provider) -> dict[str, str]:
     return found
 
 
+def secret_options(options: Iterable[str]) -> tuple[str, ...]:
+    """Those of some names of options that are secrets, of whatever kind of store: they do not belong where options are
+    logged or shown."""
+    secret = {name for provider in _NAMES for name, full in known_names(provider).items() if full in _SECRET}
+    return tuple(name for name in options if name.lower() in secret)
+
+
 def check_form(options: object) -> None:
     """Raise `InvalidInputError` for `storage_options` that are no texts by name, whatever the address."""
     _pairs(options)

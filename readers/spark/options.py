@@ -4,7 +4,8 @@
     changes          changes = merged | images | raw, since, until, consistency, names
     a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
     any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
-                     storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`
+                     storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`,
+                     and none of its keys
 
 Spark hands options over in lower case and as text.
 """
@@ -15,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError, Point, Table, parse_point, storage_options
+from crdt_mor import InvalidInputError, Point, Table, parse_point, secret_options, storage_options
 
 CHANGES = ("merged", "images", "raw")
 
@@ -111,7 +112,19 @@ class ReadOptions:
 
 
 def without_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options without those of the object store, and these by their own names."""
+    """The options without those of the object store, and these by their own names; raises `InvalidInputError` for keys.
+
+    Spark carries options in its plans, and its event log has them: it hides those alone whose names it takes for
+    secrets, and it does not take access keys of S3 and account keys of Azure for any.
+    """
+    keys = secret_options(name.lower().removeprefix(STORAGE) for name in options)
+    if keys:
+        raise InvalidInputError(
+            "keys of an object store are no options of Spark, whose plans and event log show them: leave them out, and "
+            "make new ones where such a log was kept. Give the machines a role, set the variables of the same names "
+            "where the driver and the workers run, or name a function that gives keys, "
+            f"storage.credential_provider = module:function. docs/spark.md has each way. given={', '.join(keys)}"
+        )
     stored = {name[len(STORAGE) :]: value for name, value in options.items() if name.lower().startswith(STORAGE)}
     return {name: value for name, value in options.items() if not name.lower().startswith(STORAGE)}, stored
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,9 @@ def table(server: servers.Server) -> Table:
     return Table.create(server.address(), SCHEMA, key="id", merge={"n": Counter()}, storage_options=server.options)
 
 
-def stored(server: servers.Server) -> dict[str, str]:
-    """The options of Spark that lead a driver to the store, with the keys."""
-    return {f"storage.{name}": value for name, value in server.options.items()}
+def stored(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of Spark that lead to a store: all but the keys, which are in the environment of the workers."""
+    return {f"storage.{name}": value for name, value in options.items() if name not in servers.AWS_KEYS}
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def spark(sessions: Sessions) -> Any:
 
 
 def test_batches_are_written_and_read(spark: Any, server: servers.Server, table: Table) -> None:
-    options = stored(server)
+    options = stored(server.options)
     ones(spark).write.format("crdt_mor").options(**options).mode("append").save(table.uri)
     assert total(table) == 100
     assert listed(read(spark, table.uri, **options)) == listed(table.scan())
@@ -79,7 +79,7 @@ def test_each_batch_of_a_stream_is_a_commit_and_a_repeated_one_is_none(
 ) -> None:
     def run() -> None:
         stream = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
-        sink = stream.writeStream.format("crdt_mor").options(**stored(server))
+        sink = stream.writeStream.format("crdt_mor").options(**stored(server.options))
         sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         sink.start(table.uri).awaitTermination()
 
@@ -99,7 +99,7 @@ def test_a_stream_follows_a_table(spark: Any, server: servers.Server, table: Tab
     seen: list[tuple[object, ...]] = []
 
     def run() -> None:
-        source = spark.readStream.format("crdt_mor").options(**stored(server)).load(table.uri)
+        source = spark.readStream.format("crdt_mor").options(**stored(server.options)).load(table.uri)
         sink = source.writeStream.foreachBatch(lambda frame, _: seen.extend(listed(frame.select("id", "n"))))
         sink = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         sink.start().awaitTermination()
@@ -122,9 +122,11 @@ def test_all_that_leads_to_the_store_may_be_in_the_environment_of_the_workers(sp
 
 def test_a_worker_without_a_key_says_what_to_set(spark: Any, server: servers.Server, table: Table) -> None:
     table.upsert(pa.table({"id": [1], "n": [1]}, schema=SCHEMA))
-    options = stored(server) | {"storage.aws_session_token": "which-no-worker-has"}
+    from crdt_mor.readers.spark import upsert
+
+    options = {**server.options, "aws_session_token": "which-no-worker-has"}
     with pytest.raises(Exception, match=r"set them where this process runs.*AWS_SESSION_TOKEN") as raised:
-        read(spark, table.uri, **options).collect()
+        upsert(ones(spark), table.uri, storage_options=options)
     said = str(raised.value)
     assert not [value for value in ("which-no-worker-has", *servers.AWS_KEYS.values()) if value in said]
 
@@ -149,11 +151,12 @@ def test_workers_import_a_credential_provider_by_its_name(
     provided = {**reached, "credential_provider": vending.of_obstore}
     upsert(ones(keyless), table.uri, storage_options=provided)
     compact(keyless, table.uri, storage_options=provided)
-    named = {f"storage.{name}": value for name, value in reached.items()}
-    named["storage.credential_provider"] = "tests.store.vending:of_polars"
+    named = {**stored(reached), "storage.credential_provider": "tests.store.vending:of_polars"}
     ones(keyless).write.format("crdt_mor").options(**named).mode("append").save(table.uri)
     assert total(table) == 200
     assert listed(read(keyless, table.uri, **named)) == listed(table.scan())
+    with pytest.raises(Exception, match="set them where this process runs"):
+        upsert(ones(keyless), table.uri, storage_options=server.options)
     keyless.stop()
     logged = "".join(file.read_text() for file in (tmp_path / "events").rglob("*") if file.is_file())
     assert "SparkListenerJobEnd" in logged
@@ -201,7 +204,7 @@ def committing(method: str, path: str) -> bool:
 
 
 def saves(frame: Any, table: Table, options: dict[str, str]) -> None:
-    named = {f"storage.{name}": value for name, value in options.items()} | {"txnAppId": "load", "txnVersion": "1"}
+    named = stored(options) | {"txnAppId": "load", "txnVersion": "1"}
     frame.write.format("crdt_mor").options(**named).mode("append").save(table.uri)
 
 
@@ -237,7 +240,7 @@ def test_a_read_of_a_bucket_that_dies_fails_with_our_words(
 ) -> None:
     """reads: the bucket dies when a data file is read for the first time, by the driver, or again, by a task."""
     table.upsert(pa.table({"id": [1, 2], "n": [1, 1]}, schema=SCHEMA))
-    options = {f"storage.{name}": value for name, value in impatient(server, mortal).items()}
+    options = stored(impatient(server, mortal))
     frame, seen = read(spark, table.uri, **options), Counted[str]()
 
     def dies_at(method: str, path: str) -> bool:
@@ -267,7 +270,9 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(spark: An
     deaf = Proxy(server.port, unheard=frozenset({"if-none-match"}))
     said = r"of 16 puts of one object at once.* several were told that they had made it.*If-None-Match"
     with deaf.running():
-        writer = ones(spark).write.format("crdt_mor").options(**stored(server.through(deaf.port))).mode("append")
+        writer = (
+            ones(spark).write.format("crdt_mor").options(**stored(server.through(deaf.port).options)).mode("append")
+        )
         with pytest.raises(Exception, match=said):
             writer.save(uri)
     assert [stat.path for stat in (*store.walk(""), *store.walk(".hoodie"))] == [".hoodie/hoodie.properties"]

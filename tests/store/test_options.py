@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import obstore
 import pytest
 
-from crdt_mor import InvalidInputError, StorageRefusedError, Table, storage_options
+from crdt_mor import InvalidInputError, StorageRefusedError, Table, secret_options, storage_options
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import read_options
 from tests import servers
@@ -188,3 +188,9 @@ def test_a_proxy_that_asks_for_a_password_is_not_asked_until_the_deadline(listen
     with pytest.raises(StorageRefusedError, match="give proxy_url with a user and a password"):
         store.read("x")
     assert len(listening.signed) == 1
+
+
+def test_secrets_are_known_by_every_name_that_they_have_at_any_store() -> None:
+    secret = ("AWS_SECRET_ACCESS_KEY", "token", "account_key", "sas_key", "service_account_key", "proxy_url")
+    public = ("aws_region", "aws_profile", "account_name", "client_id", "google_service_account", "credential_provider")
+    assert secret_options((*public, *secret, "no_such_option")) == secret
