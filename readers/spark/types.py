@@ -3,6 +3,9 @@
 Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind
 of list as an array, a time of day as its microseconds since midnight. No value changes. A time without a zone is a
 `timestamp_ntz`, one with a zone is a `timestamp`, the same moment in every session's time zone.
+
+Fields inside of a column may be null, whatever a table or a frame says of them: below a null struct, both have nulls in
+fields that they call NOT NULL.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ def spark_type(kind: pa.DataType) -> st.DataType:
     if pt.is_dictionary(kind):
         return spark_type(kind.value_type)
     if pt.is_struct(kind):
-        return spark_schema(kind)
+        return st.StructType([st.StructField(field.name, spark_type(field.type)) for field in kind])
     if pt.is_map(kind):
         return st.MapType(spark_type(kind.key_type), spark_type(kind.item_type))
     return st.ArrayType(spark_type(kind.value_type))
@@ -117,7 +120,22 @@ def written_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
     for field in schema:
         _refuse_opaque(field.name, field.dataType)
     kinds = dict(zip(table.names, table.types, strict=True))
-    return pa.schema([_with_times(field, kinds.get(field.name)) for field in arrow_schema(schema)])
+    columns = [field.with_type(_nullable_inside(field.type)) for field in arrow_schema(schema)]
+    return pa.schema([_with_times(field, kinds.get(field.name)) for field in columns])
+
+
+def _nullable_inside(kind: pa.DataType) -> pa.DataType:
+    """The type with fields that may be null. A null struct has nulls below it in all of them, and Arrow casts none of
+    these to a field that may not."""
+    if pt.is_struct(kind):
+        return pa.struct([_nullable(field) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(kind.key_type, _nullable(kind.item_field))
+    return pa.list_(_nullable(kind.value_field)) if pt.is_list(kind) else kind
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    return field.with_type(_nullable_inside(field.type)).with_nullable(True)
 
 
 def _with_times(field: pa.Field, kind: pa.DataType | None) -> pa.Field:

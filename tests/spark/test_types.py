@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as st
 
 from crdt_mor import SchemaMismatchError, Table
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.readers.spark.types import spark_schema, spark_type
+from crdt_mor.readers.spark.types import arrow_schema, spark_schema, spark_type, written_schema
+from crdt_mor.readers.spark.versions import SPARK, WRITES_STREAMS
 from tests.model.types_page import SEEN, arrow_type
 from tests.spark.helpers import listed, read
 
@@ -191,3 +193,68 @@ def test_times_of_day_are_written_as_spark_reads_them(spark: SparkSession, fast_
         upsert(frame.withColumn("s", frame.s + 86_400_000_000), table.uri)
     with pytest.raises(SchemaMismatchError, match="of a Spark frame a bigint is taken"):
         upsert(frame.withColumn("s", frame.s.cast("int")), table.uri)
+
+
+NOT_NULL_INSIDE = (
+    "id",
+    "if(id = 'a', named_struct('x', 1, 'y', 'b'), null) AS s",
+    "if(id = 'a', named_struct('in', named_struct('x', 1)), null) AS deep",
+    "array(named_struct('x', 1), null) AS l",
+    "map('k', array(named_struct('x', 1), null), 'n', null) AS m",
+)
+"""Columns whose structs are null, of fields that Spark calls NOT NULL, at every depth."""
+
+
+def test_null_structs_of_fields_that_spark_calls_not_null_are_written_and_read(
+    spark: SparkSession, fast_path: Path
+) -> None:
+    from crdt_mor.readers.spark import merge, upsert
+
+    ids = spark.createDataFrame([("a",), ("b",)], "id string")
+    frame = ids.selectExpr(*NOT_NULL_INSIDE)
+    strict = pa.schema([pa.field("x", pa.int32(), False), pa.field("y", pa.string(), False)])
+    nullable = written_schema(frame.schema, pa.schema([]))
+    declared = nullable.set(1, pa.field("s", pa.struct(list(strict))))
+    tables = [Table.create(fast_path / name, declared, key="id", buckets=1) for name in ("save", "upsert", "merge")]
+    frame.write.format("crdt_mor").mode("append").save(tables[0].uri)
+    upsert(frame, tables[1].uri)
+    merge(spark, tables[2].uri, frame, on="id").when_not_matched_insert_all().execute()
+    if SPARK >= WRITES_STREAMS:
+        tables.append(Table.create(fast_path / "sink", declared, key="id", buckets=1))
+        ids.write.json(str(fast_path / "in"))
+        rows = spark.readStream.schema("id string").json(str(fast_path / "in")).selectExpr(*NOT_NULL_INSIDE)
+        sink = rows.writeStream.format("crdt_mor").option("checkpointLocation", str(fast_path / "checkpoint"))
+        sink.trigger(availableNow=True).start(tables[-1].uri).awaitTermination(60)
+    inner = {"l": [{"x": 1}, None], "m": [("k", [{"x": 1}, None]), ("n", None)]}
+    expected = [
+        {"id": "a", "s": {"x": 1, "y": "b"}, "deep": {"in": {"x": 1}}, **inner},
+        {"id": "b", "s": None, "deep": None, **inner},
+    ]
+    for table in tables:
+        assert table.to_arrow().sort_by("id").to_pylist() == expected, table.uri
+    assert read(spark, tables[0].uri).toArrow().sort_by("id").to_pylist() == expected
+
+
+def test_what_spark_sends_of_null_structs_is_cast_to_what_a_table_takes() -> None:
+    strict = st.StructType([st.StructField("x", st.IntegerType(), nullable=False)])
+    inside = [strict, st.StructType([st.StructField("in", strict, nullable=False)]), st.ArrayType(strict)]
+    frame = st.StructType([st.StructField(f"c{i}", st.MapType(st.StringType(), kind)) for i, kind in enumerate(inside)])
+    sent, taken = arrow_schema(frame), written_schema(frame, pa.schema([]))
+    values: list[Any] = [None, None, [None]]
+    for column, target, value in zip(sent, taken, values, strict=True):
+        nullable = pa.array([[("k", value)]], target.type)
+        under = pa.MapArray.from_arrays(
+            nullable.offsets, nullable.keys, _as_sent(nullable.items, column.type.item_type)
+        )
+        batch = pa.record_batch([under], pa.schema([column]))
+        assert batch.cast(pa.schema([target])).column(0).to_pylist() == [[("k", value)]]
+
+
+def _as_sent(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values in a type whose fields are not null, with nulls in these below null structs, as Spark sends them."""
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(values.offsets, _as_sent(values.values, kind.value_type), type=kind)
+    if not pa.types.is_struct(kind):
+        return values
+    fields = [_as_sent(below, field.type) for below, field in zip(values.flatten(), kind, strict=True)]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
