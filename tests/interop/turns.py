@@ -102,9 +102,12 @@ class Turns(InTurn):
 
     def _handed_over(self, name: str) -> None:
         """Hudi refuses the statement until the table was handed over, and writes it then."""
-        before = dict(self.rows)
+        before, timeline = dict(self.rows), self.root / ".hoodie" / "timeline"
+        there = {*timeline.iterdir()}
         self._require("_hoodie_commit_time", self._refused(lambda: self._hudis_turn(name), Refused))
         self.rows = before
+        for file in {*timeline.iterdir()} - there:  # of an instant that Hudi could not roll back after one of ours
+            file.unlink()
         self.look()
         self.table.maintenance.handover()
         self.look()
@@ -294,7 +297,8 @@ class Turns(InTurn):
         """Hudi's executor refuses the layout of a bucket index, and writing goes on."""
         arguments = f"table => '{self.name}', op => 'scheduleAndExecute'"
         said = self._refused(lambda: self._call("run_clustering", arguments), Refused)
-        self._require("not compatible with table layout", said)
+        if self.rows or said:  # else there is nothing to cluster
+            self._require("not compatible with table layout", said)
         self.look()
         self._upsert()
 
