@@ -28,7 +28,7 @@ from crdt_mor.planners.handover import handed_over, taken_back
 def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | None]:
     """Nothing begins in the table from here on, and its properties say so; None where logs are to be compacted first.
 
-    Raises `InvalidInputError` where a write is pending or a plan open.
+    Raises `InvalidInputError` where a write is pending or a plan open, or where Hudi has left behind what it has begun.
     """
     nonce = yield Nonce()
     has_logs = False
@@ -40,6 +40,7 @@ def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | No
         require_not_moving(tail.moving, "hand over")
         require_arrived(tail.origin)
         _require_quiet(tail)
+        yield from _require_nothing_left(publisher.projector.folder)
         completions = yield from all_completions(tail)
         has_logs = any(slice_.logs for slice_ in fold_slices(completions))
         return None if has_logs else handed_over(tail, nonce, wall_ms)
@@ -81,6 +82,18 @@ def _settle(publisher: TablePublisher, value: Timeline) -> Steps[Timeline]:
         if tail.handed_over == value.handed_over:
             return tail
         value = tail
+
+
+def _require_nothing_left(folder: str) -> Steps[None]:
+    """Raise where an instant of Hudi's was requested and has not ended. Precondition: nothing of ours is under way."""
+    names = yield from named_in(folder)
+    requested = {instant: found for instant, found in names.items() if any(n.state == "requested" for n in found)}
+    if left := open_instants(requested, EPOCH):
+        raise InvalidInputError(
+            "Hudi has begun what has not ended, which its writers cannot roll back once commits of ours lie after it: "
+            "while no writer of Hudi's runs, move the files of these instants, and of a rollback among them, out of "
+            f"{folder}, and hand the table over then. instants={left}"
+        )
 
 
 def _require_quiet(tail: Timeline) -> None:

@@ -234,6 +234,19 @@ def test_a_table_is_not_taken_back_while_hudi_writes(table: Table, store: Dying,
     assert said(store) == PLAIN
 
 
+def test_what_hudi_has_left_behind_goes_first(table: Table, store: Dying) -> None:
+    """A try that Hudi refuses may leave it; Hudi's writers would fail after the table was handed over."""
+    instant = from_ms(to_ms(tail_of(table).clock) + 1000)
+    left = f"{session_of(table).publisher.projector.folder}/{TimelineFileName(instant, 'deltacommit', 'requested')}"
+    store.put(left, b"")
+    with pytest.raises(InvalidInputError, match=rf"move the files.*instants=\['{instant}'\]"):
+        table.maintenance.handover()
+    assert said(store) == OURS
+    store.delete(left)
+    table.maintenance.handover()
+    assert said(store) == PLAIN
+
+
 @pytest.mark.parametrize(
     ("settings", "why"),
     [({"ordering": "v"}, "nothing to hand over"), ({"merge": "partial_update/1"}, "do not know the merge")],
