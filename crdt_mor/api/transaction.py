@@ -179,8 +179,9 @@ class Transaction:
         if (write := self._open_alone("overwrite")) is not None:
             mode = check_mode(schema_mode)
             rows = NamedStatements(write.statements).stored(read_data(data), mode)
-            scope = overwriting.overwrite_rows(write, rows, partitions, mode)
-            hold_scope(write.begun.declared, scope)
+            with write.statements.whole():
+                scope = overwriting.overwrite_rows(write, rows, partitions, mode)
+                hold_scope(write.begun.declared, scope)
             operation = OVERWRITE_TABLE if scope == EVERYTHING_REPLACED else OVERWRITE
             self._overwrite = overwriting.OverwriteStatement(scope, operation)
 
@@ -342,7 +343,10 @@ class Transaction:
 def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
     """Do a merge as a statement of a transaction."""
     write = tx._open_for_more("merge")  # noqa: SLF001  it is a part of the transaction that the table uses as well
-    return nothing_of(plan) if write is None else do_merge(plan, NamedStatements(write.statements), tx._read)  # noqa: SLF001
+    if write is None:
+        return nothing_of(plan)
+    with write.statements.whole():
+        return do_merge(plan, NamedStatements(write.statements), tx._read)  # noqa: SLF001
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:

@@ -6,7 +6,8 @@ grown schema; open_write.py publishes the growth, and stage.py makes log files o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
@@ -117,6 +118,23 @@ class Statements:
             self.move_to(schema)
         self._operations.add(operation)
         self.collected.append(statement)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Where a block raises, nothing is left of statements that it has added, nor of columns that these brought."""
+        count, operations = len(self.collected), {*self._operations}
+        value, schema, merging, shown = self.value, self.schema, self.merging, {**self.shown}
+        collected = [*self.collected]
+        try:
+            yield
+        except BaseException:
+            self._operations = operations
+            if self.value is value:
+                self.collected[:] = collected
+                self.schema, self.merging, self.shown = schema, merging, shown
+            else:  # columns of earlier writes have come meanwhile, to which all statements have moved
+                del self.collected[count:]
+            raise
 
     def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
         """The rules that rows of a schema are held to; None: there are none."""
