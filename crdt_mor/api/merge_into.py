@@ -16,7 +16,16 @@ from crdt_mor.columns.casts import plain_values
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.model.config import TableConfig
-from crdt_mor.write.merge_into import Action, Clause, Kind, MergePlan, merged, refuse_occupied, refuse_there
+from crdt_mor.write.merge_into import (
+    Action,
+    Clause,
+    Kind,
+    MergePlan,
+    merged,
+    refuse_hidden,
+    refuse_occupied,
+    refuse_there,
+)
 from crdt_mor.write.named import NamedStatements
 
 _EQUALITY: Final = re.compile(r"""^\s*(\w+)\.("[^"]+"|\w+)\s*==?\s*(\w+)\.("[^"]+"|\w+)\s*$""")
@@ -101,10 +110,16 @@ class MergeInto:
         return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
 
 
-def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., pa.Table]) -> Merged:
+def do_merge(
+    plan: MergePlan,
+    statements: NamedStatements,
+    read: Callable[..., pa.Table],
+    read_own: Callable[..., pa.Table] | None = None,
+) -> Merged:
     """Read the rows that the source may meet, and add to a write's statements what the clauses say.
 
-    read: gives the rows that come before the write and for which a `filter` holds.
+    read: gives the rows that come before the write and for which a `filter` holds. read_own: gives them with what the
+        statements make of them; None: a row that moves is not looked for.
     """
     config, schema = statements.config, statements.schema
     target = read(filter=None if plan.reads_all else plan.meets(schema))
@@ -116,13 +131,16 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
         refuse_there(by_key, read(filter=by_key.meets(schema)), schema)
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
-        refuse_occupied(outcome, read(filter=MergePlan(keys, own).meets(schema)), statements)
+        there = MergePlan(keys, own).meets(schema)
+        refuse_occupied(outcome, read(filter=there), statements)
     for gone in outcome.deletes:
         statements.delete(gone, plain=False)
     for rows in (*outcome.rows, *outcome.moved):
         statements.upsert(rows, "UPSERT", "strict")
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
+    if outcome.moved and config.merge.ordering is not None and read_own is not None:
+        refuse_hidden(outcome, read_own(filter=there), statements)
     return _counted(plan, outcome.counts)
 
 

@@ -353,6 +353,20 @@ def refuse_occupied(outcome: Outcome, there: pa.Table, statements: NamedStatemen
         )
 
 
+def refuse_hidden(outcome: Outcome, shown: pa.Table, statements: NamedStatements) -> None:
+    """Raise where a row that moves is hidden by a delete with a greater ordering value, and so would be lost.
+
+    shown: rows that the table shows with these statements, all that have one of the places among them.
+    """
+    hidden = _places(outcome.moved, statements).join(_places([shown], statements), on=_PLACE, how="anti")
+    if hidden.height:
+        raise InvalidInputError(
+            "a row moves to a partition in which its key was deleted with a greater ordering value, and would be lost: "
+            "set a greater one in the clause, or delete the row and upsert it with one. "
+            f"key={hidden[RECORD_KEY][0]!r} partition={hidden[PARTITION_PATH][0]!r}"
+        )
+
+
 def _places(tables: Sequence[pa.Table], statements: NamedStatements) -> pl.DataFrame:
     """Partition and record key of rows."""
     names = _names_of_places(statements.config)

@@ -55,3 +55,31 @@ def test_what_is_refused_leaves_nothing_in_its_block(
     expected = [(1, "DE", 10), (2, "FR", 1), *([(4, "FR", 4)] if goes_on else [])]
     assert sorted(table.to_polars().rows()) == expected
     assert table.schema.names == ROWS.columns
+
+
+@pytest.mark.parametrize("by", ["move", "merge", "block"])
+def test_no_row_moves_to_where_a_delete_would_hide_it(by: str) -> None:
+    rows = pl.DataFrame({"id": [1, 1, 2], "land": ["DE", "FR", "DE"], "ts": [5, 9, 5]})
+    table = Table.create("t", rows, key="id", partition_by="land", ordering="ts", store=MemoryStore())
+    table.upsert(rows)
+    table.delete(filter="land = 'FR'")
+
+    def move(ts: int) -> None:
+        source = pl.DataFrame({"id": [1], "land": ["FR"], "ts": [ts]})
+        if by == "merge":
+            table.merge(source, on="id").when_matched_update_all().execute()
+        elif by == "move":
+            table.move([1, 2], partition={"land": "FR"})
+        else:
+            with table.transaction(isolation="serializable") as tx:
+                tx.move([1, 2], partition={"land": "FR"})
+
+    with pytest.raises(CrdtMorError, match=r"deleted with a greater ordering value.*key='1' partition='land=FR'"):
+        move(5)
+    assert sorted(table.to_polars().rows()) == [(1, "DE", 5), (2, "DE", 5)]
+    if by == "merge":
+        move(10)
+    else:
+        table.move([2], partition={"land": "FR"})
+    moved = {"merge": [(1, "FR", 10), (2, "DE", 5)]}.get(by, [(1, "DE", 5), (2, "FR", 5)])
+    assert sorted(table.to_polars().rows()) == moved
