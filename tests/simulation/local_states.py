@@ -65,7 +65,7 @@ def freeze(value: object) -> Hashable:
     if isinstance(value, suppress):
         return "suppress"
     if isinstance(value, BaseException):
-        return (type(value), str(value))
+        return (type(value), str(value), freeze(vars(value)))  # what it carries, such as the value that refused
     if isinstance(value, Turn):
         value = replace(value, looks=min(value.looks, max(posts.GATHERING_LOOKS, posts.LOOKS_A_RANK * POSTS_MAX)))
     if isinstance(value, _CHANGING):  # what changes is not known by its identity

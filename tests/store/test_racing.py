@@ -87,7 +87,7 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(careless:
     store = careless.store()
     properties = (
         "hoodie.table.name=t\nhoodie.table.type=MERGE_ON_READ\nhoodie.table.version=9\n"
-        "hoodie.table.recordkey.fields=id\nhoodie.timeline.layout.version=2\n"
+        "hoodie.table.recordkey.fields=id\nhoodie.timeline.layout.version=2\nhoodie.table.timeline.timezone=UTC\n"
     )
     store.put(".hoodie/hoodie.properties", properties.encode())
     with pytest.raises(mor.UnsupportedFeatureError, match=SEVERAL):
