@@ -17,7 +17,7 @@ from crdt_mor.log.paths import VERSIONS
 from crdt_mor.log.segments import read_segment
 from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.model.handover import require_not_handed_over
-from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.names import timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.planners.archive import Prefix, archivable, data_file_name, files_with
@@ -61,7 +61,7 @@ def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
     """The prefix of a table's instants that may be archived now."""
     yield from require_own_history(projector, tail, _REFUSAL)
     listed: list[Stat] = yield List(projector.folder)
-    names = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in listed]
+    names = [timeline_file_name(stat.path) for stat in listed]
     versions: list[Stat] = yield List(VERSIONS)  # deleted oldest first, so what is missing below the least is gone
     oldest = min((int(_stem(stat)) for stat in versions if _stem(stat).isdigit()), default=0)
     completions = yield from completions_after(tail)

@@ -10,6 +10,8 @@ very moment of an update is not seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from crdt_mor.events.update import Meets, wait_for_earlier
 from crdt_mor.hudi.adoption import adopt, foreign_completions
 from crdt_mor.hudi.adoption_pending import begun_files, heard_of_hudi
@@ -18,14 +20,14 @@ from crdt_mor.log.steps import List, Steps
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.store.protocol import Stat
 
 
 def is_beside_hudi(publisher: TablePublisher, value: Timeline, requested: InstantTime, expiry_ms: int) -> Steps[bool]:
     """Whether Hudi has requested a write before a time that is under way, or that `value` does not have."""
     projector = publisher.projector
     listed = yield List(projector.folder)
-    heard: list[Pending] = yield from heard_of_hudi(begun_files(value, listed), expiry_ms)
-    if any(pending.requested < requested for pending in heard):
+    if (yield from _under_way(value, listed, requested, expiry_ms)):
         return True
     foreign = yield from foreign_completions(projector, value, listed=listed)
     return any(completion.requested < requested for completion in foreign.completions)
@@ -38,8 +40,13 @@ def wait_beside_hudi(
 
     def of_hudi(tail: Timeline) -> Steps[list[Pending]]:
         listed = yield List(publisher.projector.folder)
-        heard: list[Pending] = yield from heard_of_hudi(begun_files(tail, listed), expiry_ms)
-        return [pending for pending in heard if pending.requested < requested]
+        return (yield from _under_way(tail, listed, requested, expiry_ms))
 
     tail = yield from wait_for_earlier(publisher, known, requested, expiry_ms, wait_ms, meets, of_hudi)
     return (yield from adopt(publisher, tail))
+
+
+def _under_way(value: Timeline, listed: Sequence[Stat], requested: InstantTime, expiry_ms: int) -> Steps[list[Pending]]:
+    """The writes of Hudi's that were requested before a time and are under way. listed: Hudi's directory."""
+    heard: list[Pending] = yield from heard_of_hudi(begun_files(value, listed), expiry_ms)
+    return [pending for pending in heard if pending.requested < requested]

@@ -44,7 +44,7 @@ from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.file_ids import LiveGroups, index_bucket, live_groups
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
-from crdt_mor.model.names import COMMIT, DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName
+from crdt_mor.model.names import COMMIT, DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName, timeline_file_name
 from crdt_mor.model.overwrite import is_replacing
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
@@ -75,7 +75,7 @@ def foreign_completions(
     """
     cache = {} if cache is None else cache
     names: Sequence[Stat] = (yield List(projector.folder)) if listed is None else listed
-    parsed = [TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in names]
+    parsed = [timeline_file_name(stat.path) for stat in names]
     fresh = yield from wide_completions(value)  # which may not be projected yet, though they are in a segment
     carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
     candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]

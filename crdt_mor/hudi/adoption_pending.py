@@ -45,7 +45,9 @@ def pending_of_hudi(files: Sequence[Stat]) -> Steps[list[Pending]]:
     """The writes of `begun_files` that are Hudi's; `begun_ms`: when the last file of each was put."""
     begun: dict[InstantTime, list[Stat]] = {}
     for file in files:
-        begun.setdefault(InstantTime(file.path.rpartition("/")[2].partition(".")[0]), []).append(file)
+        name = timeline_file_name(file.path)
+        assert name is not None, "these are files of Hudi's timeline"
+        begun.setdefault(name.requested, []).append(file)
     found = []
     for requested, put in begun.items():
         if not (yield from _is_ours(put)):

@@ -32,7 +32,7 @@ from crdt_mor.format.archive import (
 from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.log.steps import Delete, List, MakeDurable, Put, Read, Steps, put_surely
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import CLEAN, COMMIT, COMPACTION, REPLACE_COMMIT, TimelineFileName
+from crdt_mor.model.names import CLEAN, COMMIT, COMPACTION, REPLACE_COMMIT, TimelineFileName, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.planners.archive import data_file_name, span_of
@@ -130,7 +130,7 @@ class HudiHistory:
         """
         going = set(instants)
         listed: list[Stat] = yield List(self.active)
-        parsed = (TimelineFileName.parse(stat.path.rpartition("/")[2]) for stat in listed)
+        parsed = (timeline_file_name(stat.path) for stat in listed)
         found = [name for name in parsed if name and name.requested in going]
         yield from remove_in_order(self.active, found)
 

@@ -70,7 +70,7 @@ def named_in(folder: str) -> Steps[Named]:
     listed: list[Stat] = yield List(folder)
     found: Named = {}
     for stat in listed:
-        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
+        name = timeline_file_name(stat.path)
         if name is not None:
             found.setdefault(name.requested, []).append(name)
     return found

@@ -19,7 +19,7 @@ from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
-from crdt_mor.model.names import SAVEPOINT, TimelineFileName
+from crdt_mor.model.names import SAVEPOINT, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup, Segment
 from crdt_mor.planners.clean import (
@@ -225,7 +225,7 @@ def _saved_among(session: Session, hudi: Sequence[Stat]) -> set[str]:
     """The files that savepoints of Hudi's own name. hudi: its directory, as it was just listed."""
     found: set[str] = set()
     for stat in hudi:
-        name = TimelineFileName.parse(stat.path.rpartition("/")[2])
+        name = timeline_file_name(stat.path)
         if name is None or name.action != SAVEPOINT or name.state != "completed":
             continue
         data = session.store.read(stat.path)
