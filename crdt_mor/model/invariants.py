@@ -26,7 +26,6 @@ from crdt_mor.model.instant import InstantTime, is_claimable
 from crdt_mor.model.invariants_handover import nothing_begins_in_a_table_that_is_handed_over
 from crdt_mor.model.overwrite import replaced_by, still_noted, void_files
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion
 
 Invariant = Callable[[Timeline, Timeline], bool]
 
@@ -104,7 +103,7 @@ def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following
     """
     known = {p.requested for p in previous.pending}
     begun = [p.requested for p in following.pending if p.requested not in known]
-    told = [c for c in _new_completions(previous, following) if not c.adopted and c.requested > previous.clock]
+    told = [c for c in following.completions_since(previous) if not c.adopted and c.requested > previous.clock]
     alone = {c.requested for c in told if c.files and c.overwriting is None}
     return not any(is_claimable(t) for t in begun) and all(
         is_claimable(c.requested) == (c.requested in alone) for c in told
@@ -120,7 +119,7 @@ def new_completions_are_later_than_the_previous_clock(previous: Timeline, follow
     return all(
         completion.completed <= following.clock
         and (completion.adopted or max(previous.clock, completion.requested) < completion.completed)
-        for completion in _new_completions(previous, following)
+        for completion in following.completions_since(previous)
     )
 
 
@@ -153,7 +152,7 @@ def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
     given_up = {r.requested for r in following.rolled_back} - {r.requested for r in previous.rolled_back}
     return given_up <= opened and all(
         completion.adopted or completion.requested in opened or previous.clock < completion.requested
-        for completion in _new_completions(previous, following)
+        for completion in following.completions_since(previous)
     )
 
 
@@ -191,7 +190,7 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
     """
     kept = {r.requested for r in following.rolled_back}
     forgotten = sorted(r.requested for r in previous.rolled_back if not r.is_plan and r.requested not in kept)
-    told = [c.undone for c in _new_completions(previous, following) if not c.adopted]
+    told = [c.undone for c in following.completions_since(previous) if not c.adopted]
     return sorted(undone for undone in told if undone is not None) == forgotten
 
 
@@ -206,7 +205,7 @@ def overwrites_are_noted_while_they_void_something(previous: Timeline, following
     """
     oldest = min((p.requested for p in following.pending), default=None)
     noted = following.overwrites
-    of_hudi = replaced_by(c for c in _new_completions(previous, following) if c.adopted)
+    of_hudi = replaced_by(c for c in following.completions_since(previous) if c.adopted)
     return all(
         any(o.barrier >= old.barrier and o.scope.includes(old.scope) for o in noted)
         for old in still_noted(previous.overwrites, oldest)
@@ -219,7 +218,7 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
         return True
     return not any(
         void_files(previous, completion.requested, completion.files)
-        for completion in _new_completions(previous, following)
+        for completion in following.completions_since(previous)
         if not completion.adopted
     )
 
@@ -232,7 +231,7 @@ def completions_never_change(previous: Timeline, following: Timeline) -> bool:
 
     Everybody who helps projects it to Hudi's readers, with the same bytes, and a snapshot that was read stays true.
     """
-    if _begins_with(previous, following):
+    if following.carries(previous):
         return True
     before = {c.requested: c for c in previous.completions}
     return all(c is before.get(c.requested, c) or c == before[c.requested] for c in following.completions)
@@ -240,7 +239,7 @@ def completions_never_change(previous: Timeline, following: Timeline) -> bool:
 
 def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
     """What is new bears the number of this version, by which a helper finds the events to be projected."""
-    return all(c.version == following.version for c in _new_completions(previous, following))
+    return all(c.version == following.version for c in following.completions_since(previous))
 
 
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
@@ -251,7 +250,7 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
     """
     if following.is_restore_of(previous):
         return True
-    return _begins_with(previous, following) and previous.segments == following.segments
+    return following.carries(previous) and previous.segments == following.segments
 
 
 # --- what writers count on --------------------------------------------------------------------------------------------
@@ -305,7 +304,7 @@ def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) ->
     before, now = previous.moving, following.moving
     if before is None or not before.is_closed or now is None:
         return True
-    commits = any(is_claimable(c.requested) for c in _new_completions(previous, following))
+    commits = any(is_claimable(c.requested) for c in following.completions_since(previous))
     return now == before and not commits and _open_instants(following) <= _open_instants(previous)
 
 
@@ -379,19 +378,6 @@ SEALING_INVARIANTS: tuple[Invariant, ...] = (
 def _open_instants(value: Timeline) -> set[InstantTime]:
     """Writes that are pending, and plans that are open."""
     return {p.requested for p in value.pending} | {p.barrier for p in value.plans}
-
-
-def _new_completions(previous: Timeline, following: Timeline) -> tuple[Completion, ...]:
-    """The completions that are in the value since this version. Only it adds any, and older ones may have moved."""
-    if _begins_with(previous, following):
-        return following.completions[len(previous.completions) :]
-    before = {c.requested for c in previous.completions}
-    return tuple(c for c in following.completions if c.requested not in before)
-
-
-def _begins_with(previous: Timeline, following: Timeline) -> bool:
-    """Whether the value carries all completions of the previous one, before its own. Most values do."""
-    return following.completions[: len(previous.completions)] == previous.completions
 
 
 def _is_odd(time: InstantTime) -> bool:

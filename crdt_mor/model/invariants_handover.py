@@ -16,6 +16,5 @@ def nothing_begins_in_a_table_that_is_handed_over(previous: Timeline, following:
     quiet = not following.pending and not following.plans
     if previous.handed_over == EPOCH:
         return quiet
-    known = {c.requested for c in previous.completions}
-    own = [c for c in following.completions if not c.adopted and c.requested not in known]
-    return quiet and not own and following.handed_over == previous.handed_over
+    adopts_alone = all(c.adopted for c in following.completions_since(previous))
+    return quiet and adopts_alone and following.handed_over == previous.handed_over

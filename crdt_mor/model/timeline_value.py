@@ -94,6 +94,17 @@ class Value:
 
     # --- what it says -------------------------------------------------------------------------------------------
 
+    def carries(self, previous: Self) -> bool:
+        """Whether this value has all completions that the previous one carries, before its own. Most values do."""
+        return self.completions[: len(previous.completions)] == previous.completions
+
+    def completions_since(self, previous: Self) -> tuple[Completion, ...]:
+        """The completions that this version alone adds to the previous one, of which older ones may have moved."""
+        if self.carries(previous):
+            return self.completions[len(previous.completions) :]
+        before = {c.requested for c in previous.completions}
+        return tuple(c for c in self.completions if c.requested not in before)
+
     @property
     def header(self) -> Self:
         """Version, clock, schema with its names, the table's id, what is kept: what reading needs beside the files."""
