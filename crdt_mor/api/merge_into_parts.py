@@ -25,7 +25,6 @@ from crdt_mor.api.moving import move_plan
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.table_writes import WAIT, merged_in
 from crdt_mor.api.update_parts import Elsewhere, PartDone, commit_in_parts, executed
-from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -35,7 +34,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.job_values import Job
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.merge_into_parts import Spread
-from crdt_mor.write.named import NamedStatements, shown_config
+from crdt_mor.write.named import NamedStatements, shown_config, shown_table
 from crdt_mor.write.statements import Statements
 from crdt_mor.write.update_parts import Word, columns_of
 
@@ -155,10 +154,9 @@ class MergedByMany:
         schema: of the rows of the source. parts: how many there are at most.
         """
         _require_parts(parts)
-        known = self._session.known()
-        config, stored = shown_config(self._session.config, known.names), TableSchema.from_json(known.schema)
+        config, columns = shown_table(self._session.config, self._session.known())
         keys = plain_source(read_schema(schema).empty_table())
-        plan = move_plan(keys, partition, config, known.names.outward(stored))
+        plan = move_plan(keys, partition, config, columns)
         require_columns(plan)
         return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
 

@@ -17,13 +17,12 @@ from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
 from crdt_mor.api.transaction import Commit, Transaction, merge_in
 from crdt_mor.columns.arrow_input import bytes_of
-from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
 from crdt_mor.write.merge_into import MergePlan
-from crdt_mor.write.named import shown_config
+from crdt_mor.write.named import shown_config, shown_table
 from crdt_mor.write.statements import SchemaMode
 
 WAIT: Final = timedelta(seconds=60)
@@ -187,9 +186,7 @@ class TableWrites:
         The result's `updated` says how many rows have moved. Rows of tables of partial updates and with payloads do not
         move, and so does none that would come to where another row has its key: `InvalidInputError`, and nothing moves.
         """
-        known = self._session.known()
-        config = shown_config(self._session.config, known.names)
-        schema = known.names.outward(TableSchema.from_json(known.schema))
+        config, schema = shown_table(self._session.config, self._session.known())
         plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
         return self._merge(milliseconds("wait", wait), token, commit_info, plan)
 

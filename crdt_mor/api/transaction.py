@@ -39,7 +39,7 @@ from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare, begin
 from crdt_mor.write.held import hold_scope
 from crdt_mor.write.merge_into import MergePlan
-from crdt_mor.write.named import NamedStatements, shown_config
+from crdt_mor.write.named import NamedStatements, shown_table
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_bucketed_now
@@ -237,8 +237,7 @@ class Transaction:
         self._require_serializable("move")
         write = self._open_for_more("move")
         value = self._session.known() if write is None else write.statements.value
-        config = shown_config(self._session.config, value.names)
-        schema = value.names.outward(TableSchema.from_json(value.schema))
+        config, schema = shown_table(self._session.config, value)
         return merge_in(self, move_plan(keys_to_move(keys, config, schema), partition, config, schema))
 
     def _require_serializable(self, statement: str) -> None:

@@ -37,7 +37,7 @@ from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.declaring import Declare, declared_by_delete, declared_by_update
 from crdt_mor.write.job_values import Job, Receipt
-from crdt_mor.write.named import NamedStatements, shown_config, shown_rules
+from crdt_mor.write.named import NamedStatements, shown_config, shown_rules, shown_table
 from crdt_mor.write.statements import Operation, Statements
 from crdt_mor.write.update import Change, Deletion, Update
 
@@ -184,10 +184,9 @@ def _in_parts(
         change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
 
     def reads(begun: Timeline) -> Reads:
-        stored, config = TableSchema.from_json(begun.schema), shown_config(session.config, begun.names)
-        schema = begun.names.outward(stored)
+        config, schema = shown_table(session.config, begun)
         columns = change_of(schema, config).columns(schema, config, shown_rules(begun))
-        return Reads.of(columns, where, stored, begun.names)
+        return Reads.of(columns, where, TableSchema.from_json(begun.schema), begun.names)
 
     def parts_of(view: Snapshot, job: Job) -> list[UpdatePart]:
         config, columns = shown_config(session.config, view.names), in_parts.columns_of(view)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
@@ -138,6 +138,11 @@ class MergeSpec:
     def partial(self) -> bool:
         """Whether an upsert may leave columns out."""
         return self.kind == "partial"
+
+    def decided_with(self, names: Collection[str]) -> set[str]:
+        """All columns of the payloads that decide some columns."""
+        together = {*names}
+        return {name for member in self.columns if together & {*member.columns} for name in member.columns}
 
     @property
     def summary(self) -> str:

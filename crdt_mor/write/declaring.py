@@ -97,8 +97,7 @@ def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableC
     if config.merge.partial and isinstance(set_, Mapping):
         known = value.names.by_shown(value.columns)
         written = asked_together(value.rules, (known.get(str(name), str(name)) for name in set_))
-        beside = {name for merge in config.merge.columns for name in merge.columns if written & set(merge.columns)}
-        columns = {*written, *beside}
+        columns = {*written, *config.merge.decided_with(written)}
     return declared_of(_pinned(where, config, value), columns, existing=True)
 
 

@@ -139,6 +139,11 @@ def shown_config(config: TableConfig, names: Names) -> TableConfig:
     return called_config(replace(config, merge=replace(config.merge, columns=there)), names)
 
 
+def shown_table(config: TableConfig, value: Timeline) -> tuple[TableConfig, TableSchema]:
+    """Settings and columns of a table as people see them."""
+    return shown_config(config, value.names), value.names.outward(TableSchema.from_json(value.schema))
+
+
 def called_config(config: TableConfig, names: Names) -> TableConfig:
     """All settings of a table in the names that people see, or saw."""
     if names.are_stored:

@@ -78,9 +78,9 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
     if not config.merge.partial:
         return list(schema.declared.names)
     written = asked_together(rules, assigned)
-    beside = {name for merge in config.merge.columns for name in merge.columns if written & set(merge.columns)}
     named = {root for expression in assigned.values() for root in expression.meta.root_names()}
-    needed = {*config.key.fields, *config.key.partition_fields, *written, *named, *beside}
+    identity = (*config.key.fields, *config.key.partition_fields)
+    needed = {*identity, *written, *named, *config.merge.decided_with(written)}
     return [name for name in schema.declared.names if name in needed]
 
 
