@@ -114,12 +114,12 @@ def do_merge(
     plan: MergePlan,
     statements: NamedStatements,
     read: Callable[..., pa.Table],
-    read_own: Callable[..., pa.Table] | None = None,
+    read_own: Callable[..., pa.Table],
 ) -> Merged:
     """Read the rows that the source may meet, and add to a write's statements what the clauses say.
 
     read: gives the rows that come before the write and for which a `filter` holds. read_own: gives them with what the
-        statements make of them; None: a row that moves is not looked for.
+        statements make of them, where the write knows that; else a row that moves by an ordering is refused.
     """
     config, schema = statements.config, statements.schema
     target = read(filter=None if plan.reads_all else plan.meets(schema))
@@ -139,7 +139,7 @@ def do_merge(
         statements.upsert(rows, "UPSERT", "strict")
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
-    if outcome.moved and config.merge.ordering is not None and read_own is not None:
+    if outcome.moved and config.merge.ordering is not None:
         refuse_hidden(outcome, read_own(filter=there), statements)
     return _counted(plan, outcome.counts)
 

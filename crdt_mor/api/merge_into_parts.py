@@ -35,6 +35,7 @@ from crdt_mor.write.job_values import Job
 from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.merge_into_parts import Spread
 from crdt_mor.write.named import NamedStatements, shown_config, shown_table
+from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Statements
 from crdt_mor.write.update_parts import Word, columns_of
 
@@ -47,7 +48,7 @@ class MergePart:
     number: int
     _session: Session = field(repr=False)
     _job: Job = field(repr=False)
-    _rows: Scan
+    _view: Snapshot = field(repr=False)
     _plan: MergePlan = field(repr=False)
     _columns: Timeline = field(repr=False)
 
@@ -60,14 +61,17 @@ class MergePart:
         plan = replace(self._plan, source=plain_source(read_data(source)))
         merged = nothing_of(plan)
 
-        def change(statements: Statements) -> None:
+        def change(write: OpenWrite) -> None:
             nonlocal merged
-            merged = do_merge(plan, NamedStatements(statements), self._read)
+            read_own = partial(self._read, write)
+            merged = do_merge(plan, NamedStatements(write.statements), self._read, read_own)
 
         return replace(executed(self._session, self._job, self._columns, self.number, change), merged=merged)
 
-    def _read(self, *, filter: pl.Expr | str | None = None) -> pa.Table:
-        return self._rows.narrowed(filter=filter).to_arrow()
+    def _read(self, write: OpenWrite | None = None, *, filter: pl.Expr | str | None = None) -> pa.Table:
+        """The rows for which a condition holds. write: with what its statements make of them."""
+        view = self._view if write is None else write.shown(self._view)
+        return Scan(view, None, filter, meta=False).to_arrow()
 
 
 @operations
@@ -180,14 +184,15 @@ def _merged(
 
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
-        do_merge(plan, named, partial(_no_rows, named))
+        read = partial(_no_rows, named)
+        do_merge(plan, named, read, read)
 
     def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
         spread = Spread.of(plan, view.shown, session.config, view.names, parts_max)
         spreads.append(MergeSpread(spread, session, Word(view.cut.time, session.environment.nonce())))
         columns = columns_of(view)
-        rows = [Scan(view.with_slices(slices), None, None, meta=False) for slices in spread.slices(view.slices)]
-        return [MergePart(number, session, job, scan, plan, columns) for number, scan in enumerate(rows)]
+        views = map(view.with_slices, spread.slices(view.slices))
+        return [MergePart(number, session, job, part, plan, columns) for number, part in enumerate(views)]
 
     def execute(parts: Sequence[MergePart]) -> Iterable[PartDone | CrdtMorError]:
         return execute_parts(parts, spreads[0])

@@ -38,6 +38,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.declaring import Declare, declared_by_delete, declared_by_update
 from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.named import NamedStatements, shown_config, shown_rules, shown_table
+from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statements
 from crdt_mor.write.update import Change, Deletion, Update
 
@@ -81,8 +82,8 @@ class UpdatePart:
         It may be called any number of times, anywhere; what counts is what `execute_parts` gives back.
         """
 
-        def change(statements: Statements) -> None:
-            self._change.add(self._rows.to_arrow(), NamedStatements(statements))
+        def change(write: OpenWrite) -> None:
+            self._change.add(self._rows.to_arrow(), NamedStatements(write.statements))
 
         return executed(self._session, self._job, self._columns, self.number, change)
 
@@ -101,7 +102,7 @@ ExecuteParts = Callable[[Sequence[P]], Iterable[PartDone | CrdtMorError]]
 
 
 def executed(
-    session: Session, job: Job, columns: Timeline, number: int, change: Callable[[Statements], None]
+    session: Session, job: Job, columns: Timeline, number: int, change: Callable[[OpenWrite], None]
 ) -> PartDone:
     """Stage what `change` adds to the statements of a part, where nobody looks."""
     receipt, made = in_parts.stage(session, job, columns, number, change)

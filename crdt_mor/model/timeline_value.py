@@ -107,10 +107,10 @@ class Value:
 
     @property
     def header(self) -> Self:
-        """Version, clock, schema with its names, the table's id, what is kept: what reading needs beside the files."""
+        """Version, clock, schema with its names, the table's id, what is kept, file ids: what a part of it needs."""
         return type(self)(
             self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
-            savepoints=self.savepoints, restores=self.restores, alterations=self.alterations,
+            savepoints=self.savepoints, restores=self.restores, alterations=self.alterations, file_ids=self.file_ids,
         )  # fmt: skip
 
     @cached_property

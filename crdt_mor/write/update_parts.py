@@ -117,9 +117,9 @@ def columns_of(view: Snapshot) -> Timeline:
 
 
 def stage(
-    session: Session, job: Job, value: Timeline, task: int, change: Callable[[Statements], None]
+    session: Session, job: Job, value: Timeline, task: int, change: Callable[[OpenWrite], None]
 ) -> tuple[Receipt, Statements | None]:
-    """Stage what `change` adds to the statements of a task's write, and these; None where the job is done already.
+    """Stage what `change` adds to the statements of a task's write, and return these; None: the job is done already.
 
     value: as of `columns_of`.
     """
@@ -127,7 +127,7 @@ def stage(
 
     def collect(write: OpenWrite) -> int:
         write.statements = Statements(session.config, value, write.begun.requested, task, job.declared)
-        change(write.statements)
+        change(write)
         made.append(write.statements)
         return sum(statement.height for statement in write.statements.collected)
 

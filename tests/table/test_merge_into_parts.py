@@ -145,6 +145,21 @@ def test_a_row_whose_partition_changes_moves(ordering: str | None) -> None:
     assert rows(table) == rows_of(source)
 
 
+def test_no_row_moves_to_where_a_delete_would_hide_it() -> None:
+    """Its ordering value is below that of the delete, which lies in a file group of the same part."""
+    table = make(partition_by="region", ordering="n")
+    table.upsert(frame(("a", "eu", 5, 1.0), ("a", "us", 9, 2.0), ("b", "eu", 5, 3.0)))
+    table.delete(filter="region = 'us'")
+    before = rows(table)
+    with pytest.raises(
+        InvalidInputError, match=r"deleted with a greater ordering value.*key='a' partition='region=us'"
+    ):
+        in_parts(table, frame(("a", "us", 5, 1.0), ("b", "us", 5, 3.0)), upserting, on="id")
+    assert (rows(table), table.inspect.pending().num_rows) == (before, 0)
+    in_parts(table, frame(("a", "us", 10, 1.0), ("b", "us", 5, 3.0)), upserting, on="id")
+    assert rows(table) == rows_of(frame(("a", "us", 10, 1.0), ("b", "us", 5, 3.0)))
+
+
 def test_where_the_key_names_the_partition_there_can_be_more_parts_than_buckets() -> None:
     table = make(key=["id", "region"], partition_by="region", buckets=1)
     source = frame(*((f"k{i}", f"r{i % 5}", i, 1.0) for i in range(20)))
