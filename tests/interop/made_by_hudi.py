@@ -41,6 +41,19 @@ NON_BLOCKING = {
 """Hudi's writers whose file ids are fixed."""
 
 
+def data_source(name: str, key: str = "id", buckets: int = 2) -> dict[str, str]:
+    """Options with which Hudi's data source upserts to a table that has a bucket index."""
+    return {
+        "hoodie.table.name": name,
+        "hoodie.datasource.write.recordkey.field": key,
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.index.type": "BUCKET",
+        COUNT: str(buckets),
+        "hoodie.metadata.enable": "false",
+    }
+
+
 def hudi_makes(spark: HudiSpark, root: Path, data: pa.Table, key: str, **options: str) -> None:
     """A table with a bucket index, made by Hudi's upsert, that says how many buckets it has."""
     pq.write_table(data, root.with_name("batch.parquet"))

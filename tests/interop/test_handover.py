@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
+from tests.interop.made_by_hudi import data_source
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import Maker, keys, rows
 
@@ -33,15 +34,6 @@ QUICK = (
     *(f"{step}.shuffle.parallelism=1" for step in ("insert", "upsert", "delete")),
 )
 """Nothing that changes what is written, but for the first."""
-DATA_SOURCE = {
-    "hoodie.table.name": "t",
-    "hoodie.datasource.write.recordkey.field": "id",
-    "hoodie.datasource.write.operation": "upsert",
-    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-    "hoodie.index.type": "BUCKET",
-    "hoodie.bucket.index.num.buckets": "2",
-    "hoodie.metadata.enable": "false",
-}
 
 
 def numbers(table: Table) -> dict[str, int]:
@@ -67,7 +59,7 @@ def test_each_of_hudis_writers_while_a_table_is_handed_over(make: Maker, spark: 
         spark.sql(statement.format(name="handed_over"))
     agree()
     pq.write_table(rows([6, 7], 70), tmp_path / "batch.parquet")
-    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=DATA_SOURCE)
+    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=data_source("t"))
     agree()
     expected = {"k0": 1, "k1": 100, "k2": 8, "k3": 33, "k4": 44, "k6": 70, "k7": 70, "k60": 60}
     assert numbers(table) == expected

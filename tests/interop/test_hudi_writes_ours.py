@@ -15,9 +15,9 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.format import properties
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit, encode_commit
 from crdt_mor.model.names import OWN_KEY
+from tests.interop.made_by_hudi import data_source, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.interop.shapes import SCHEMA, Maker, keys, rows
 
@@ -100,7 +100,7 @@ def test_a_file_group_outside_the_bucket_index_is_read_but_the_table_not_written
 def test_a_metadata_table_stops_writers_also_those_that_had_the_table_open(make: Maker) -> None:
     table = make.create()
     table.append(rows(range(3), 1))
-    _set_properties(make.root, {"hoodie.table.metadata.partitions": "files"})
+    said(make.root, {"hoodie.table.metadata.partitions": "files"})
     for opened in (table, Table.open(make.root)):
         assert numbers(opened) == {"k0": 1, "k1": 1, "k2": 1}
         with pytest.raises(InvalidInputError, match="delete_metadata_table"):
@@ -124,7 +124,7 @@ def test_a_change_of_the_properties_that_died_is_ended_by_the_next_one(make: Mak
     table.append(rows(range(3), 1))
     folder = make.root / ".hoodie"
     before = (folder / "hoodie.properties").read_bytes()
-    _set_properties(make.root, {"hoodie.table.metadata.partitions": "files"})
+    said(make.root, {"hoodie.table.metadata.partitions": "files"})
     changed = (folder / "hoodie.properties").read_bytes()
     (folder / "hoodie.properties").unlink()
     for name in there:
@@ -135,13 +135,6 @@ def test_a_change_of_the_properties_that_died_is_ended_by_the_next_one(make: Mak
     assert (folder / "hoodie.properties").exists()
     opened.upsert(rows([0], 2))
     assert numbers(Table.open(make.root)) == {"k0": 2, "k1": 1, "k2": 1}
-
-
-def _set_properties(root: Path, changed: dict[str, str]) -> None:
-    file = root / ".hoodie" / "hoodie.properties"
-    found = properties.decode_table(file.read_bytes(), str(file))
-    file.write_bytes(properties.encode_table({**found, **changed}, ["changed"]))
-    (root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
 
 
 # --- Hudi itself ------------------------------------------------------------------------------------------------------
@@ -224,25 +217,12 @@ def test_the_data_source_writes_while_the_table_declares_commit_time_ordering(
     table = make.create()
     table.append(rows(range(6), 1))
     table.maintenance.compact()
-    file = make.root / ".hoodie" / "hoodie.properties"
-    ours = properties.decode_table(file.read_bytes(), str(file))
-    flipped = {name: value for name, value in ours.items() if name != "hoodie.table.ordering.fields"}
-    flipped["hoodie.record.merge.mode"] = "COMMIT_TIME_ORDERING"
-    file.write_bytes(properties.encode_table(flipped, ["changed"]))
+    said(make.root, {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", "hoodie.table.ordering.fields": None})
     pq.write_table(rows([1, 60], 77), tmp_path / "batch.parquet")
-    options = {
-        "hoodie.table.name": "t",
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-        "hoodie.index.type": "BUCKET",
-        "hoodie.bucket.index.num.buckets": "2",
-        "hoodie.metadata.enable": "false",
-    }
-    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=options)
+    spark.ask(upsert=str(make.root), rows=str(tmp_path / "batch.parquet"), options=data_source("t"))
     _all_agree(Table.open(make.root), make.root, spark)
-    file.write_bytes(properties.encode_table(ours, ["changed"]))
-    (make.root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)
+    own = {"hoodie.record.merge.mode": "EVENT_TIME_ORDERING", "hoodie.table.ordering.fields": "_hoodie_commit_time"}
+    said(make.root, own)
     table = Table.open(make.root)
     table.upsert(rows([2], 9))
     table.delete(keys=keys(60))

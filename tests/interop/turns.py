@@ -25,6 +25,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from crdt_mor import CrdtMorError, InvalidInputError, SnapshotExpiredError, Table, UnsupportedFeatureError
+from tests.interop.made_by_hudi import data_source
 from tests.interop.readers import HudiSpark, Refused
 from tests.interop.turn_tables import BUCKETS, KEYS, KINDS, InTurn, Said
 
@@ -255,16 +256,7 @@ class Turns(InTurn):
             "hoodie.datasource.write.hive_style_partitioning": "true",
         }
         key = "id,p" if self.kind.is_partitioned and not self.kind.is_hudis else "id"
-        options = {
-            "hoodie.table.name": self.name,
-            "hoodie.datasource.write.recordkey.field": key,
-            "hoodie.datasource.write.operation": "upsert",
-            "hoodie.datasource.write.table.type": "MERGE_ON_READ",
-            "hoodie.index.type": "BUCKET",
-            "hoodie.bucket.index.num.buckets": str(BUCKETS),
-            "hoodie.metadata.enable": "false",
-            **(parted if self.kind.is_partitioned else {}),
-        }
+        options = data_source(self.name, key, BUCKETS) | (parted if self.kind.is_partitioned else {})
         self.spark.ask(upsert=str(self.root), rows=str(file), options=options)
         self.rows |= batch
 
