@@ -110,16 +110,11 @@ class MergeInto:
         return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
 
 
-def do_merge(
-    plan: MergePlan,
-    statements: NamedStatements,
-    read: Callable[..., pa.Table],
-    read_own: Callable[..., pa.Table],
-) -> Merged:
+def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., pa.Table]) -> Merged:
     """Read the rows that the source may meet, and add to a write's statements what the clauses say.
 
-    read: gives the rows that come before the write and for which a `filter` holds. read_own: gives them with what the
-        statements make of them, where the write knows that; else a row that moves by an ordering is refused.
+    read: gives the rows for which a `filter` holds, as the write's statements so far make them. One that gives the rows
+        before the write alone will do where no row moves in a table with an ordering column: such a move is refused.
     """
     config, schema = statements.config, statements.schema
     target = read(filter=None if plan.reads_all else plan.meets(schema))
@@ -140,7 +135,7 @@ def do_merge(
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
     if outcome.moved and config.merge.ordering is not None:
-        refuse_hidden(outcome, read_own(filter=there), statements)
+        refuse_hidden(outcome, read(filter=there), statements)
     return _counted(plan, outcome.counts)
 
 

@@ -63,14 +63,13 @@ class MergePart:
 
         def change(write: OpenWrite) -> None:
             nonlocal merged
-            read_own = partial(self._read, write)
-            merged = do_merge(plan, NamedStatements(write.statements), self._read, read_own)
+            merged = do_merge(plan, NamedStatements(write.statements), partial(self._read, write))
 
         return replace(executed(self._session, self._job, self._columns, self.number, change), merged=merged)
 
-    def _read(self, write: OpenWrite | None = None, *, filter: pl.Expr | str | None = None) -> pa.Table:
-        """The rows for which a condition holds. write: with what its statements make of them."""
-        view = self._view if write is None else write.shown(self._view)
+    def _read(self, write: OpenWrite, *, filter: pl.Expr | str | None = None) -> pa.Table:
+        """The rows for which a condition holds, as the statements of a write make them."""
+        view = write.shown(self._view) if write.statements.collected else self._view
         return Scan(view, None, filter, meta=False).to_arrow()
 
 
@@ -184,8 +183,7 @@ def _merged(
 
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
-        read = partial(_no_rows, named)
-        do_merge(plan, named, read, read)
+        do_merge(plan, named, partial(_no_rows, named))
 
     def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
         spread = Spread.of(plan, view.shown, session.config, view.names, parts_max)

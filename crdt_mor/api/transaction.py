@@ -345,7 +345,7 @@ def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
     if write is None:
         return nothing_of(plan)
     with write.statements.whole():
-        return do_merge(plan, NamedStatements(write.statements), tx._read, tx._read)  # noqa: SLF001
+        return do_merge(plan, NamedStatements(write.statements), tx._read)  # noqa: SLF001
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
