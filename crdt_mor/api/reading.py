@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -31,6 +32,9 @@ AsOf = Commit | Point
 A moment is a datetime (in UTC where it is naive), a date (midnight UTC at its start), ISO text of either, 17 digits of
 UTC time, or "now": all that is decided; or it has a name, which `Table.savepoint` gave it.
 """
+
+HANDED_OVER: Final = "Hudi's writers have this table: it takes no writes here until maintenance.takeback()."
+"""What is shown of a table that is handed over."""
 
 
 def point_of(as_of: AsOf) -> Point:
@@ -71,6 +75,11 @@ class Readable(NotASequence, ABC):
     @abstractmethod
     def config(self) -> TableConfig:
         """Key, partitioning, buckets and merge."""
+
+    @property
+    @abstractmethod
+    def handed_over(self) -> datetime | None:
+        """Since when Hudi's writers have the table; None: they have not."""
 
     def to_polars(
         self,
@@ -129,6 +138,7 @@ class Readable(NotASequence, ABC):
             html_line(f"{self!r}, version {self.version}")
             + html_table(["column", "type", "role"], columns)
             + html_line("head() shows some rows, count() says how many there are.")
+            + ("" if self.handed_over is None else html_line(HANDED_OVER))
         )
 
 

@@ -379,9 +379,6 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
 
         return Maintenance(self._session)
 
-    def __repr__(self) -> str:
-        return f"Table({self.uri!r}, key={list(self.config.key.fields)}, merge={self.config.merge.summary!r})"
-
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 

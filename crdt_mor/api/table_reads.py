@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import polars as pl
@@ -20,6 +21,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.alteration import names_at
 from crdt_mor.model.cut import By, Cut
+from crdt_mor.model.instant import EPOCH, to_datetime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
@@ -159,11 +161,27 @@ class TableReads(Readable):
         overlaps: the ordinals of the commits that were in flight at the same time.
         limit: the most rows that are returned; None: all.
 
+        A handover to Hudi's writers is no commit: `handed_over` says since when they have the table.
+
         Raises `InvalidInputError` for a limit that is no number from 0 up.
         """
         from crdt_mor.api.history import history
 
         return history(self._session, limit)
+
+    @property
+    def handed_over(self) -> datetime | None:
+        """Since when Hudi's writers have the table, in UTC, by `maintenance.handover`; None: they have not.
+
+        Until `maintenance.takeback` whatever would write or do upkeep here raises `InvalidInputError`.
+        """
+        return _handed_over(self._session.views.sealed())
+
+    def __repr__(self) -> str:
+        """What the table is, as last seen: nothing is read for it."""
+        config, since = self.config, _handed_over(self._session.known())
+        said = "" if since is None else f", handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'"
+        return f"Table({self.uri!r}, key={list(config.key.fields)}, merge={config.merge.summary!r}{said})"
 
     def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
         """Give what the table shows now a name, which `as_of` and `maintenance.restore` take.
@@ -197,6 +215,10 @@ class TableReads(Readable):
     def refresh(self) -> None:
         """Look for commits that Hudi itself wrote since the table was opened."""
         self._session.views.sealed(look=True)
+
+
+def _handed_over(value: Timeline) -> datetime | None:
+    return None if value.handed_over == EPOCH else to_datetime(value.handed_over)
 
 
 def _check_names(names: object) -> None:

@@ -12,6 +12,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import check_inputs, read_schema
+from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.history import for_programs, lately, lately_text, writers, writers_text
 from crdt_mor.cli.options import (
     AsOf,
@@ -226,6 +227,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
         "lately": lately(timeline),
+        "handed_over": table.handed_over,
         "pending_writes": states.count("pending"),
         "writers": writers(table),
         "stable_before": table.scan(consistency="stable").as_of if "pending" in states else None,
@@ -247,6 +249,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "rules": "; ".join(said_rules) or "-",
         "rows": f"{pairs['rows']:,}",
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
+        "handed_over": handed_over_text(table) or "-",
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
         "stable_before": _held_back(pairs["stable_before"]),
         "columns": columns,

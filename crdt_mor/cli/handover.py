@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
@@ -29,3 +30,14 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
         render.document({"handed_over": False, "commits": commits})
     else:
         render.note(f"taken back, with {commits:,} commits of Hudi's")
+
+
+def handed_over_text(table: mor.Table) -> str | None:
+    """What people are told of a table that Hudi's writers have, with the way back; None of others."""
+    since = table.handed_over
+    if since is None:
+        return None
+    return (
+        f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC: it takes no writes and no upkeep from here until "
+        "crdt-mor takeback URI"
+    )

@@ -10,6 +10,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
 
@@ -53,6 +54,8 @@ def history(
     render.table(names, [_for_people(row) for row in rows[:shown]], ["ordinal", "version", "took", "rows", "deletes"])
     if len(rows) > shown:
         render.note(f"the newest {shown} commits; for more say --limit N")
+    if (said := handed_over_text(table)) is not None:
+        render.note(f"handed over {said}")
 
 
 def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, str] | None:

@@ -22,4 +22,7 @@ def other_readers(table: mor.Table, log_files: int) -> str:
             "Hudi's Spark reader and hudi-rs see these rows; until a file group is compacted with nothing pending, not "
             f"for exact ties of {merge.ordering} and for keys with a plain delete"
         )
-    return "Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's own writers refuse the table"
+    writers = "may write it until it is taken back" if table.handed_over else "may, too, once it is handed over"
+    return (
+        f"Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's MERGE INTO and data source {writers}"
+    )

@@ -330,6 +330,26 @@ def test_show_tells_who_must_wait_for_compaction(tmp_path: Path, data: Path) -> 
     assert "fully compacted" in crdt_mor("show", table).stdout
 
 
+def test_show_and_history_say_that_hudis_writers_have_the_table_and_the_way_back(table: Path) -> None:
+    assert json.loads(crdt_mor("show", table, "--output", "json").stdout)["handed_over"] is None
+    assert "takeback" not in crdt_mor("show", table).stdout
+    crdt_mor("handover", table)
+    since = mor.Table.open(table).handed_over
+    assert since is not None
+    shown = json.loads(crdt_mor("show", table, "--output", "json").stdout)
+    assert mor.Table.open(table).version == shown["version"]
+    assert shown["handed_over"][:19] == f"{since:%Y-%m-%dT%H:%M:%S}"
+    assert "data source may write it until it is taken back" in shown["other_readers"]
+    said = f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC"
+    assert said in crdt_mor("show", table).stdout
+    for told in (crdt_mor("show", table).stdout, crdt_mor("history", table).stderr):
+        assert said in told
+        assert "until crdt-mor takeback URI" in told
+    crdt_mor("takeback", table)
+    assert "takeback" not in crdt_mor("show", table).stdout
+    assert crdt_mor("history", table).stderr == ""
+
+
 def test_show_counts_pending_writes_and_timeline_lists_them(table: Path) -> None:
     with mor.Table.open(table).transaction() as tx:
         tx.upsert(EVENTS)

@@ -13,7 +13,7 @@ from crdt_mor.format import properties
 from crdt_mor.hudi.handover import change_properties
 from crdt_mor.log.paths import BACKUP, PROPERTIES
 from crdt_mor.model.handover import own_properties
-from crdt_mor.model.instant import EPOCH, begin_after, from_ms, tick_after, to_ms
+from crdt_mor.model.instant import EPOCH, begin_after, from_ms, tick_after, to_datetime, to_ms
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.store.protocol import Durable
 from crdt_mor.testing import SimulatedEnvironment
@@ -266,3 +266,25 @@ def test_hadoops_checksum_of_the_properties_goes_with_them(fast_path: Path) -> N
     table.maintenance.handover()
     assert not checksum.exists()
     assert table.maintenance.takeback() == 0
+
+
+def test_what_sums_a_table_up_says_that_hudis_writers_have_it(
+    table: Table, store: Dying, clock: SimulatedEnvironment
+) -> None:
+    """Whatever is refused later says so; a person who looks first has to find it, too."""
+    said = "takes no writes here until maintenance.takeback()"
+    assert table.handed_over is None
+    assert "handed_over" not in repr(table)
+    assert said not in table._repr_html_()
+    other = Table.open("t", store=store, environment=clock)
+    table.maintenance.handover()
+    since = to_datetime(tail_of(table).handed_over)
+    for one in (table, other):
+        assert one.handed_over == since
+        assert f"handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'" in repr(one)
+        assert said in one._repr_html_()
+    other.maintenance.takeback()
+    for one in (table, other):
+        assert one.handed_over is None
+        assert "handed_over" not in repr(one)
+        assert said not in one._repr_html_()
