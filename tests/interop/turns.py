@@ -270,8 +270,14 @@ class Turns(InTurn):
         self._call("run_clean", f"table => '{self.name}', clean_policy => '{policy}', {retained}")
 
     def _sql_archiving(self) -> None:
-        """The table is compacted before: hudi-rs loses rows of archived commits whose file groups have logs alone."""
-        self.table.maintenance.compact()
+        """The table is compacted before, by Hudi where it is handed over.
+
+        hudi-rs loses rows of archived commits whose file groups have logs alone.
+        """
+        if self.table.handed_over:
+            self._sql_compaction()
+        else:
+            self.table.maintenance.compact()
         counts = "min_commits => 2, max_commits => 3, retain_commits => 1"
         self._call("archive_commits", f"table => '{self.name}', {counts}, enable_metadata => false")
 
