@@ -17,12 +17,11 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     InvalidInputError,
     PartitionNotInKeyWarning,
-    SchemaMismatchError,
     StorageUnavailableError,
     TableExistsError,
 )
 from crdt_mor.events import load
-from crdt_mor.events.session import Session, read_config
+from crdt_mor.events.session import read_config
 from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
@@ -32,9 +31,9 @@ from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_RULES
 from crdt_mor.model.keys import KeySpec
-from crdt_mor.model.layout import BY_KEY, Layout, said
+from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
-from crdt_mor.model.rules import Rules, rules_in, rules_text
+from crdt_mor.model.rules import Rules, rules_text
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.protocol import Store, is_bucket
 from crdt_mor.write.named import renamed_config
@@ -80,19 +79,21 @@ def put_properties(
     expiry_ms: int,
     rules: Rules = (),
     names: str = "",
-) -> TableConfig:
-    """Put the properties of a new table; returns its settings as every later process reads them.
+) -> tuple[TableConfig, bool]:
+    """Put the properties of a new table; returns its settings as every later process reads them, and True.
 
-    Where there is a table already, returns the settings of that one if `exist_ok` and they are the requested ones.
+    Where there is a table already, returns the settings of that one and False if `exist_ok`: see `create_again`.
 
     layout, rules: those that the table begins with. They may be changed later; Hudi's file of settings, in which they
         stand then, never is.
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     names: as of `new_properties`.
     """
+    absent = store.stat(PROPERTIES) is None
+    if not absent and exist_ok:
+        return _durable(store, uri), False
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
-    absent = store.stat(PROPERTIES) is None
     if absent and load.is_under_way(store, expiry_ms):
         raise TableExistsError(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
@@ -103,13 +104,18 @@ def put_properties(
     if store.put(PROPERTIES, content):
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
             load.clear(store, config.table_id)
-        return config
-    existing = read_config(store, uri)
+        return config, True
     if not exist_ok:
+        read_config(store, uri)
         raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
-    _require_equal(config, existing, uri)
+    return _durable(store, uri), False
+
+
+def _durable(store: Store, uri: str) -> TableConfig:
+    """The settings of a table that is there, which no power cut takes away from here on."""
+    config = read_config(store, uri)
     store.make_durable(PROPERTIES)
-    return existing
+    return config
 
 
 def payloads_there(store: Store, uri: str) -> list[PayloadRef]:
@@ -117,20 +123,6 @@ def payloads_there(store: Store, uri: str) -> list[PayloadRef]:
     if store.stat(PROPERTIES) is None:
         return []
     return [column.payload for column in read_config(store, uri).merge.columns]
-
-
-def require_layout(session: Session, asked: Layout) -> None:
-    """Raise `TableExistsError` where a table that exists has another layout than the one that is asked for.
-
-    A program that creates its table wherever it is missing may ask for the layout that the table was made with, however
-    often that was changed since, or for the one that it has now.
-    """
-    now = Layout.of(session.known().properties)
-    if asked not in (BY_KEY, Layout.of(said(session.config.properties)), now):
-        raise TableExistsError(
-            "there is a table already, whose base files are laid out in another way; open it, and change that with "
-            f"set_properties. path={session.uri} asked={asked.properties} found={now.properties}"
-        )
 
 
 def warn_of_partitions(key: KeySpec) -> None:
@@ -144,22 +136,6 @@ def warn_of_partitions(key: KeySpec) -> None:
             f"columns={beside} key={list(key.fields)}",
             PartitionNotInKeyWarning,
             stacklevel=4,
-        )
-
-
-def require_rules(session: Session, asked: Rules) -> None:
-    """Raise `TableExistsError` where a table that exists has other rules than those that are asked for.
-
-    As with its layout, those that it was made with will do, and those that it has now.
-    """
-    wanted = {rule.says for rule in asked}
-    made, now = (
-        {rule.says for rule in rules} for rules in (rules_in(session.config.properties), session.known().rules)
-    )
-    if wanted and wanted not in (made, now):
-        raise TableExistsError(
-            "there is a table already, with other rules; open it, and change them with add_rules and drop_rules. "
-            f"path={session.uri} asked={[str(rule) for rule in asked]} found={[str(r) for r in session.known().rules]}"
         )
 
 
@@ -228,23 +204,3 @@ def _members(columns: Mapping[Any, Payload | str], kept: Collection[PayloadRef])
     """What the table will store of its payloads; each keeps its laws, or is refused here."""
     members = [ColumnMerge(names_of(n), reference(payload_of(payload), kept)) for n, payload in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))
-
-
-def _require_equal(requested: TableConfig, existing: TableConfig, uri: str) -> None:
-    """Raise where a table that exists is not the one that was to be created."""
-    pairs = {
-        "key": (requested.key, existing.key),
-        "merge": (requested.merge, existing.merge),
-        "buckets": (requested.buckets, existing.buckets),
-    }
-    for name, values in pairs.items():
-        if values[0] != values[1]:
-            raise TableExistsError(
-                f"there is a table already, with another {name}. path={uri} asked={values[0]} found={values[1]}"
-            )
-    schemas = requested.created_schema(), existing.created_schema()
-    if schemas[0] != schemas[1]:
-        raise SchemaMismatchError(
-            'there is a table already, with another schema; open it, and write with schema_mode="merge" to grow it. '
-            f"path={uri} asked={schemas[0] and schemas[0].to_json()} found={schemas[1] and schemas[1].to_json()}"
-        )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from crdt_mor.api.create import Merge, merge_spec, names_of, put_properties, require_layout
+from crdt_mor.api.create import Merge, merge_spec, names_of, put_properties
+from crdt_mor.api.create_again import require_layout
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     CheckpointExpiredError,
@@ -228,10 +229,10 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
         _refuse_to_make_another(value.moving, address)
         _refuse_beforehand(session, value, config)
         columns = _first_schema(session, value, config, layout)
-        made = put_properties(objects, environment, address, config, columns, True, layout, session.expiry_ms)
+        made, _ = put_properties(objects, environment, address, config, columns, True, layout, session.expiry_ms)
     else:
         made = read_config(objects, address)
-        _require_same(config, made, address)
+    _require_same(config, made, address)
     if made.table_id == session.config.table_id:
         raise InvalidInputError(f"a table moves to another address than its own. uri={address}")
     target = Session(objects, environment, made, session.expiry_ms, address)

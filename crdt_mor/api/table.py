@@ -27,10 +27,9 @@ from crdt_mor.api.create import (
     payloads_there,
     put_properties,
     refuse_another_format,
-    require_layout,
-    require_rules,
     warn_of_partitions,
 )
+from crdt_mor.api.create_again import Asked, require_asked_for
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
 from crdt_mor.api.merge_into_parts import MergedByMany
@@ -167,7 +166,9 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
             `set_properties` changes at any time.
         compression: of base files; "lz4" is read in about half the time, and takes half as much space again. It is the
             property `crdt_mor.compression`.
-        exist_ok: open the table if there is one with the same schema and settings; anything else is an error.
+        exist_ok: open the table if there is one with the same columns and settings, as people see them now: a column
+            that was renamed has its new name, a dropped one is left out, and one that was added may be. Anything else
+            is an error, which names each difference.
         maintain, storage_options, store, environment: see `Table.open`.
 
         Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored);
@@ -184,14 +185,14 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         layout = Layout.asked(names_of(cluster_by), cluster_order, compression)
         config, layout, columns, odd = in_stored_names(config, layout, read_schema(schema))
         rules, said = rules_to_make(not_null, check, default, config, columns, odd), property_of(odd)
-        config = put_properties(
+        found, is_new = put_properties(
             objects, environment, str(uri), config, columns, exist_ok, layout, expiry_ms, rules, said
         )
-        session = Session(objects, environment, config, expiry_ms, str(uri))
+        session = Session(objects, environment, found, expiry_ms, str(uri))
         session.inline = inline
+        if not is_new:
+            require_asked_for(session, Asked.of(config, columns, layout, rules, odd))
         session.start()
-        require_layout(session, layout)
-        require_rules(session, rules)
         return cls._of(session, str(uri), objects if store is not None else None)
 
     @classmethod

@@ -21,6 +21,7 @@ from crdt_mor import (
     PartDone,
     SchemaMismatchError,
     Table,
+    TableExistsError,
     UpdatePart,
 )
 from crdt_mor.ground.clock import SystemEnvironment
@@ -643,3 +644,67 @@ def test_a_merge_in_parts_goes_by_the_names(make: Make) -> None:
     )
     assert (done.updated, done.inserted) == (1, 1)
     assert values(table, "the key", "count") == [("a", 11), ("b", 2), ("c", 3)]
+
+
+# --- made again -------------------------------------------------------------------------------------------------------
+
+SALES = {"id": pa.int64(), "net": pa.float64(), "land": pa.string(), "note": pa.string()}
+CALLED = {"id": "Nr.", "net": "Net Sales", "land": "Größe"}
+OF_SALES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "latest": ({"partition_by": "land", "cluster_by": "net", "check": {"sold": "net > 0"}, "not_null": "net"},
+               {"partition_by": "Größe", "cluster_by": "Net Sales", "check": {"sold": '"Net Sales" > 0'},
+                "not_null": "Net Sales"}),
+    "ordering": ({"ordering": "net", "default": {"land": "-"}}, {"ordering": "Net Sales", "default": {"Größe": "-"}}),
+    "payloads": ({"merge": {("land", "net"): LatestBy("net")}},
+                 {"merge": {("Größe", "Net Sales"): LatestBy("Net Sales")}}),
+    "partial": ({"merge": PartialUpdate(columns={"net": Max()})},
+                {"merge": PartialUpdate(columns={"Net Sales": Max()})}),
+}  # fmt: skip
+"""What a table of `SALES` is made with, and the same under the names of `CALLED`."""
+
+
+@pytest.mark.parametrize("kind", OF_SALES)
+def test_a_table_is_there_by_the_names_of_now_alone(place: Place, kind: str) -> None:
+    then, now = OF_SALES[kind]
+    place.create(schema=SALES, key="id", **then).alter(rename=CALLED, drop=["note"])
+    columns = {name: SALES[old] for old, name in CALLED.items()}
+    again = place.create(schema=columns, key="Nr.", exist_ok=True, **now)
+    again.upsert(pa.table({"Nr.": [1], "Net Sales": [1.5], "Größe": ["s"]}))
+    assert again.schema.names == [*CALLED.values()]
+    with pytest.raises(TableExistsError) as raised:
+        place.create(schema=SALES, key="id", exist_ok=True, **then)
+    assert "another key or partition and another" in str(raised.value)
+    for said in ("'net' was renamed to 'Net Sales'", "'note' was dropped", "['id']", "['Nr.']"):
+        assert said in str(raised.value)
+    assert "KeySpec" not in str(raised.value)
+
+
+def test_a_table_that_has_grown_is_there_for_its_first_columns_and_for_all(place: Place) -> None:
+    first = {"id": pa.int64(), "n": pa.int32()}
+    table = place.create(schema=first, key="id")
+    table.upsert(pa.table({"id": [1], "n": [2**40], "Größe": ["s"]}), schema_mode="merge")
+    grown = {"id": pa.int64(), "n": pa.int64()}
+    for columns in (first, grown, {**first, "Größe": pa.string()}, {**grown, "Größe": pa.string()}):
+        assert place.create(schema=columns, key="id", exist_ok=True).count() == 1
+    wrong: dict[str, tuple[dict[str, pa.DataType], str]] = {
+        "type": ({"id": pa.int64(), "n": pa.int16()}, r"asked=\{'n': 'int16'\} found=\{'n': 'int64'\}"),
+        "missing": ({"id": pa.int64()}, r"asked=\{'n': None\} found=\{'n': 'int64'\}"),
+        "unknown": ({**first, "more": pa.int64()}, r'schema_mode="merge".*asked=\{\'more\': \'int64\'\}'),
+        "order": ({"n": pa.int32(), "id": pa.int64()}, r"another order.*asked=\['n', 'id'\] found=\['id', 'n'\]"),
+    }
+    for columns, said in wrong.values():
+        with pytest.raises(SchemaMismatchError, match=f"another schema: open it.*{said}"):
+            place.create(schema=columns, key="id", exist_ok=True)
+
+
+def test_each_difference_of_a_table_that_is_there_is_named(place: Place) -> None:
+    place.create(schema=SALES, key="id", check={"sold": "net > 0"}).alter(rename=CALLED)
+    with pytest.raises(TableExistsError) as raised:
+        place.create(
+            schema=SALES, key="note", buckets=3, ordering="net", cluster_by="net", check={"sold": "net > 1"},
+            exist_ok=True,
+        )  # fmt: skip
+    named = ("key or partition", "merge", "buckets", "schema", "layout", "set of rules")
+    assert f"with another {' and another '.join(named)}: open it" in str(raised.value)
+    assert "'key': ['Nr.']" in str(raised.value)
+    assert '"Net Sales" > 0' in str(raised.value)

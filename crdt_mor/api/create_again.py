@@ -1,0 +1,190 @@
+"""`Table.create(exist_ok=True)` where a table is there: whether it is the one that is asked for, as people see it now.
+
+Columns may have been renamed, dropped and added since the table was made, so names, columns and rules are compared as
+they are now. What the table was made with will do as well where it was changed since: a type that was widened, a
+layout, rules. So a program that makes its table wherever it is missing goes on, unless it names what is there no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from crdt_mor.columns.names import Names
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import SchemaMismatchError, TableExistsError
+from crdt_mor.events.session import Session
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.layout import BY_KEY, Layout, said
+from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
+from crdt_mor.model.rules import Rules, rules_in
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.write.named import called_config, rules_under, shown_table
+
+_SCHEMA: Final = "schema"
+
+_ARGUMENTS: Final = {"fields": "key", "partition_fields": "partition_by"}
+"""What the arguments of `Table.create` call the parts of a key."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `Table.create` is asked for, under the names that people see."""
+
+    config: TableConfig
+    columns: TableSchema
+    layout: Layout
+    rules: Rules
+
+    @classmethod
+    def of(cls, config: TableConfig, columns: TableSchema, layout: Layout, rules: Rules, odd: dict[str, str]) -> Asked:
+        """Of what has stored names. odd: the stored names of columns that people call otherwise, by those names."""
+        names = Names(tuple((own, name) for name, own in odd.items()))
+        return cls(
+            called_config(config, names), names.outward(columns), _named(layout, names), rules_under(rules, names)
+        )
+
+
+class _Difference(NamedTuple):
+    """In what a table differs. advice: what to do about it, as part of an error's message."""
+
+    what: str
+    asked: object
+    found: object
+    advice: str = ""
+
+
+def require_asked_for(session: Session, asked: Asked) -> None:
+    """Raise where the table that is there is another one, with each difference as people see it.
+
+    `SchemaMismatchError` where its columns alone differ, else `TableExistsError`.
+    """
+    value = session.known()
+    config, columns = shown_table(session.config, value)
+    made, now = (_named(layout, value.names) for layout in _layouts(session))
+    _refuse(
+        session.uri,
+        [
+            *_settings(asked.config, config),
+            *_columns(asked.columns.declared, columns.declared, config.created_schema(), value.names),
+            *_layout(asked.layout, made, now),
+            *_rules(asked.rules, session.config, value),
+        ],
+    )
+
+
+def require_layout(session: Session, asked: Layout) -> None:
+    """Raise `TableExistsError` where a table has another layout than the one that is asked for, in stored names."""
+    _refuse(session.uri, [*_layout(asked, *_layouts(session))])
+
+
+def _refuse(uri: str, found: Sequence[_Difference]) -> None:
+    if not found:
+        return
+    names = [difference.what for difference in found]
+    sides = (
+        (found[0].asked, found[0].found)
+        if len(found) == 1
+        else (
+            {difference.what: difference.asked for difference in found},
+            {difference.what: difference.found for difference in found},
+        )
+    )
+    raise (SchemaMismatchError if names == [_SCHEMA] else TableExistsError)(
+        f"there is a table already, with another {' and another '.join(names)}: open it"
+        f"{''.join(difference.advice for difference in found)}. path={uri} asked={sides[0]} found={sides[1]}"
+    )
+
+
+def _layouts(session: Session) -> tuple[Layout, Layout]:
+    """The layout that a table was made with, and the one that it has now, in stored names."""
+    return Layout.of(said(session.config.properties)), Layout.of(session.known().properties)
+
+
+def _named(layout: Layout, names: Names) -> Layout:
+    return replace(layout, columns=tuple(map(names.shown, layout.columns)))
+
+
+def _settings(asked: TableConfig, there: TableConfig) -> Iterator[_Difference]:
+    """In what never changes but for the names of columns."""
+    parts = [part.name for part in fields(asked.key) if getattr(asked.key, part.name) != getattr(there.key, part.name)]
+    if parts:
+        yield _Difference("key or partition", _parts(asked, parts), _parts(there, parts))
+    if not _is_same_merge(asked.merge, there.merge):
+        summaries = asked.merge.summary, there.merge.summary
+        sides = summaries if summaries[0] != summaries[1] else (str(asked.merge), str(there.merge))
+        yield _Difference("merge", *sides)
+    if asked.buckets != there.buckets:
+        yield _Difference("buckets", asked.buckets, there.buckets)
+
+
+def _parts(config: TableConfig, parts: Sequence[str]) -> dict[str, object]:
+    """Parts of a key, by the arguments of `Table.create`."""
+    values = {_ARGUMENTS.get(part, part): getattr(config.key, part) for part in parts}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _is_same_merge(asked: MergeSpec, there: MergeSpec) -> bool:
+    if replace(asked, columns=()) != replace(there, columns=()) or len(asked.columns) != len(there.columns):
+        return False
+    return all(map(_is_same_member, asked.columns, there.columns))
+
+
+def _is_same_member(asked: ColumnMerge, there: ColumnMerge) -> bool:
+    """Whether two payloads are one: parameters name columns as people see them, or as `config` shows them, in files."""
+    if not there.called:
+        return asked == there
+    names = dict(zip(there.called, there.columns, strict=True))
+    arguments = {
+        name: names.get(value, value) if isinstance(value, str) else value
+        for name, value in there.payload.arguments.items()
+    }
+    return (
+        asked.columns == there.columns
+        and (asked.payload.name, asked.payload.path) == (there.payload.name, there.payload.path)
+        and asked.payload.arguments in (arguments, there.payload.arguments)
+    )
+
+
+def _columns(asked: pa.Schema, there: pa.Schema, created: TableSchema | None, names: Names) -> Iterator[_Difference]:
+    """In columns: each that is asked for is there, and each that writers have to give is asked for."""
+    made = there if created is None else created.declared
+    types = {column.name: [_kind(column)] for column in there}
+    for column in made:
+        if column.name in types:
+            types[column.name].append(_kind(column))
+    wanted = {column.name: _kind(column) for column in asked}
+    wrong = [name for name, kind in wanted.items() if kind not in types.get(name, ())]
+    missing = [name for name in made.names if name in types and name not in wanted]
+    if wrong or missing:
+        unknown = [name for name in wrong if name not in types]
+        advice = '; write with schema_mode="merge" to add columns' if unknown else ""
+        sides = ({name: wanted.get(name) for name in (*wrong, *missing)},
+                 {name: types.get(name, [None])[0] for name in (*wrong, *missing)})  # fmt: skip
+        yield _Difference(_SCHEMA, *sides, advice + names.said_of(unknown))
+    elif (order := [name for name in there.names if name in wanted]) != [*wanted]:
+        yield _Difference(_SCHEMA, [*wanted], order, "; its columns are in another order")
+
+
+def _kind(column: pa.Field) -> str:
+    """A column's type, and whether it may be null."""
+    return f"{column.type}{'' if column.nullable else ' not null'}"
+
+
+def _layout(asked: Layout, made: Layout, now: Layout) -> Iterator[_Difference]:
+    """In the layout: the one that the table was made with will do, and the one that it has now."""
+    if asked not in (BY_KEY, made, now):
+        advice = "; its base files are laid out in another way, which set_properties changes"
+        yield _Difference("layout", asked.properties, now.properties, advice)
+
+
+def _rules(asked: Rules, config: TableConfig, value: Timeline) -> Iterator[_Difference]:
+    """In the rules that the table was made with, and in those of now; none are asked for where none are named."""
+    made, now = (rules_under(rules, value.names) for rules in (rules_in(config.properties), value.rules))
+    wanted = {rule.says for rule in asked}
+    if wanted and wanted not in ({rule.says for rule in made}, {rule.says for rule in now}):
+        advice = "; it has other rules, which add_rules and drop_rules change"
+        yield _Difference("set of rules", [*map(str, asked)], [*map(str, now)], advice)
