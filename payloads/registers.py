@@ -144,7 +144,7 @@ class MVRegister(Payload):
         return each(states, _values)
 
     def assign(self, before: pl.Expr, after: pl.Expr) -> pl.Expr:  # noqa: ARG002
-        return after  # which has seen all values that are there
+        return pl.when(after.list.len() > 0).then(after)  # which has seen all values that are there
 
     def settle(self, states: pl.Expr) -> pl.Expr:
         return each(states, _settled)

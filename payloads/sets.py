@@ -92,11 +92,9 @@ class ORSet(Payload):
 
     def assign(self, before: pl.Expr, after: pl.Expr) -> pl.Expr:
         # An update has seen every add of what it removes, so all of them go.
-        adds, removes = after.list.set_difference(before), before.list.set_difference(after)
-        return pl.struct(
-            add=pl.when(before.is_null()).then(after).otherwise(adds),
-            remove=pl.when(after.is_null()).then(before).otherwise(removes),
-        )
+        # A set to which something was written is never null again, so that nothing is said of null.
+        adds = pl.when(before.is_null()).then(after).otherwise(after.list.set_difference(before))
+        return pl.when(after.is_not_null()).then(pl.struct(add=adds, remove=before.list.set_difference(after)))
 
     def restore(self, values: pl.Expr) -> pl.Expr:
         return each(values, _restored)

@@ -157,7 +157,7 @@ class TableWrites:
         source: as of `upsert`.
         on: columns that are equal where rows meet, or a text, "target.id = source.id"; None: the table's key. Null
             meets nothing. Where these are not the key, it is a join. A row of the table that a clause changes is met by
-            one row of the source; a partition may be set where the table merges whole rows, which moves the row.
+            one row of the source; a partition may be set, which moves the row.
         source_alias, target_alias: what clauses call the two rows.
         wait, token, commit_info: as of `update`.
         """
@@ -183,8 +183,9 @@ class TableWrites:
             key does not name; other columns stay as they are.
         wait, token, commit_info: as of `update`.
 
-        The result's `updated` says how many rows have moved. Rows of tables of partial updates and with payloads do not
-        move, and so does none that would come to where another row has its key: `InvalidInputError`, and nothing moves.
+        The result's `updated` says how many rows have moved. Of payloads it is what they show that moves. Those that an
+        update cannot set, such as sketches, keep rows where they are, and no row moves to where another one has its
+        key: `InvalidInputError`, and nothing moves.
         """
         config, schema = shown_table(self._session.config, self._session.known())
         plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)

@@ -28,7 +28,7 @@ from crdt_mor.read.assignments import Assignments, new_value
 from crdt_mor.read.expressions import joined
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.statements import keyed
-from crdt_mor.write.update import changed_rows, refuse_lost, with_values
+from crdt_mor.write.update import changed_rows, refuse_lost, rows_anew, with_values
 
 MATCHED: Final = "matched"
 """Of a pair: whether it has both rows."""
@@ -243,11 +243,6 @@ def _add_update(
         kept = _with(after, before, [*where, *keys])
         outcome.rows.append(changed_rows(before, kept, set_names, statements))
         return
-    if config.merge.partial or config.merge.columns:
-        raise InvalidInputError(
-            "rows of this table keep what several writes have given, and so do not move to another partition: delete "
-            f"them, and upsert them anew. columns={where}"
-        )
     mask = stays.to_arrow()
     moving = pa.array((~stays).to_list(), pa.bool_())
     _add_update(outcome, before.filter(mask), after.filter(mask), names, statements)
@@ -256,7 +251,7 @@ def _add_update(
     if ordering is not None and ordering in names:
         refuse_lost(leaving, coming, ordering, statements)
     outcome.deletes.append(leaving)
-    outcome.moved.append(coming)
+    outcome.moved.append(rows_anew(coming, statements))
 
 
 def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: TableSchema) -> pl.Series:

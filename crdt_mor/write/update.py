@@ -113,6 +113,23 @@ def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], sta
     return written
 
 
+def rows_anew(rows: pa.Table, statements: NamedStatements) -> pa.Table:
+    """Rows as a write gives them where no row with their keys is, so that readers see there what `rows` show."""
+    config, schema, merging = statements.config, statements.schema, statements.merging
+    written = rows
+    for member in merging.rule.members:
+        if member.hidden is not None and not member.payload.assigns:
+            raise InvalidInputError(
+                f"{member.payload.name} keeps a state of what was written, which cannot be written anew, so that rows "
+                "do not move to another partition: delete them, and upsert there what is to be merged. "
+                f"columns={list(member.columns)}"
+            )
+        nothing = _replaced(rows, member, None, rows.num_rows, schema)
+        values = _written(nothing, rows, member, schema, merging, config)
+        written = _replaced(written, member, values, rows.num_rows, schema)
+    return written
+
+
 def _touched(merging: Merging, assigned: Collection[str]) -> list[Member]:
     """The payloads of which a column is set."""
     return [member for member in merging.rule.members if not set(member.columns).isdisjoint(assigned)]
@@ -223,7 +240,25 @@ def _written(
         written = values.select(payload.assign(pl.col("before"), pl.col("after")).alias("written")).to_series()
     if member.hidden is None:
         _refuse_unshown(values.with_columns(written), member, merging, before, config)
+    else:
+        _refuse_unsaid(values.with_columns(written), member, before, config)
     return written
+
+
+def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config: TableConfig) -> None:
+    """Raise where the payload gives nothing to write for a new value: null after a set that had elements, say.
+
+    values: as of `_refuse_unshown`.
+    """
+    unsaid = pl.col("written").is_null() & pl.col("before").ne_missing(pl.col("after"))
+    lost = values.select(unsaid.alias("lost"))["lost"]
+    if member.payload.nulls == "skip" and lost.any():
+        row = int(lost.arg_max() or 0)
+        raise InvalidInputError(
+            f"{member.payload.name} would not show the new value, of which no write can say anything: set another one, "
+            f"such as [], which makes a set empty. columns={list(member.columns)} key={_key(rows, row, config)} "
+            f"before={_plain(values['before'], row)} after={_plain(values['after'], row)}"
+        )
 
 
 def _refuse_unshown(

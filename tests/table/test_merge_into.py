@@ -191,11 +191,12 @@ def test_a_row_whose_partition_changes_moves(ordering: str | None) -> None:
     assert table.scan(columns=["region"]).to_polars()["region"].to_list() == ["asia"] * 3
 
 
-def test_rows_of_partial_updates_do_not_move() -> None:
+def test_rows_of_partial_updates_move_with_all_of_their_columns() -> None:
     table = make(SCHEMA, partition_by="region", merge=PartialUpdate())
     table.upsert(frame(("a", "eu", 1, 1.0)))
-    with pytest.raises(InvalidInputError, match="do not move"):
-        table.merge(frame(("a", "us", 2, 2.0)), on="id").when_matched_update_all().execute()
+    source = frame(("a", "us", 2)).drop_columns("price")
+    assert table.merge(source, on="id").when_matched_update_all().execute().updated == 1
+    assert table.scan().to_polars().rows() == [("a", "us", 2, 1.0)]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

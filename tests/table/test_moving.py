@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import warnings
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -13,6 +15,8 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, PartialUpdate, Table
+from crdt_mor.payloads import Counter, Distinct, LatestBy, Max, MVRegister, ORSet
+from tests.tiers import slow
 
 SCHEMA = pl.Schema({"name": pl.String, "country": pl.String, "year": pl.Int32, "age": pl.Int64})
 
@@ -55,6 +59,70 @@ def test_a_row_moves_and_keeps_its_other_columns(ordering: str | None) -> None:
     ]  # fmt: skip
     assert table.move("bob", partition={"year": "2"}).updated == 1
     assert table.scan(filter="year = 2").to_polars().rows() == [("bob", "US", 2, 40)]
+
+
+TEXTS = pa.list_(pa.string())
+MERGED = pa.schema([
+    ("id", pa.int64()), ("land", pa.string()), ("total", pa.int64()), ("most", pa.int64()), ("tags", TEXTS),
+    ("mail", TEXTS), ("price", pa.int64()), ("at", pa.int64()), ("note", pa.string()),
+])  # fmt: skip
+PAYLOADS: dict[Any, Any] = {
+    "total": Counter(), "most": Max(), "tags": ORSet(), "mail": MVRegister(), ("price", "at"): LatestBy("at")
+}  # fmt: skip
+SOME, NONE = (3, 7, ["x", "y"], ["m"], 5, 1, "n"), (None,) * 7
+
+
+def merged_rows(land: str) -> pa.Table:
+    rows = [(number, land, *rest) for number, rest in ((1, SOME), (2, NONE))]
+    return pa.Table.from_pylist([dict(zip(MERGED.names, row, strict=True)) for row in rows], MERGED)
+
+
+@pytest.mark.parametrize(("in_parts", "compacted"), [(False, True), slow(True, False)])
+@pytest.mark.parametrize(
+    ("merge", "total"),
+    [(PAYLOADS, 6), (PartialUpdate(columns=PAYLOADS), 6), (PartialUpdate(), 3), (PartialUpdate(nulls="keep"), 3)],
+    ids=["payloads", "partial and payloads", "partial", "partial, nulls keep"],
+)
+def test_a_row_of_several_writes_moves_as_readers_see_it(
+    merge: Any, total: int, in_parts: bool, compacted: bool
+) -> None:
+    table = Table.create("t", MERGED, key="id", partition_by="land", merge=merge, store=mor.MemoryStore(), buckets=1)
+    for _ in range(2):
+        table.upsert(merged_rows("DE"))
+    shows = [(total, *SOME[1:]), NONE]
+    for land in ("FR", "DE"):
+        if in_parts:
+            keys, there = pl.DataFrame({"id": [1, 2]}), {"land": land}
+            done = table.move_in_parts(keys.schema, partition=there, parts=1, execute_parts=partial(executed, keys))
+        else:
+            done = table.move([1, 2], partition={"land": land})
+        assert done.updated == 2
+        if compacted:
+            table.maintenance.compact()
+        assert shown_rows(table) == [(1, land, *shows[0]), (2, land, *shows[1])]
+    table.upsert(merged_rows("DE"))
+    assert shown_rows(table) == [(1, "DE", total + 3 * (total > 3), *SOME[1:]), (2, "DE", *NONE)]
+
+
+def executed(keys: pl.DataFrame, parts: Sequence[mor.MergePart], spread: mor.MergeSpread) -> list[mor.PartDone]:
+    numbers = pl.Series(spread.numbers(keys))
+    return [part.execute(keys.filter(numbers == part.number)) for part in parts]
+
+
+def shown_rows(table: Table) -> list[tuple[Any, ...]]:
+    return table.scan().to_polars().sort("id").rows()
+
+
+def test_a_merge_moves_partial_rows_with_what_it_does_not_give() -> None:
+    table = make(merge=PartialUpdate())
+    moved = pl.DataFrame({"name": ["ada", "bob"], "country": ["FR", "US"], "year": [1, 1]})
+    with table.transaction(columns=["age"]) as tx:
+        tx.upsert(pl.DataFrame({"name": ["ada"], "country": ["UK"], "year": [1], "age": [99]}))
+        with pytest.raises(mor.EarlierWritePendingError):
+            table.move(["ada"], partition={"country": "FR"}, wait=timedelta(0))
+    done = table.merge(moved, on="name").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert (done.updated, done.inserted) == (2, 0)
+    assert shown(table) == [("ada", "FR", 1, 99), ("bob", "US", 1, 40), ("eve", "FR", 1, 20)]
 
 
 def test_a_row_that_is_there_is_left_alone() -> None:
@@ -138,7 +206,7 @@ def test_a_move_is_held_to_the_rules() -> None:
         ({}, {"year": "x"}, "values of its columns' types"),
         ({"key": ["name", "country", "year"]}, {"country": "FR"}, "another key is another row"),
         ({"partition_by": ()}, {"country": "FR"}, "another key is another row"),
-        ({"merge": PartialUpdate()}, {"country": "FR"}, "do not move"),
+        ({"merge": {"age": Distinct()}}, {"country": "FR"}, "do not move"),
     ],
     ids=str,
 )

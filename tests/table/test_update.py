@@ -357,6 +357,9 @@ PAYLOADS: list[tuple[Any, pa.DataType, Any, Any]] = [
     (ORSet(), STRINGS, ["b", "c"], []),
     (MVRegister(), STRINGS, ["b"], ["a"]),
     (First(), pa.int64(), None, 3),
+    (ORSet(), STRINGS, None, None),
+    (ORSet(), STRINGS, None, ["a"]),
+    (MVRegister(), STRINGS, None, None),
 ]
 
 
@@ -392,6 +395,9 @@ def test_a_column_with_a_payload_shows_what_it_is_set_to(
         (GrowOnlySet(), STRINGS, ["b"], ["a"]),
         (EventList(), STRINGS, ["b"], ["b", "c"]),
         (Distinct(), pa.int64(), "x", 4),
+        (ORSet(), STRINGS, ["b"], None),
+        (MVRegister(), STRINGS, ["b"], None),
+        (MVRegister(), STRINGS, ["b"], []),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
