@@ -40,8 +40,8 @@ class AlteredColumns:
 
         rename: the new names, by those that the columns have; any text. drop: columns that nobody sees from here on;
             their bytes stay in the files, and so do earlier views, `scan(as_of=…, names="then")`. A column of the same
-            name that is added later is another one. comment: texts by the names that the columns have before; None
-            takes one away; `comments` has them.
+            name that is added later is another one. comment: texts by the names that the columns have before, or
+            get; None takes one away; `comments` has them.
         commit_info: as of `upsert`.
 
         Raises `InvalidInputError` for columns that there are not, names that others have, a drop of what the key, the

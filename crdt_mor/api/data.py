@@ -137,7 +137,7 @@ def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:
 
 def _collected(frame: pl.LazyFrame) -> pa.Table:
     try:
-        with as_arrow():
+        with as_arrow(frame.collect_schema().names()):
             return frame.collect(engine="streaming").to_arrow()
     except pl.exceptions.PolarsError as error:
         raise _not_computed(error) from error
@@ -178,7 +178,7 @@ def _of_polars(kinds: Mapping[str, Any]) -> pa.Schema:
     objects = [name for name, kind in frame.schema.items() if kind == pl.Object]
     if objects:
         raise InvalidInputError(f"Python objects cannot be stored: give the column another type. column={objects[0]!r}")
-    with as_arrow():
+    with as_arrow(frame.columns):
         return ordinary(frame.to_arrow().schema)
 
 

@@ -28,7 +28,10 @@ from crdt_mor.write.merge_into import (
 )
 from crdt_mor.write.named import NamedStatements
 
-_EQUALITY: Final = re.compile(r"""^\s*(\w+)\.("[^"]+"|\w+)\s*==?\s*(\w+)\.("[^"]+"|\w+)\s*$""")
+_COLUMN: Final = r"""(\w+)\.("(?:[^"]|"")+"|\w+)"""
+_EQUALITY: Final = re.compile(rf"^\s*{_COLUMN}\s*==?\s*{_COLUMN}\s*$")
+_AND: Final = re.compile(r"""\s+AND\s+(?=(?:[^"]*"[^"]*")*[^"]*$)""", re.IGNORECASE)
+"""An AND that stands in no double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,14 +215,14 @@ def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tupl
             f"rows meet where columns are equal: on='id', on=['id', 'day'], or leave it out for the key. on={on!r}"
         )
     if isinstance(on, str) and ("=" in on or any(f"{alias}." in on for alias in aliases)):
-        return tuple(_equality(part, aliases) for part in re.split(r"\s+AND\s+", on, flags=re.IGNORECASE))
+        return tuple(_equality(part, aliases) for part in _AND.split(on))
     return tuple((name, name) for name in texts)
 
 
 def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
     """`target.id = source.id`, as a pair of a column of the source and one of the table."""
     found = _EQUALITY.match(text)
-    sides = {found[1]: found[2].strip('"'), found[3]: found[4].strip('"')} if found else {}
+    sides = {found[1]: _unquoted(found[2]), found[3]: _unquoted(found[4])} if found else {}
     if sides.keys() != {*aliases}:
         source, table = aliases
         raise InvalidInputError(
@@ -227,3 +230,8 @@ def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
             f"condition belongs to the clauses. on={text!r}"
         )
     return sides[aliases[0]], sides[aliases[1]]
+
+
+def _unquoted(name: str) -> str:
+    """A name as SQL writes it, which stands in double quotes or not."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name

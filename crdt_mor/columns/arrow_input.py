@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -56,7 +56,7 @@ def read_arrow(data: object) -> pa.Table:
     if _is_pandas(data):
         return _from_pandas(data)
     try:
-        with as_arrow():
+        with as_arrow(getattr(data, "columns", ())):
             if hasattr(data, "__arrow_c_stream__"):
                 return pa.RecordBatchReader.from_stream(data).read_all()
             return pa.Table.from_batches([pa.record_batch(data)])
@@ -69,8 +69,13 @@ def read_arrow(data: object) -> pa.Table:
 
 
 @contextmanager
-def as_arrow() -> Iterator[None]:
-    """Around what makes Arrow's columns of those of polars, of which Arrow lacks a type."""
+def as_arrow(names: Iterable[object]) -> Iterator[None]:
+    """Around what makes Arrow's columns of those of polars, of which Arrow lacks a type. names: of the columns."""
+    ended = [name for name in names if isinstance(name, str) and "\0" in name]
+    if ended:
+        raise InvalidInputError(
+            f"a column's name has a zero character, which Arrow takes for its end. column={ended[0]!r}"
+        )
     try:
         yield
     except pa.ArrowInvalid as error:

@@ -30,6 +30,19 @@ def is_shown_name(name: str) -> bool:
     return bool(name.strip()) and len(name) <= NAME_MAX and name.isprintable()
 
 
+def refuse_unseen(name: str, what: str, where: str) -> None:
+    """Refuse a text that cannot be a name that people see. what, where: of which it is one, for the message."""
+    if not is_shown_name(name):
+        raise InvalidInputError(
+            f"{what}'s name is a text of at most {NAME_MAX} printable characters: choose another. {where}={name!r}"
+        )
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise InvalidInputError(
+            f"{what}'s name is no pattern, which * and a text from ^ to $ are to polars, where they stand for several "
+            f"columns: choose another. {where}={name!r}"
+        )
+
+
 def made_name(shown: str, attempt: int = 0) -> str:
     """A name that Avro allows, made of one that it does not, or that is taken."""
     base = re.sub(r"[^A-Za-z0-9]+", "_", shown).strip("_")[:_BASE_MAX]
@@ -46,12 +59,8 @@ def check_fields(names: Sequence[str], column: str) -> None:
     """Refuse names of a struct's fields that people cannot see, or that files cannot tell from one another."""
     if len(set(names)) < len(names):
         raise InvalidInputError(f"a struct has two fields of one name: rename one. column={column} fields={[*names]}")
-    wrong = [name for name in names if not is_shown_name(name)]
-    if wrong:
-        raise InvalidInputError(
-            f"a field's name is a text of at most {NAME_MAX} printable characters: choose another. "
-            f"column={column} field={wrong[0]!r}"
-        )
+    for name in names:
+        refuse_unseen(name, "a field", f"column={column} field")
     stored_fields(names, column)
 
 

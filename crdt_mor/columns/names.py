@@ -19,7 +19,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from crdt_mor.columns.fields import NAME_MAX, is_shown_name, is_stored_name, made_name
+from crdt_mor.columns.fields import NAME_MAX, is_stored_name, made_name, refuse_unseen
 from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
@@ -80,7 +80,7 @@ class Names:
         grows: columns that the table lacks are new ones, and get the stored names that they will have; else
             `SchemaMismatchError` says which columns there are.
         """
-        if self.are_stored and all(map(is_stored_name, given.names)):
+        if self.are_stored and all(map(_may_stay, given.names)):
             return list(given.names)
         known = self.by_shown(schema.declared.names)
         unknown = [name for name in given.names if name not in known]
@@ -127,6 +127,11 @@ class Names:
         )
 
 
+def _may_stay(name: str) -> bool:
+    """Whether a column that is new may have a name in files and to people."""
+    return is_stored_name(name) and len(name) <= NAME_MAX
+
+
 STORED: Final = Names()
 """Every column is shown under its stored name."""
 
@@ -150,10 +155,7 @@ def check_shown(new: Sequence[str], known: Iterable[str] = ()) -> None:
     if repeated:
         raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
     for name in new:
-        if not is_shown_name(name):
-            raise InvalidInputError(
-                f"a column's name is a text of at most {NAME_MAX} printable characters: choose another. column={name!r}"
-            )
+        refuse_unseen(name, "a column", "column")
         if name.lower().startswith(RESERVED_PREFIXES):
             raise InvalidInputError(
                 f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
@@ -167,7 +169,7 @@ def check_shown(new: Sequence[str], known: Iterable[str] = ()) -> None:
 
 def created(shown: pa.Schema) -> tuple[pa.Schema, dict[str, str]]:
     """The columns of a new table under their stored names, and these by the names that people see."""
-    if all(map(is_stored_name, shown.names)):
+    if all(map(_may_stay, shown.names)):
         return shown, {name: name for name in shown.names}
     check_shown(shown.names)
     stored = dict[str, str]()

@@ -7,7 +7,7 @@ it has no more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyarrow.types import is_nested
@@ -27,11 +27,20 @@ from crdt_mor.model.timeline_parts import Completion
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a user asks for, by the names that the columns have before. comments: None takes one away."""
+    """What a user asks for, by the names that the columns have before.
+
+    comments: None takes one away. They may be by the names that the columns get, too.
+    """
 
     renames: Mapping[str, str]
     drops: Sequence[str]
     comments: Mapping[str, str | None]
+
+
+def _names_before(asked: Asked, known: Container[str]) -> dict[str, str | None]:
+    """The comments by the names that the columns have before, also of those that are named as they are called next."""
+    old = {new: before for before, new in asked.renames.items()}
+    return {name if name in known else old.get(name, name): text for name, text in asked.comments.items()}
 
 
 def altered(
@@ -43,10 +52,11 @@ def altered(
     that the table needs.
     """
     schema, names = TableSchema.from_json(value.schema), value.names
-    _refuse_fields([*asked.renames, *asked.drops, *asked.comments], names.outward(schema))
+    said_of = _names_before(asked, names.by_shown(schema.declared.names))
+    _refuse_fields([*asked.renames, *asked.drops, *said_of], names.outward(schema))
     renamed = {names.one(old, schema): new for old, new in asked.renames.items()}
     dropped = [names.one(name, schema) for name in asked.drops]
-    comments = {names.one(name, schema): text for name, text in asked.comments.items()}
+    comments = {names.one(name, schema): text for name, text in said_of.items()}
     _refuse_needed(dropped, value, config)
     both = [names.shown(stored) for stored in dropped if stored in renamed]
     if both:

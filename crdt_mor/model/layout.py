@@ -58,11 +58,7 @@ class Layout:
         texts = dict(properties)
         order = parsed_order(texts.get(CLUSTER_ORDER, LINEAR))
         columns = parsed_columns(texts[CLUSTER_BY]) if CLUSTER_BY in texts else ()
-        if order == Z_ORDER and len(columns) > Z_ORDER_COLUMNS_MAX:
-            raise InvalidInputError(
-                f"a z-order is of {Z_ORDER_COLUMNS_MAX} columns at most, as each makes the others count for less: name "
-                f"fewer, or use {LINEAR}. {CLUSTER_BY}={texts[CLUSTER_BY]!r}"
-            )
+        _refuse_z_order(columns, order, texts.get(CLUSTER_BY))
         return cls(columns, order if columns else LINEAR, parsed_compression(texts.get(COMPRESSION, ZSTD)))
 
     @classmethod
@@ -74,8 +70,9 @@ class Layout:
             raise InvalidInputError(f"cluster_order is {LINEAR} or {Z_ORDER}. cluster_order={order!r:.200}")
         if not columns and order != LINEAR:
             raise InvalidInputError(f"say which columns are in {order}, cluster_by=[...]. cluster_order={order!r}")
-        clustered = {CLUSTER_BY: ",".join(columns), CLUSTER_ORDER: order} if columns else {}
-        return cls.of({**clustered, COMPRESSION: compression}.items())
+        _refuse_columns(columns, columns)
+        _refuse_z_order(columns, order, columns)
+        return cls(columns, order, compression)
 
     @property
     def by_key(self) -> bool:
@@ -131,14 +128,26 @@ def with_layout(properties: Iterable[tuple[str, str]], other: Iterable[tuple[str
 def parsed_columns(text: str) -> tuple[str, ...]:
     """The columns that a property names; raises `InvalidInputError` for what names none, or one twice."""
     columns = tuple(name.strip() for name in text.split(","))
+    _refuse_columns(columns, text)
+    return columns
+
+
+def _refuse_columns(columns: tuple[str, ...], said: object) -> None:
     if not all(columns):
         raise InvalidInputError(
             f"{CLUSTER_BY} is columns with commas between them, like country,day; take the property away for the order "
-            f"of keys. name={CLUSTER_BY!r} value={text!r:.200}"
+            f"of keys. name={CLUSTER_BY!r} value={said!r:.200}"
         )
     if len(set(columns)) < len(columns):
-        raise InvalidInputError(f"{CLUSTER_BY} names each column once. name={CLUSTER_BY!r} value={text!r:.200}")
-    return columns
+        raise InvalidInputError(f"{CLUSTER_BY} names each column once. name={CLUSTER_BY!r} value={said!r:.200}")
+
+
+def _refuse_z_order(columns: tuple[str, ...], order: str, said: object) -> None:
+    if order == Z_ORDER and len(columns) > Z_ORDER_COLUMNS_MAX:
+        raise InvalidInputError(
+            f"a z-order is of {Z_ORDER_COLUMNS_MAX} columns at most, as each makes the others count for less: name "
+            f"fewer, or use {LINEAR}. {CLUSTER_BY}={said!r}"
+        )
 
 
 def parsed_order(text: str) -> str:

@@ -16,6 +16,7 @@ from crdt_mor import (
     ConstraintViolationError,
     EarlierWritePendingError,
     InvalidInputError,
+    MemoryStore,
     MergePart,
     MergeSpread,
     PartDone,
@@ -708,3 +709,48 @@ def test_each_difference_of_a_table_that_is_there_is_named(place: Place) -> None
     assert f"with another {' and another '.join(named)}: open it" in str(raised.value)
     assert "'key': ['Nr.']" in str(raised.value)
     assert '"Net Sales" > 0' in str(raised.value)
+
+
+# --- what a name may be -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["*", "^net$", "^.*$", "x" * 256, "", " ", "a\nb", "\u200bz"])
+def test_a_name_that_some_door_would_not_take_is_refused_by_each(place: Place, name: str) -> None:
+    table = place.create(schema={"id": pl.Int64, "net": pl.Int64}, key="id")
+    doors: list[Callable[[], object]] = [
+        lambda: place.create(schema={name: pl.Int64, "net": pl.Int64}, key="net"),
+        lambda: table.alter(rename={"net": name}),
+        lambda: table.upsert(pl.DataFrame({"id": [1], "net": [1], name: [1]}), schema_mode="merge"),
+        lambda: table.upsert(pa.table({"id": [1], "net": [1], "at": [{name: 1}]}), schema_mode="merge"),
+        lambda: Table.create_from("u", pa.table({"id": [1], name: [1]}), key="id", store=MemoryStore()),
+    ]
+    for door in doors:
+        with pytest.raises(InvalidInputError, match=r"name is .*: choose another"):
+            door()
+    assert table.schema.names == ["id", "net"]
+
+
+def test_a_name_with_a_zero_character_is_refused() -> None:
+    for schema in ({"id": pl.Int64, "a\0b": pl.Int64}, pl.DataFrame({"id": [1], "a\0b": [1]})):
+        with pytest.raises(InvalidInputError, match=r"column='a.x00b'"):
+            Table.create("t", schema, key="id", store=MemoryStore())
+    table = Table.create("t", {"id": pl.Int64}, key="id", store=MemoryStore())
+    for rows in (pl.DataFrame({"id": [1], "a\0b": [1]}), pl.LazyFrame({"id": [1], "a\0b": [1]})):
+        with pytest.raises(InvalidInputError, match=r"column='a.x00b'"):
+            table.upsert(rows, schema_mode="merge")
+
+
+@pytest.mark.parametrize("name", [" a", "a,b", 'a"b', "x AND y", "^net", "select"])
+def test_a_name_with_signs_of_sql_and_lists_goes_through_each_door(name: str) -> None:
+    rows = pl.DataFrame({"id": [1, 2], name: [10, 20]})
+    table = Table.create("t", rows, key="id", cluster_by=[name], not_null=name, store=MemoryStore(), buckets=1)
+    table.upsert(rows)
+    said = '"' + name.replace('"', '""') + '"'
+    assert table.update({name: f"{said} + 1"}, f"{said} = 20").rows == 1
+    met = table.merge(pl.DataFrame({name: [21]}), on=f"target.{said} = source.{said} and target.{said}=source.{said}")
+    assert met.when_matched_update({name: f"source.{said} + target.{said}"}).execute().updated == 1
+    table.maintenance.compact()
+    table.alter(rename={name: "n"}, comment={"n": "of now"})
+    table.alter(rename={"n": name}, comment={"id": "a key"})
+    assert dict(table.comments) == {name: "of now", "id": "a key"}
+    assert values(table.scan(columns=[name], filter=f"{said} > 9")) == [(10,), (42,)]

@@ -179,6 +179,15 @@ def test_a_column_that_is_not_given_has_its_default(store: mor.MemoryStore) -> N
         table.upsert(rows(GOOD).select("id"))
 
 
+def test_in_partial_updates_rows_that_are_new_for_sure_have_defaults(store: mor.MemoryStore) -> None:
+    table = table_of(store, merge=mor.PartialUpdate(), default={"country": "DE"})
+    table.append(rows(GOOD).select("id"))
+    table.upsert(pl.DataFrame({"id": [2, 3], "price": [1.0, 1.0]}))
+    table.merge(pl.DataFrame({"id": [3, 4]})).when_matched_update_all().when_not_matched_insert_all().execute()
+    found = table.scan(columns=["id", "country"]).to_polars().sort("id").rows()
+    assert found == [(1, "DE"), (2, None), (3, None), (4, "DE")]
+
+
 @pytest.mark.parametrize(
     ("kind", "given", "stored"),
     [
