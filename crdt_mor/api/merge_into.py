@@ -17,15 +17,12 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.model.config import TableConfig
 from crdt_mor.write.merge_into import (
-    Action,
-    Clause,
-    Kind,
-    MergePlan,
     merged,
     refuse_hidden,
     refuse_occupied,
     refuse_there,
 )
+from crdt_mor.write.merge_into_plan import Action, Clause, Kind, MergePlan
 from crdt_mor.write.named import NamedStatements
 
 _COLUMN: Final = r"""(\w+)\.("(?:[^"]|"")+"|\w+)"""

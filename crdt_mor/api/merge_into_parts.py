@@ -32,8 +32,8 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.job_values import Job
-from crdt_mor.write.merge_into import MergePlan
 from crdt_mor.write.merge_into_parts import Spread
+from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import NamedStatements, shown_config, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Statements

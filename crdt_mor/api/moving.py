@@ -13,7 +13,7 @@ from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.config import TableConfig
-from crdt_mor.write.merge_into import Clause, MergePlan
+from crdt_mor.write.merge_into_plan import Clause, MergePlan
 
 
 def keys_to_move(keys: object, config: TableConfig, schema: TableSchema) -> pa.Table:

@@ -21,7 +21,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
-from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import shown_config, shown_table
 from crdt_mor.write.statements import SchemaMode
 

@@ -38,7 +38,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare, begin
 from crdt_mor.write.held import hold_scope
-from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import NamedStatements, shown_table
 from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.open_write import OpenWrite

@@ -20,7 +20,7 @@ from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.expressions import with_columns_named
 from crdt_mor.read.prune import pinned_partitions
-from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.open_write import OpenWrite
 
 Declare = Callable[[Timeline], Declared]

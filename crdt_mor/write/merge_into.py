@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import and_
-from typing import Final, Literal
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -22,97 +21,17 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.types import without_views
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.merge.polars_types import polars_frame, polars_schema
+from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
-from crdt_mor.read.expressions import joined
+from crdt_mor.write.merge_into_plan import HIT, MATCHED, ROW, Clause, MergePlan
 from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.new_values import KeyOf
 from crdt_mor.write.statements import keyed
-from crdt_mor.write.update import changed_rows, refuse_lost, rows_anew, with_values
+from crdt_mor.write.update import changed_rows, key_of, refuse_lost, rows_anew, with_values
 
-MATCHED: Final = "matched"
-"""Of a pair: whether it has both rows."""
-
-Kind = Literal["matched", "only in source", "only in target"]
-Action = Literal["update", "delete", "insert"]
-
-_ROW: Final = "_crdt_row"
-_HIT: Final = "_crdt_hit"
+_CONDITION: Final = "condition"
 _PLACE: Final = [PARTITION_PATH, RECORD_KEY]
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """What becomes of the pairs of one kind for which a condition holds.
-
-    given: by the name of a column its new value; None: all columns that the source has. condition: None: always.
-    """
-
-    kind: Kind
-    action: Action
-    given: Mapping[str, object] | None = None
-    condition: pl.Expr | str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MergePlan:
-    """A source, how its rows meet those of the table, and the clauses, in their order.
-
-    on: pairs of a column of the source and one of the table that are equal where rows meet.
-    aliases: what the clauses call the source and the table.
-    """
-
-    source: pa.Table
-    on: tuple[tuple[str, str], ...]
-    aliases: tuple[str, str] = ("source", "target")
-    clauses: tuple[Clause, ...] = ()
-
-    @property
-    def reads_all(self) -> bool:
-        """Whether rows of the table are of interest that no row of the source meets."""
-        return any(clause.kind == "only in target" for clause in self.clauses)
-
-    def meets(self, schema: TableSchema) -> pl.Expr:
-        """A condition on the table's rows that all rows fulfil which a row of the source may meet."""
-        keys = polars_frame(self.source_keys(schema))
-        conditions = [pl.col(column).is_in(keys[column].drop_nulls().unique().implode()) for _, column in self.on]
-        return joined(conditions, and_)
-
-    def stored_keys(self, schema: TableSchema) -> pa.Table:
-        """The columns by which rows of the source meet others, under the table's names and in its stored types."""
-        return self._nullable_keys(schema)[1]
-
-    def source_keys(self, schema: TableSchema) -> pa.Table:
-        """As `stored_keys`, in the types that the table's user declared."""
-        types, keys = self._nullable_keys(schema)
-        return types.restore(keys)
-
-    def _nullable_keys(self, schema: TableSchema) -> tuple[TableSchema, pa.Table]:
-        """The columns by which rows meet, of which each may be null, and those of the source in their stored types."""
-        given = pa.table({column: self.source[name] for name, column in self.on})
-        unknown = [name for name in given.column_names if name not in schema.declared.names]
-        if unknown:
-            raise InvalidInputError(
-                "the table has no such columns, by which rows of the source are to meet its own: name others, on=... "
-                f"unknown={unknown} known={schema.declared.names}"
-            )
-        columns = schema.select(given.column_names).declared
-        types = TableSchema(pa.schema([column.with_nullable(True) for column in columns]))
-        return types, types.normalise(given)
-
-    def joined(self, target: pa.Table, schema: TableSchema) -> pl.DataFrame:
-        """Every pair: the two aliases as structs, the one that is missing null; and where the target's row stands."""
-        source, table = self.aliases
-        columns = {column: f"_crdt_on_{number}" for number, (_, column) in enumerate(self.on)}
-        given, rows = polars_frame(self.source), polars_frame(target)
-        keys = polars_frame(self.source_keys(schema))
-        left = keys.rename(columns).with_columns(given.to_struct(source), pl.lit(True).alias(_HIT))
-        right = rows.select([*columns]).rename(columns).with_columns(rows.to_struct(table)).with_row_index(_ROW)
-        both = left.join(
-            right, on=[*columns.values()], how="full", coalesce=True, nulls_equal=False, maintain_order="left_right"
-        )
-        hit = pl.col(_HIT).is_not_null()
-        return both.select(source, table, _ROW, hit, (hit & pl.col(_ROW).is_not_null()).alias(MATCHED))
 
 
 @dataclass
@@ -144,26 +63,26 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
     changed: list[pl.Series] = []
     open_pairs = {
         "matched": pairs.filter(MATCHED),
-        "only in source": pairs.filter(pl.col(_ROW).is_null()),
-        "only in target": pairs.filter(~pl.col(_HIT)),
+        "only in source": pairs.filter(pl.col(ROW).is_null()),
+        "only in target": pairs.filter(~pl.col(HIT)),
     }
     for clause in plan.clauses:
         left = open_pairs[clause.kind]
-        holds = _holds(clause, left, plan)
+        holds = _holds(clause, left, plan, _key_of(plan, left, target, config))
         chosen, open_pairs[clause.kind] = left.filter(holds), left.filter(~holds)
         outcome.counts.append(chosen.height)
         if clause.action == "insert":
             values = _values(clause, chosen, plan, schema)
-            inserted.append(_inserted(values, chosen, statements))
+            inserted.append(_inserted(values, chosen, _key_of(plan, chosen, target, config), statements))
             outcome.are_unmet &= _has_keys_of_source(values, plan, config)
             continue
         if clause.kind == "matched":
-            changed.append(chosen[_ROW])
-        before = target.take(chosen[_ROW].to_arrow())
+            changed.append(chosen[ROW])
+        before = target.take(chosen[ROW].to_arrow())
         if clause.action == "delete":
             outcome.deletes.append(before)
             continue
-        after, names = _updated(clause, chosen, before, plan, schema)
+        after, names = _updated(clause, chosen, before, plan, statements)
         if chosen.height:
             _add_update(outcome, before, after, names, statements)
     _refuse_several(changed, target, config)
@@ -180,19 +99,32 @@ def _columns(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Schema:
     return pl.Schema({alias: pairs.schema[alias] for alias in there})
 
 
-def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Series:
+def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: TableConfig) -> KeyOf:
+    """The key of a pair: of the table's row, or the columns by which the source's row meets none."""
+
+    def key(row: int) -> Mapping[str, object]:
+        number = pairs[ROW][row]
+        if number is not None:
+            return key_of(target, number, config)
+        source = pairs[plan.aliases[0]][row]
+        return {name: source[name] for name, _ in plan.on}
+
+    return key
+
+
+def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf) -> pl.Series:
     """For which pairs the condition of a clause holds; null is no."""
     condition = clause.condition
     if condition is None:
         return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
-    expression = new_value("condition", condition, _columns(clause, pairs, plan))
-    values = with_values(pa.table({"condition": pa.nulls(pairs.height)}), {"condition": expression}, pairs)
-    if values["condition"].type not in (pa.bool_(), pa.null()):
+    expression = new_value(_CONDITION, condition, _columns(clause, pairs, plan))
+    values = with_values(pa.table({_CONDITION: pa.nulls(pairs.height)}), {_CONDITION: expression}, {}, key, pairs)
+    if values[_CONDITION].type not in (pa.bool_(), pa.null()):
         raise InvalidInputError(
             "a clause has a condition that is true or false for each pair of rows: 'source.at > target.at'. "
             f"condition={condition} type={values['condition'].type}"
         )
-    return pl.Series(pl.from_arrow(values["condition"].cast(pa.bool_()))).fill_null(False)
+    return pl.Series(pl.from_arrow(values[_CONDITION].cast(pa.bool_()))).fill_null(False)
 
 
 def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableSchema) -> dict[str, pl.Expr]:
@@ -217,13 +149,15 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
 
 
 def _updated(
-    clause: Clause, pairs: pl.DataFrame, before: pa.Table, plan: MergePlan, schema: TableSchema
+    clause: Clause, pairs: pl.DataFrame, before: pa.Table, plan: MergePlan, statements: NamedStatements
 ) -> tuple[pa.Table, list[str]]:
     """Rows with what a clause sets, and the columns that it sets."""
+    schema, config = statements.schema, statements.config
     values = _values(clause, pairs, plan, schema)
     if clause.given is None:  # by which the rows have met, so that they are the same
         values = {name: value for name, value in values.items() if (name, name) not in plan.on}
-    return with_values(before, values, pairs), [*values]
+    kinds = polars_schema(schema.declared)
+    return with_values(before, values, kinds, lambda row: key_of(before, row, config), pairs), [*values]
 
 
 def _add_update(
@@ -290,7 +224,7 @@ def _keeps_key(values: Assignments, plan: MergePlan, config: TableConfig) -> boo
     return all(name in met and met[name].meta.eq(values[name]) for name in config.key.fields)
 
 
-def _inserted(values: Assignments, pairs: pl.DataFrame, statements: NamedStatements) -> pa.Table:
+def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: NamedStatements) -> pa.Table:
     """The rows that a clause inserts.
 
     Columns that it does not give have their default, or are null, or absent in partial updates.
@@ -300,7 +234,8 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, statements: NamedStateme
     if absent:
         raise InvalidInputError(f"an inserted row has a key and a partition: give them. missing={absent}")
     start = pa.table({name: pa.nulls(pairs.height) for name in values})
-    rows = statements.with_defaults(with_values(start, values, pairs))
+    kinds = polars_schema(schema.declared)
+    rows = statements.with_defaults(with_values(start, values, kinds, key, pairs))
     if not config.merge.partial:
         for name in schema.declared.names:
             if name not in rows.column_names:

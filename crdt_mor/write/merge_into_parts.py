@@ -25,7 +25,8 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.write.merge_into import MergePlan, is_by_key
+from crdt_mor.write.merge_into import is_by_key
+from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import shown_config
 
 

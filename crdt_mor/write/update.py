@@ -8,8 +8,7 @@ a column with a payload   what makes readers see the new value, in the payload's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,13 +22,14 @@ from crdt_mor.columns.types import stored_type
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.merging import Merging, lift
 from crdt_mor.merge.payload import Dot
-from crdt_mor.merge.polars_types import polars_frame
+from crdt_mor.merge.polars_types import polars_frame, polars_schema
 from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rules, asked_together
 from crdt_mor.read.assignments import Assignments
 from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.new_values import KeyOf, new_values
 from crdt_mor.write.statements import columns_of_delete
 
 
@@ -56,7 +56,9 @@ class Update:
         return columns_of_update(self.assigned, schema, config, rules)
 
     def add(self, rows: pa.Table, statements: NamedStatements) -> None:
-        changed = changed_rows(rows, with_values(rows, self.assigned), [*self.assigned], statements)
+        config, kinds = statements.config, polars_schema(statements.schema.declared)
+        after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
+        changed = changed_rows(rows, after, [*self.assigned], statements)
         statements.upsert(changed, "UPSERT", "strict")
 
 
@@ -135,56 +137,29 @@ def _touched(merging: Merging, assigned: Collection[str]) -> list[Member]:
     return [member for member in merging.rule.members if not set(member.columns).isdisjoint(assigned)]
 
 
-def with_values(rows: pa.Table, assigned: Assignments, frame: pl.DataFrame | None = None) -> pa.Table:
+def with_values(
+    rows: pa.Table,
+    assigned: Assignments,
+    kinds: Mapping[str, pl.DataType],
+    key: KeyOf,
+    frame: pl.DataFrame | None = None,
+) -> pa.Table:
     """The rows with their new values, in the types that the expressions gave them.
 
-    frame: what the expressions are of, a row for each; by default the rows themselves.
+    kinds: the types of the columns that are set. key: the key of a row, for messages.
+    frame: what the expressions are of, a row for each; by default the rows.
     """
     frame = polars_frame(rows) if frame is None else frame
     try:
-        values = _computed(frame, assigned, pl.Int64())
+        new = new_values(frame, assigned, kinds, key).to_arrow()
     except pl.exceptions.PolarsError as error:
         raise InvalidInputError(
             "a new value cannot be made of some row's values: rule the row out by `where`, or make it null there. "
             f"set={ {name: str(expression) for name, expression in assigned.items()} } cause={error}"
         ) from error
-    _refuse_overflow(frame, values, assigned)
-    new = values.to_arrow()
     for name in assigned:
         rows = rows.set_column(rows.column_names.index(name), name, new.column(name))
     return rows
-
-
-def _computed(frame: pl.DataFrame, assigned: Assignments, integer: pl.DataType) -> pl.DataFrame:
-    """New values, of which integers were computed in a type that is wide enough for those of narrower columns."""
-    named = {root for expression in assigned.values() for root in expression.meta.root_names()}
-    casts = {name: kind for name in named if (kind := _wide(frame.schema[name], integer)) != frame.schema[name]}
-    wide = frame.with_columns(pl.col(name).cast(kind) for name, kind in casts.items())
-    return wide.with_columns(expression.alias(name) for name, expression in assigned.items()).select(*assigned)
-
-
-def _wide(kind: pl.DataType, integer: pl.DataType) -> pl.DataType:
-    """A type with wider integers, also in the fields of structs. Unsigned ones of 64 bits fit in no signed ones."""
-    if isinstance(kind, pl.Struct):
-        return pl.Struct([pl.Field(field.name, _wide(field.dtype, integer)) for field in kind.fields])  # type: ignore[arg-type]
-    return integer if kind.is_integer() and (kind != pl.UInt64 or integer == pl.Int128) else kind
-
-
-def _refuse_overflow(frame: pl.DataFrame, values: pl.DataFrame, assigned: Assignments) -> None:
-    """Raise where an integer does not fit in 64 bits: polars computes on with what is left of it."""
-    for name, expression in assigned.items():
-        found = values[name]
-        if not found.dtype.is_integer() or expression.meta.is_column():
-            continue
-        exact = found
-        if ".python_udf(" not in str(expression):  # which may give another value each time
-            with suppress(pl.exceptions.PolarsError):  # a function that takes no integers of 128 bits
-                exact = _computed(frame, {name: expression}, pl.Int128())[name]
-        if found.dtype == pl.Int128 or not exact.cast(pl.Int128).eq_missing(found.cast(pl.Int128)).all():
-            raise InvalidInputError(
-                "a new value does not fit in an integer of 64 bits: rule the row out by `where`, or compute with "
-                f"decimals or floats. column={name} set={expression}"
-            )
 
 
 def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements) -> None:
@@ -197,7 +172,7 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Na
         row = int(lower.arg_max() or 0)
         raise InvalidInputError(
             "a row with a lower ordering value loses against the row as it is, so that the update would be lost: set "
-            f"one that is not lower. column={ordering!r} key={_key(before, row, config)} "
+            f"one that is not lower. column={ordering!r} key={key_of(before, row, config)} "
             f"before={before[ordering][row]} after={after[ordering][row]}"
         )
 
@@ -210,12 +185,12 @@ def _refuse_kept(before: pa.Table, after: pa.Table, names: Collection[str], conf
             row = int(lost.argmax())
             raise InvalidInputError(
                 "a null says nothing in a table of PartialUpdate(nulls='keep'), so that the value would stay: rule the "
-                f"row out, or keep its value by coalesce. column={name} key={_key(before, row, config)} "
+                f"row out, or keep its value by coalesce. column={name} key={key_of(before, row, config)} "
                 f"before={before[name][row]}"
             )
 
 
-def _key(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:
+def key_of(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:
     """The key of one row, by the names of its columns."""
     return {name: rows[name][row].as_py() for name in dict.fromkeys([*config.key.partition_fields, *config.key.fields])}
 
@@ -256,7 +231,7 @@ def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config:
         row = int(lost.arg_max() or 0)
         raise InvalidInputError(
             f"{member.payload.name} would not show the new value, of which no write can say anything: set another one, "
-            f"such as [], which makes a set empty. columns={list(member.columns)} key={_key(rows, row, config)} "
+            f"such as [], which makes a set empty. columns={list(member.columns)} key={key_of(rows, row, config)} "
             f"before={_plain(values['before'], row)} after={_plain(values['after'], row)}"
         )
 
@@ -275,7 +250,7 @@ def _refuse_unshown(
         row = int((~same).arg_max() or 0)
         raise InvalidInputError(
             f"{member.payload.name} would not show the new value, as it merges what is written with what is there: "
-            f"upsert what is to be merged. columns={list(member.columns)} key={_key(rows, row, config)} "
+            f"upsert what is to be merged. columns={list(member.columns)} key={key_of(rows, row, config)} "
             f"before={_plain(values['before'], row)} after={_plain(values['after'], row)} shown={_plain(shown, row)}"
         )
 

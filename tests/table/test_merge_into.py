@@ -19,7 +19,7 @@ from crdt_mor.api.merge_into import Merged
 from crdt_mor.ground.deadlines import current_operation
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.write.merge_into import MergePlan
+from crdt_mor.write.merge_into_plan import MergePlan
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, frame
 
