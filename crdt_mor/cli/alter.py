@@ -54,9 +54,9 @@ def alter(
 
 
 def _comment(text: str) -> tuple[str, str | None]:
-    name, found, said = text.partition("=")
-    if not found or not name:
+    found = inputs.pair(text)
+    if found is None:
         raise typer.BadParameter(
             f"a column and what is said of it: price=in euro. got={text!r}", param_hint="--comment"
         )
-    return name, said or None
+    return found[0], found[1] or None

@@ -26,6 +26,8 @@ from crdt_mor.cli.options import (
     How,
     Key,
     Merges,
+    Names,
+    NamesOf,
     NotNull,
     Ordering,
     PartitionBy,
@@ -120,6 +122,7 @@ def cat(
     columns: Columns = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
     as_of: AsOf = None,
+    names: Names = NamesOf.now,
     limit: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help=f"At most N rows; by default {TABLE_ROWS} in a table, else all."),
@@ -137,7 +140,9 @@ def cat(
     """
     form = chosen(format, output)
     table = inputs.opened(uri)
-    scan = table.scan(columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), meta=meta)
+    scan = table.scan(
+        columns=inputs.names(columns), filter=where, as_of=inputs.point(as_of, "--as-of"), names=names.value, meta=meta
+    )
     if explain:
         explanation = scan.explain()
         render.document(asdict(explanation)) if output is Output.json else typer.echo(str(explanation))
@@ -149,13 +154,14 @@ def count(
     uri: Uri,
     where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
     as_of: AsOf = None,
+    names: Names = NamesOf.now,
     output: Form = Output.text,
 ) -> None:
     """Count the rows of a snapshot.
 
     Example: crdt-mor count events --where "views > 10"
     """
-    rows = inputs.opened(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of")).count()
+    rows = inputs.opened(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of"), names=names.value).count()
     render.document({"rows": rows}) if output is Output.json else typer.echo(rows)
 
 

@@ -17,9 +17,35 @@ from crdt_mor.model.policies import duration_ms
 _PARTIAL = re.compile(r"partial_update(/1)?(\?nulls=(?P<nulls>value|keep))?")
 
 
+_QUOTED = r'"(?:[^"]|"")+"'
+_LISTED = re.compile(rf"(\s*{_QUOTED}\s*|[^,]*)(?:,|$)")
+_PAIR = re.compile(rf"(\s*{_QUOTED}\s*(?:,[^=]*)?)=(.*)", re.DOTALL)
+_RENAMED = re.compile(rf"({_QUOTED}|.+?)=({_QUOTED})|({_QUOTED})=(.+)", re.DOTALL)
+
+
 def names(text: str | None) -> list[str] | None:
-    """`a,b` as a list."""
-    return None if text is None else [name for part in text.split(",") if (name := part.strip())]
+    """`a,b` as a list; a name that has a comma stands in double quotes."""
+    if text is None:
+        return None
+    return [_unquoted(name) for match in _LISTED.finditer(text) if (name := match[1].strip())]
+
+
+def pair(text: str) -> tuple[str, str] | None:
+    """`name=value`, of which the name stands in double quotes where it has an equals sign; None for what is none."""
+    name, value = _cut(text)
+    return (_unquoted(name), value) if name else None
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """What stands before and after the first equals sign that is in no double quotes; "" and all without one."""
+    match = _PAIR.fullmatch(text)
+    name, equals, value = text.partition("=") if match is None else (match[1], "=", match[2])
+    return (name.strip(), value) if equals else ("", text)
+
+
+def _unquoted(name: str) -> str:
+    """A name that may stand in double quotes, of which those in it are doubled then."""
+    return name[1:-1].replace('""', '"') if re.fullmatch(_QUOTED, name) else name
 
 
 def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point | None:
@@ -36,28 +62,34 @@ def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point
 
 
 def renames(texts: Sequence[str] | None) -> dict[str, str] | None:
-    """`--rename OLD=NEW`, as often as it is given; the last equals sign counts."""
+    """`--rename OLD=NEW`, as often as it is given; the last equals sign counts that is in no double quotes."""
     if not texts:
         return None
-    pairs = [text.rpartition("=") for text in texts]
-    wrong = [text for text, (old, _, new) in zip(texts, pairs, strict=True) if not old or not new]
+    pairs = [_renamed(text) for text in texts]
+    wrong = [text for text, (old, new) in zip(texts, pairs, strict=True) if not old or not new]
     if wrong:
         raise typer.BadParameter(
             f"a column's name and its new one: Total Sales=sales. got={wrong[0]!r}", param_hint="--rename"
         )
-    if len({old for old, _, _ in pairs}) < len(pairs):
+    if len({old for old, _ in pairs}) < len(pairs):
         raise typer.BadParameter("a column is renamed once", param_hint="--rename")
-    return {old: new for old, _, new in pairs}
+    return dict(pairs)
+
+
+def _renamed(text: str) -> tuple[str, str]:
+    match = _RENAMED.fullmatch(text)
+    old, _, new = text.rpartition("=") if match is None else (match[1] or match[3], "=", match[2] or match[4])
+    return _unquoted(old), _unquoted(new)
 
 
 def named(texts: Sequence[str] | None, name: str) -> dict[str, str]:
     """`--check positive=price > 0`, as often as it is given. name: of the option, for the error."""
-    pairs = [text.partition("=") for text in texts or ()]
-    if not all(left and equals for left, equals, _ in pairs) or len({left for left, _, _ in pairs}) < len(pairs):
+    pairs = [found for text in texts or () if (found := pair(text)) is not None]
+    if len(pairs) < len(texts or ()) or len({left for left, _ in pairs}) < len(pairs):
         raise typer.BadParameter(
             f"each is NAME=VALUE, with a name of its own. got={list(texts or ())}", param_hint=name
         )
-    return {left.strip(): value for left, _, value in pairs}
+    return dict(pairs)
 
 
 def duration(text: str, name: str) -> timedelta:
@@ -83,13 +115,13 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
     columns: dict[str | tuple[str, ...], mor.Payload | str] = {}
     partial: Literal["value", "keep"] | None = None
     for text in texts:
-        named, equals, payload = text.partition("=") if "=" in text.partition("?")[0] else ("", "", text)
-        if equals:
+        named, payload = _cut(text)
+        if named and ("?" not in named or named.startswith('"')):
             if ":" in payload.partition("?")[0]:
                 look_here()
             columns[tuple(names(named) or ())] = payload
             continue
-        match = _PARTIAL.fullmatch(payload)
+        match = _PARTIAL.fullmatch(text)
         if match is None:
             raise typer.BadParameter(f"a merge is like views=counter, or partial_update. got={text!r}")
         partial = "keep" if match["nulls"] == "keep" else "value"

@@ -8,9 +8,10 @@ import typer
 
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
+from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri, Wait
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import key_rows
+from crdt_mor.cli.writes import Token, key_rows
 
 
 def move(
@@ -26,9 +27,16 @@ def move(
     ],
     partition: Annotated[
         list[str],
-        typer.Option(metavar="A=VALUE", help="Where they come to. May be repeated.", show_default=False),
+        typer.Option(
+            metavar="A=VALUE",
+            help='Where they come to; A= is null, A="" an empty text. May be repeated.',
+            show_default=False,
+        ),
     ],
     wait: Wait = "60s",
+    token: Token = None,
+    message: Message = None,
+    info: Info = None,
     output: Form = Output.text,
 ) -> None:
     """Move rows to another partition: each is deleted where it is and written there, in one commit.
@@ -38,9 +46,19 @@ def move(
     check_inputs([STDIN] * sum(text in ("-", "@-") for text in keys))
     table = inputs.opened(uri)
     rows = list(zip(*key_rows(keys, table).to_pydict().values(), strict=True))
-    to = inputs.named(partition, "--partition")
-    done = table.move(rows, partition=to, wait=inputs.duration(wait, "--wait"))
+    to = {name: _value(text) for name, text in inputs.named(partition, "--partition").items()}
+    done = table.move(
+        rows, partition=to, wait=inputs.duration(wait, "--wait"), token=inputs.token(token),
+        commit_info=commit_info(message, info),
+    )  # fmt: skip
     if output is Output.json:
-        render.document({"version": done.version, "moved": done.updated})
+        render.document({"version": done.version, "moved": done.updated, "repeated": done.repeated})
+    elif done.repeated:
+        render.note("was there already, by its token")
     else:
         render.note(f"version {done.version}: moved {done.updated:,} {'row' if done.updated == 1 else 'rows'}")
+
+
+def _value(text: str) -> str | None:
+    """The value of a partition column: as in CSV, nothing is null, and two double quotes are an empty text."""
+    return None if not text else "" if text == '""' else text

@@ -70,3 +70,13 @@ Rename = Annotated[
     list[str] | None,
     typer.Option(metavar="OLD=NEW", help="A column of the files and its name in the table. May be repeated."),
 ]
+
+
+class NamesOf(StrEnum):
+    """By which names columns of the past are called."""
+
+    now = "now"
+    then = "then"
+
+
+Names = Annotated[NamesOf, typer.Option("--names", help="then: --as-of shows columns by the names of that moment.")]

@@ -179,10 +179,14 @@ def delete(
 
 def _assignment(text: str) -> tuple[str, str]:
     """A column and the SQL of its new value."""
-    name, sign, value = text.partition("=")
-    if not sign or not name.strip() or not value.strip():
-        raise typer.BadParameter(f"a column, an equals sign and SQL: views=views+1. got={text!r}", param_hint="--set")
-    return name.strip(), value.strip()
+    found = inputs.pair(text)
+    if found is None or not found[1].strip():
+        raise typer.BadParameter(
+            "a column, an equals sign and SQL: views=views+1; a name that has an equals sign stands in double quotes. "
+            f"got={text!r}",
+            param_hint="--set",
+        )
+    return found[0], found[1].strip()
 
 
 def _write_files(

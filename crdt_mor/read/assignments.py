@@ -14,16 +14,17 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
-from crdt_mor.read.filter_errors import cause_of, columns_meant
+from crdt_mor.read.filter_errors import cause_of, columns_meant, is_syntax_error
 from crdt_mor.read.sql import Condition
 
 _NULL: Final = pl.lit(None)
 """Null of whatever type a column has. As a condition, SQL's NULL is a Boolean."""
 
-_SYNTAX: Final = (
-    'it is to be an SQL expression, "price * 1.1", in which a name that is a word of SQL stands in double quotes, '
-    """'"order" + 1'"""
-)
+_QUOTED: Final = "in which a name that is a word of SQL stands in double quotes, "
+
+_VALUE: Final = f"""it is to be an SQL expression, "price * 1.1", {_QUOTED}'"order" + 1'"""
+
+_CONDITION: Final = f"""it is to be an SQL condition, "source.at > target.at", {_QUOTED}'source."order" > 1'"""
 
 Assignments = Mapping[str, pl.Expr]
 """Of each column that is set, its new value; an expression of the columns that a row has before."""
@@ -59,18 +60,21 @@ def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | 
 
     columns: those that it may name, with their types. kind: the type of the column that is set; None for a condition.
     """
+    is_condition = kind is None
+    what = "condition of a clause" if is_condition else "new value"
+    which = f"condition={value}" if is_condition else f"column={name} set={value}"
     try:
         if isinstance(value, str):
             expression = _NULL if value.strip().upper() == "NULL" else Condition(value, columns).expression()
         else:
             expression = value if isinstance(value, pl.Expr) else pl.lit(value, allow_object=False)
         if expression.meta.has_multiple_outputs():
-            raise InvalidInputError(f"a column is set to one value, and this is several. column={name} set={value}")
+            raise InvalidInputError(f"a {what} is one value for each row, and this is several. {which}")
         unknown = [root for root in expression.meta.root_names() if root not in columns]
         if unknown:
             raise InvalidInputError(
-                f"a new value names columns that are not there{columns_meant(unknown, [*columns])}; a text to "
-                f"write stands in single quotes inside of the SQL, or is pl.lit('…'). column={name} set={value} "
+                f"a {what} names columns that are not there{columns_meant(unknown, [*columns])}; a text to "
+                f"write stands in single quotes inside of the SQL, or is pl.lit('…'). {which} "
                 f"unknown={unknown} known={[*columns]}"
             )
         found = pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()[name]
@@ -78,13 +82,14 @@ def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | 
             expression = expression.cast(kind) if kind.is_float() else expression
         if not is_element_wise(expression.is_null(), columns):
             raise InvalidInputError(
-                "a new value is made of the row itself, and this one looks at other rows as well (an aggregate, a "
-                f"window, an order): read the rows, and upsert what you make of them. column={name} set={value}"
+                f"a {what} is made of the row itself, and this one looks at other rows as well (an aggregate, a "
+                f"window, an order): read the rows, and upsert what you make of them. {which}"
             )
     except (pl.exceptions.PolarsError, TypeError) as error:
-        is_syntax = isinstance(error, pl.exceptions.SQLSyntaxError) or str(error).startswith("expected an expression")
+        syntax = _CONDITION if is_condition else _VALUE
         raise InvalidInputError(
-            f"this is no new value of a column: {_SYNTAX if is_syntax else cause_of(error)}. column={name} set={value}"
+            f"this is no {what}{'' if is_condition else ' of a column'}: "
+            f"{syntax if is_syntax_error(error) else cause_of(error)}. {which}"
         ) from error
     return expression
 

@@ -37,7 +37,7 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"^dot-notation", 'a word of SQL stands for a column: write the name in double quotes, "user".id'),
         (r"^could not evaluate|^cannot perform|^cannot compare", "values of different types are compared"),
         (r"^'is_in' cannot check for", "the values that a column is to be among are of another type than the column"),
-        (r"subplan|(?i:subquery)", "a filter has no subqueries: run those first, and give their result as values"),
+        (r"subplan|(?i:subquery)", "there are no subqueries: run those first, and give their result as values"),
         (
             r"^casting from string to (date|datetime|time) ",
             "a text is made a date or a moment by TRY_CAST(… AS DATE) or TRY_CAST(… AS TIMESTAMP), by itself on one "  # noqa: ISC004
@@ -51,13 +51,16 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
             r"^expression \w+ ?[({]|^value \w+\(|Span\(",
             "it has a form of SQL that polars has not: write another, or an expression",
         ),
-        (r"^unable to parse|unexpected token", f"it is no SQL condition; one is like {_EXAMPLE}"),
+        (r"^unable to parse|unexpected token|^sql parser error", f"it is no SQL condition; one is like {_EXAMPLE}"),
         (r"^expected an expression", f"a filter is the condition alone, what stands after WHERE: {_EXAMPLE}"),
         (r"^arithmetic on dtypes", "numbers and text are added or subtracted: cast one of them"),
         (r"^filter predicate must be of type|^& on|^\| on|in 'not' operation", "AND, OR and NOT take conditions"),
         (r"^regex error", "the pattern is no regular expression"),
     )
 )
+
+
+_NO_SQL: Final = re.compile(r"^unable to parse|unexpected token|^sql parser error|^expected an expression")
 
 
 def not_a_filter(given: object) -> InvalidInputError:
@@ -121,6 +124,11 @@ def cause_of(error: Exception) -> str:
         if pattern.search(text.partition("\n\nResolved plan")[0]):
             return cause
     return text.partition("\n")[0].partition(": Query {")[0].strip()
+
+
+def is_syntax_error(error: Exception) -> bool:
+    """Whether an SQL text is none, whatever is to be made of it."""
+    return isinstance(error, pl.exceptions.SQLSyntaxError) or _NO_SQL.search(str(error)) is not None
 
 
 def _types(schema: TableSchema, filter: pl.Expr | str) -> dict[str, str]:

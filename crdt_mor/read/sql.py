@@ -84,7 +84,7 @@ class Condition:
         tokens = tokens_of(self.text)
         if tokens is None:
             pl.sql_expr(self.text)
-            raise InvalidInputError(f"a text of SQL stands in single quotes, 'so', in no others. filter={self.text}")
+            raise pl.exceptions.SQLInterfaceError("a text of SQL stands in single quotes, 'so', in no others")
         if any(first.word == "(" and second.word == "SELECT" for first, second in pairwise(tokens)):
             raise pl.exceptions.SQLInterfaceError("subquery")
         deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
@@ -197,7 +197,7 @@ class Condition:
     def _value(self, tokens: Tokens) -> pl.Expr:
         """What polars makes of tokens, as they are written."""
         if not tokens:
-            raise InvalidInputError(f"the filter is no SQL condition: something is missing in it. filter={self.text}")
+            raise pl.exceptions.SQLSyntaxError("unable to parse: something is missing")
         for index, token in enumerate(tokens):
             if token.kind == "string":
                 _refuse_lost_offset(tokens, index)

@@ -246,7 +246,12 @@ def _require_columns(names: Collection[str], schema: TableSchema) -> None:
 
 def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
     """The columns that a check names, in the table's order."""
-    named = set(_condition(text, schema.to_json()).meta.root_names())
+    try:
+        named = set(_condition(text, schema.to_json()).meta.root_names())
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"a check is what a filter may be, and this one is not: {error} check={name!r}"
+        ) from error
     if not named or not named.isdisjoint(META_COLUMNS):
         raise InvalidInputError(
             "a check is a condition on columns that users write, since it is asked before a row is stored. "

@@ -66,3 +66,48 @@ def test_half_of_an_alteration_is_a_wrong_usage(table: Path, options: list[str],
 
 def test_the_key_is_not_dropped(table: Path) -> None:
     assert "the key needs these columns" in crdt_mor("alter", table, "--drop", "Nr.", code=1).stderr
+
+
+QUOTED = pl.DataFrame({"id": ["k"], "a=b": [1], "c,d": [2], 'e"f': [3], "land": ["DE"]})
+
+
+def test_names_with_signs_stand_in_double_quotes_in_each_option(tmp_path: Path) -> None:
+    QUOTED.write_parquet(tmp_path / "rows.parquet")
+    table = tmp_path / "table"
+    crdt_mor(
+        "create", table, "--like", tmp_path / "rows.parquet", "--key", "id", "--not-null", '"c,d",id',
+        "--default", '"a=b"=7', "--merge", '"e""f"=counter', "--merge", '"a=b"=max',
+    )  # fmt: skip
+    crdt_mor("upsert", table, tmp_path / "rows.parquet")
+    crdt_mor("update", table, "--set", '"a=b"="a=b" + 10', "--set", '"e""f" = "e""f" * 2', "--set", '"c,d"=5')
+    crdt_mor("alter", table, "--comment", '"a=b"=x=y', "--rename", 'e"f="f=g"', "--rename", '"c,d"=c, d')
+    assert shown(table, "--columns", '"a=b", "f=g"') == [{"a=b": 11, "f=g": 6}]
+    document = json.loads(crdt_mor("schema", table, "--output", "json").stdout)
+    assert (document["comments"], document["payloads"]) == ({"a=b": "x=y"}, {"a=b": "max/1", "f=g": "counter/1"})
+    crdt_mor("upsert", table, tmp_path / "rows.parquet", "--rename", '"c,d"=c, d', "--rename", 'e"f="f=g"')
+    assert shown(table, "--columns", '"c, d","f=g"') == [{"c, d": 2, "f=g": 9}]
+
+
+def test_a_moment_is_shown_under_its_own_names(table: Path) -> None:
+    before = json.loads(crdt_mor("schema", table, "--output", "json").stdout)["columns"]
+    version = json.loads(crdt_mor("show", table, "--output", "json").stdout)["version"]
+    crdt_mor("alter", table, "--rename", "Total Sales=net", "--drop", "note")
+    then = ("--as-of", version, "--names", "then", "--where", '"Total Sales" > 2')
+    assert [[*row] for row in shown(table, *map(str, then))] == [[*before]]
+    assert crdt_mor("count", table, *then).stdout == "1\n"
+    assert shown(table, "--as-of", str(version), "--where", "net > 2") == [{"Nr.": 2, "net": 2.5}]
+    crdt_mor("cat", table, "--names", "later", code=2)
+
+
+def test_rows_move_to_null_and_to_an_empty_text_with_a_token(tmp_path: Path) -> None:
+    QUOTED.write_parquet(tmp_path / "rows.parquet")
+    table = tmp_path / "table"
+    crdt_mor("create", table, "--like", tmp_path / "rows.parquet", "--key", "id", "--partition-by", "land")
+    crdt_mor("upsert", table, tmp_path / "rows.parquet")
+    for said, found in (("", None), ('""', ""), ("a=b", "a=b")):
+        crdt_mor("move", table, "--key", "k", "--partition", f"land={said}", "--message", "for the move")
+        assert shown(table, "--columns", "land") == [{"land": found}]
+    for moved in (1, 0):
+        done = crdt_mor("move", table, "--key", "k", "--partition", "land=FR", "--token", "job:1", "--output", "json")
+        assert json.loads(done.stdout)["moved"] == moved
+    assert "for the move" in crdt_mor("history", table, "--output", "json").stdout

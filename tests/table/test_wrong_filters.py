@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -166,3 +167,20 @@ def test_the_command_line_says_the_same(fast_path: Any, where: str) -> None:
     said = str(done.exception) + done.output
     assert "columns" in said or "no such field" in said
     assert not [words for words in POLARS_SAYS[:-1] if words in said]
+
+
+@pytest.mark.parametrize("wrong", ["views +", "", "NOT", "'half", "SELECT views", "views, city"])
+def test_an_error_says_what_it_is_that_is_no_sql(table: Table, wrong: str) -> None:
+    rows = pa.table({"id": ["a"]})
+    says: dict[str, Callable[[], object]] = {
+        "the filter cannot be applied": lambda: table.update({"views": "views + 1"}, wrong),
+        "no new value of a column: .*SQL expression.*column=views": lambda: table.update({"views": wrong}),
+        "no condition of a clause: .*SQL condition.*condition=": (
+            lambda: table.merge(rows).when_matched_delete(wrong).execute()
+        ),
+        "a check (is what a filter may be|has a name)": lambda: table.add_rules(check={"c": wrong}),
+    }
+    for said, attempt in says.items():
+        with pytest.raises(InvalidInputError, match=said) as refused:
+            attempt()
+        assert "filter" in said or "filter" not in str(refused.value)
