@@ -277,8 +277,10 @@ class Session:
         """Make sure that there is a first version to follow; anyone may put it.
 
         A bucket in which Hudi has made the table is tried before, as it is by `Table.create` for tables of ours. Raises
-        `InvalidInputError` where Hudi's writers have the times of their own zone.
+        `InvalidInputError` where Hudi's writers have the times of their own zone, or its timeline is of layout 1.
         """
+        if self.config.layout_one:
+            self.config.require_written_version()
         if not self.config.ours:
             self.settings().require_utc(self.uri)
         if self._known is None and not put_in_place(self.store, self.config.table_id):

@@ -13,6 +13,7 @@ from crdt_mor.errors import (
     FutureSnapshotError,
     SnapshotExpiredError,
     StorageUnavailableError,
+    UnsupportedFeatureError,
 )
 from crdt_mor.events import decide as moments
 from crdt_mor.ground.threads import in_threads
@@ -235,7 +236,15 @@ class Views:
         """The completions that a snapshot needs: segments that compactions have superseded by then are skipped."""
         if cut is None:
             return self.completions(value, lambda segment: segment.superseded is None)
-        return [c for c in self.completions(value, cut.needs) if cut.shows(c)]
+        found = self.completions(value, cut.needs)
+        shown = [c for c in found if cut.shows(c)]
+        if len(shown) < len(found) and self._session.config.layout_one:
+            raise UnsupportedFeatureError(
+                "of a table from before version 8 the latest snapshot alone is read, as nothing tells which of the "
+                "files of an earlier one Hudi's cleaner has removed: let Hudi upgrade the table to version 9, or ask "
+                f"its own reader. version={self._session.config.version} as_of={cut.time}"
+            )
+        return shown
 
     def _sealed(self, segments: Sequence[Segment]) -> list[Completion]:
         """The completions in some segments. Those that are not in memory come side by side from a bucket."""

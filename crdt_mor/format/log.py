@@ -146,21 +146,35 @@ def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | m
 
 
 def read_log(data: bytes | memoryview, path: str) -> list[LogBlock]:
-    """The blocks of a log file, in file order. An empty file has none; anything damaged is a `FormatError`.
+    """The blocks of a log file that count, in file order; see `read_blocks` and `standing`."""
+    blocks = read_blocks(data, path)
+    return [block for block, stands in zip(blocks, standing(blocks), strict=True) if stands]
 
-    A rollback command (Hudi before version 8 wrote them) undoes the blocks of its target before it in the file.
-    """
+
+def read_blocks(data: bytes | memoryview, path: str) -> list[LogBlock]:
+    """All blocks of a log file, in file order. An empty file has none; anything damaged is a `FormatError`."""
     view = memoryview(data)
     blocks: list[LogBlock] = []
     offset = 0
     while offset < len(view):
         block, offset = _read_block(view, offset, path)
-        if block.kind is BlockKind.COMMAND:
-            target = _rollback_target(block)
-            blocks = [earlier for earlier in blocks if earlier.instant != target]
-        else:
-            blocks.append(block)
+        blocks.append(block)
     return blocks
+
+
+def standing(blocks: Sequence[LogBlock]) -> list[bool]:
+    """Whether each of these blocks counts, which come in the order of their log files, and within one in file order.
+
+    A rollback command (Hudi before version 8 wrote them) undoes the blocks of its target that come before it, which may
+    be in an earlier file. It holds no rows itself.
+    """
+    stands: list[bool] = []
+    undone: set[str] = set()
+    for block in reversed(blocks):
+        if block.kind is BlockKind.COMMAND:
+            undone.add(_rollback_target(block))
+        stands.append(block.kind is not BlockKind.COMMAND and block.instant not in undone)
+    return stands[::-1]
 
 
 def _read_block(view: memoryview, offset: int, path: str) -> tuple[LogBlock, int]:

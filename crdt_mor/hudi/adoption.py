@@ -35,6 +35,7 @@ from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format.archive import manifest_number
 from crdt_mor.ground.observing_events import AdoptionEvent
 from crdt_mor.hudi.adoption_instants import HudiInstant, InstantCache, read_active, read_archive
+from crdt_mor.hudi.adoption_layout_one import instants_of_layout_one
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector, TablePublisher, wide_completions
 from crdt_mor.hudi.restore import dropped_by_restores
@@ -75,6 +76,9 @@ def foreign_completions(
     """
     cache = {} if cache is None else cache
     names: Sequence[Stat] = (yield List(projector.folder)) if listed is None else listed
+    if projector.config.layout_one:
+        found = yield from instants_of_layout_one(projector.config, projector.folder, names, cache)
+        return _foreign(projector, value, found)
     parsed = [timeline_file_name(stat.path) for stat in names]
     fresh = yield from wide_completions(value)  # which may not be projected yet, though they are in a segment
     carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
@@ -344,6 +348,7 @@ def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant])
     with_schema = [instant for instant in foreign if instant.schema]
     if not with_schema:
         schema = value.schema
+        _require_schema(schema, foreign)
     elif value.version == 0 and not projector.config.ours:
         # Hudi's readers take the schema of the commit that was requested last, whatever older files hold.
         with_schema.sort(key=lambda instant: instant.completion.requested)
@@ -356,6 +361,16 @@ def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant])
             joined = joined.join(TableSchema.from_avro(text).with_fields_as_in(joined))
         schema = joined.to_json()
     return Foreign(tuple(instant.completion for instant in foreign), schema)
+
+
+def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:
+    """Raise where nothing says which columns a table has that has files."""
+    wrote = next((instant.completion for instant in instants if instant.completion.files), None)
+    if schema == "[]" and wrote is not None:
+        raise UnsupportedFeatureError(
+            "no commit in the timeline of this table says which columns it has, nor do its properties: let Hudi write "
+            f"to it once more, or use Hudi's own reader. instant={wrote.requested}"
+        )
 
 
 def _refuse_renamed(instants: list[HudiInstant]) -> None:

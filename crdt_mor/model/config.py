@@ -20,8 +20,10 @@ from crdt_mor.model.config_merge import check_merge, merge_of_hudi, merge_proper
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
 
-SUPPORTED_VERSIONS: Final = (8, 9)
+SUPPORTED_VERSIONS: Final = (6, 8, 9)
 WRITTEN_VERSION: Final = 9
+_LAYOUT_TWO_FROM: Final = 8
+"""The version from which on Hudi's timeline has layout 2, with completion times, in a folder of its own."""
 
 _KEY_GENERATORS: Final = {
     "SimpleKeyGenerator": "SIMPLE",
@@ -79,6 +81,11 @@ class TableConfig:
         return self.properties.get(hoodie.DATABASE)
 
     @property
+    def layout_one(self) -> bool:
+        """Whether Hudi's timeline has layout 1, with no completion times. Such a table is read, and never written."""
+        return self.version < _LAYOUT_TWO_FROM
+
+    @property
     def history_path(self) -> str:
         """Where Hudi archives instants, below its timeline's folder."""
         return self.properties.get(hoodie.HISTORY_PATH, "").strip() or "history"
@@ -96,6 +103,14 @@ class TableConfig:
                 "ours are in UTC, so that older rows could win over newer ones: stop these writers, set "
                 f"{hoodie.TIMEZONE}=UTC in hoodie.properties, which they follow from then on, and open the table "
                 f"again. It can be read as it is. table={where}"
+            )
+
+    def require_written_version(self) -> None:
+        """Raise `InvalidInputError` for a table of a version in which nothing is written."""
+        if self.version != WRITTEN_VERSION:
+            raise InvalidInputError(
+                f"tables of version {self.version} can be read, but not written: upgrade the table with Hudi to "
+                f"version {WRITTEN_VERSION}. version={self.version}"
             )
 
     @property
@@ -208,14 +223,15 @@ class TableConfig:
             buckets=_bucket_count(props, where),
             version=version,
             table_type=_table_type(props, where),
-            timeline_path=props.get(hoodie.TIMELINE_PATH, "timeline"),
+            # A timeline of layout 1 lies in Hudi's folder itself, whatever the property says.
+            timeline_path=props.get(hoodie.TIMELINE_PATH, "timeline") if version >= _LAYOUT_TWO_FROM else "",
             properties=MappingProxyType(dict(properties)),
         )
         if config.virtual_keys and config.key.is_foreign:
             generator = config.key.keygen_type
             raise hoodie.unsupported("a table without meta columns and with such keys", where, key_generator=generator)
         for name, folder in ((hoodie.TIMELINE_PATH, config.timeline_path), (hoodie.HISTORY_PATH, config.history_path)):
-            if not {"", ".", ".."}.isdisjoint(folder.split("/")):
+            if folder and not {"", ".", ".."}.isdisjoint(folder.split("/")):
                 raise FormatError(f"a folder of the table lies below .hoodie: {name}={folder!r} table={where}")
         if ours and config.buckets is None:
             raise FormatError(
@@ -229,10 +245,18 @@ class TableConfig:
 
 def _version(props: Mapping[str, str], where: str) -> int:
     version = hoodie.integer(props, hoodie.VERSION, where)
-    if version not in SUPPORTED_VERSIONS:
+    supported = [v for v in SUPPORTED_VERSIONS if v >= _LAYOUT_TWO_FROM or hoodie.OUR_VERSION not in props]
+    if version not in supported:
         raise UnsupportedVersionError(
             "this release does not read tables of this version: up- or downgrade the table with Hudi. "
-            f"found={version} supported={list(SUPPORTED_VERSIONS)} table={where}"
+            f"found={version} supported={supported} table={where}"
+        )
+    layout = "2" if version >= _LAYOUT_TWO_FROM else "1"
+    if props.get(hoodie.LAYOUT_VERSION, layout).strip() != layout:
+        raise UnsupportedVersionError(
+            "the timeline of a table of this version has another layout, so that its commits would not be found: the "
+            "table is in the midst of an up- or downgrade by Hudi, or its properties are damaged. "
+            f"version={version} {hoodie.LAYOUT_VERSION}={props[hoodie.LAYOUT_VERSION]} table={where}"
         )
     return version
 

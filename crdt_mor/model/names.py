@@ -3,8 +3,10 @@
     base file      <fileId>_<writeToken>_<T>.parquet
     log file       .<fileId>_<T>.log.<version>_<writeToken>
     timeline       <T>.<action>.requested | <T>.<action>.inflight | <T>_<C>.<action>
+    of layout 1    <T>.<action>.requested | <T>.<action>.inflight | <T>.<action>; of a commit also <T>.inflight
 
-`T` is the requested time of the instant that wrote the file, `C` its completion time.
+`T` is the requested time of the instant that wrote the file, `C` its completion time. Layout 1, of tables before
+version 8, has no completion times, and the `T` of a log file there is the one of its slice.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<ins
 _LOG = re.compile(
     r"\.(?P<file_id>[A-Za-z0-9-]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(_(?P<token>[A-Za-z0-9-]+))?(?P<cdc>\.cdc)?\Z"
 )
+_LAYOUT_ONE = re.compile(r"(?P<requested>\d{14,17})\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z")
 _TIMELINE = re.compile(
     r"(?P<requested>\d{14,17})(_(?P<completed>\d{14,17}))?\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z"
 )
@@ -169,6 +172,19 @@ class TimelineFileName:
         completed = InstantTime(match["completed"]) if match["completed"] else None
         state: TimelineState = "completed" if completed else "inflight" if match["state"] == "inflight" else "requested"
         return cls(InstantTime(match["requested"]), match["action"], state, completed)
+
+    @classmethod
+    def parse_layout_one(cls, name: str) -> TimelineFileName | None:
+        """The name of a file in a timeline of layout 1, which holds no completion time; None for other files."""
+        match = _LAYOUT_ONE.match(name)
+        if match is None:
+            return None
+        instant, action, state = InstantTime(match["requested"]), match["action"], match["state"]
+        if action == "inflight":
+            return cls(instant, COMMIT, "inflight")
+        return cls(
+            instant, action, "completed" if state is None else "inflight" if state == "inflight" else "requested"
+        )
 
 
 def join_path(*parts: str) -> str:

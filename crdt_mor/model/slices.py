@@ -5,6 +5,9 @@
 
 So a commit that completes behind a compaction is found in the new slice ("fast-forwarded"), while one that the
 compaction consumed stays in the old one. A carry log is named by the barrier and completes with the compaction.
+
+In a table of Hudi's from before version 8 a log belongs to the slice whose time is in its name, or, where that is of a
+compaction which is not completed, to the newest one that has a base file. Which of its blocks count, `committed` says.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from heapq import heapify, heapreplace
 from typing import Final, TypeVar
 
 from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.model.committed import Committed
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -27,12 +31,16 @@ OPENING_A_FILE: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The files of one file group; `logs` in the order of their requested times, whatever order they completed in."""
+    """The files of one file group; `logs` in the order of their requested times, whatever order they completed in.
+
+    committed: of a table from before version 8, the instants whose blocks count; None: all blocks do.
+    """
 
     partition: str
     file_id: str
     base: DataFile | None
     logs: tuple[DataFile, ...]
+    committed: Committed | None = None
 
     @property
     def group(self) -> FileGroup:
@@ -40,7 +48,8 @@ class FileSlice:
 
     def is_carry(self, log: DataFile) -> bool:
         """Whether a log holds what a compaction carried over: it bears the base file's own instant."""
-        return self.base is not None and log.name.instant == self.base.name.instant
+        named_alike = self.base is not None and log.name.instant == self.base.name.instant
+        return named_alike and self.committed is None
 
     @property
     def fresh_logs(self) -> tuple[DataFile, ...]:
@@ -80,15 +89,17 @@ def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
     replaced: dict[FileGroup, InstantTime] = {}
     groups: dict[FileGroup, list[tuple[DataFile, InstantTime]]] = {}
     shared: set[DataFile] = set()
+    committed: Committed | None = None
     for c in completions:
+        committed = c.committed or committed
         for group in c.replaced:
             replaced[group] = max(c.completed, replaced.get(group, c.completed))
         for file in c.files:
             groups.setdefault(file.group, []).append((file, c.completed))
             if c.adopted and c.action == "deltacommit" and not file.is_base and file.name.instant != c.requested:
                 shared.add(file)
-    slices = [_slice(group, groups[group]) for group in sorted(groups) if group not in replaced]
-    if shared:
+    slices = [_slice(group, groups[group], committed) for group in sorted(groups) if group not in replaced]
+    if shared and committed is None:
         _refuse_shared_logs(slices, shared)
     return slices
 
@@ -115,12 +126,16 @@ def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[DataFile]) -> N
             )
 
 
-def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]]) -> FileSlice:
+def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]], committed: Committed | None) -> FileSlice:
     bases = [file for file, _ in files if file.is_base]
     base = max(bases, key=lambda file: file.name.instant) if bases else None
     barrier = base.name.instant if base else ""
-    logs = [file for file, completed in files if not file.is_base and completed >= barrier]
-    return FileSlice(*group, base, tuple(sorted(logs, key=_log_order)))
+    if committed is None:
+        logs = [file for file, completed in files if not file.is_base and completed >= barrier]
+    else:  # several commits name one log
+        named = {file.path: file for file, _ in files if not file.is_base and file.name.instant >= barrier}
+        logs = list(named.values())
+    return FileSlice(*group, base, tuple(sorted(logs, key=_log_order)), committed)
 
 
 def _log_order(file: DataFile) -> tuple[str, int, str]:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import Author
+from crdt_mor.model.committed import Committed
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
@@ -122,6 +123,7 @@ class Completion:
     those that Hudi or an older release made. `undone`: of a rollback, the write that it undid. `overwriting`: of an
     overwrite, what it covers. `token`: the one that the write carried, (application, number); None where it carried
     none, or FORMAT 4 noted none. `members`: of a commit of several writers, the part of each; none of every other.
+    `committed`: of a table of Hudi's from before version 8, which is never written, the instants that are committed.
     """
 
     requested: InstantTime
@@ -139,6 +141,7 @@ class Completion:
     overwriting: Overwriting | None = None
     token: tuple[str, int] | None = None
     members: tuple[Member, ...] = ()
+    committed: Committed | None = None
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:

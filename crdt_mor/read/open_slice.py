@@ -21,13 +21,14 @@ import polars as pl
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.format.base_file import read_footer
-from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_log
+from crdt_mor.format.log import BlockKind, LogBlock, decode_avro, decode_deletes, read_blocks, standing
 from crdt_mor.format.log_compaction import places
 from crdt_mor.ground.memory import keep_freed_memory
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.visible import latest_in
+from crdt_mor.model.committed import Committed
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import LogFileName, is_own_token
@@ -64,9 +65,9 @@ def open_slice(
     logs: list[tuple[int, DataFile, LogBlock]] = []
     for order, (log, data) in enumerate(zip(slice_.logs, contents, strict=True)):
         check_length(data, log, config)
-        logs += [(order, log, block) for block in read_log(data, log.path)]
-    logs = _in_place(logs)
-    carried = [_is_carried(log, block) for _, log, block in logs]
+        logs += [(order, log, block) for block in read_blocks(data, log.path)]
+    logs = _in_place(_counted(logs, slice_.committed))
+    carried = [slice_.committed is None and _is_carried(log, block) for _, log, block in logs]
     data_blocks = Counter(block.path for _, _, block in logs if block.kind is not BlockKind.DELETE)
     blocks: list[tuple[InstantTime, int, DataBlock | DeleteBlock]] = []
     opened = open_blocks([block for _, _, block in logs], carried, config, slice_.partition)
@@ -87,6 +88,15 @@ def open_slice(
             # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
             latest = read_footer(base).latest_requested or latest_in(base)
     return Slice(base, latest, tuple(block for _, _, block in blocks))
+
+
+def _counted(
+    logs: list[tuple[int, DataFile, LogBlock]], committed: Committed | None
+) -> list[tuple[int, DataFile, LogBlock]]:
+    """The blocks that no rollback command undid, and that are of commits."""
+    stands = standing([block for _, _, block in logs])
+    left = [log for log, stands_ in zip(logs, stands, strict=True) if stands_]
+    return left if committed is None else [log for log in left if committed.has(log[2].instant)]
 
 
 def _in_place(logs: list[tuple[int, DataFile, LogBlock]]) -> list[tuple[int, DataFile, LogBlock]]:

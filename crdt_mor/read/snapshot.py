@@ -248,11 +248,10 @@ class Snapshot:
         """Rows, as the commits say it where a slice needs no merging, else from its key columns alone."""
         rows, logged = 0, list[FileSlice]()
         for slice_ in self.slices:
-            if slice_.logs:
-                logged.append(slice_)
+            if slice_.base is None or slice_.logs or not slice_.base.rows:
+                logged.append(slice_)  # nor does any commit say it of a base file whose commit Hudi has archived
                 continue
             self._require_kept(slice_)
-            assert slice_.base is not None
             rows += slice_.base.rows
         return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([], None))
 

@@ -57,6 +57,12 @@ class Window:
                 "this table has no meta columns (hoodie.populate.meta.fields=false), so that no row says when it was "
                 f"written: scan it as of both moments, and compare them. table={session.config.name}"
             )
+        if session.config.layout_one:
+            raise UnsupportedFeatureError(
+                "changes are not read of a table from before version 8, whose commits share their log files: let Hudi "
+                "upgrade the table to version 9, or scan it now and then and compare. "
+                f"version={session.config.version} table={session.config.name}"
+            )
         first, last = sorted((start.time, end.time))
         # By completion, a segment says whether it has anything between; by request, only that it may.
         closed = end.by == "completed"

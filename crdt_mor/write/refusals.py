@@ -5,7 +5,7 @@ from __future__ import annotations
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import require_payloads
-from crdt_mor.model.config import WRITTEN_VERSION, TableConfig
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.handover import handed_over_error, is_plain
 from crdt_mor.model.timeline import Timeline
 
@@ -41,11 +41,7 @@ def require_bucketed(config: TableConfig) -> None:
 
 def require_written_format(config: TableConfig) -> None:
     """Raise for tables in which nothing is written, neither rows nor the outputs of a service."""
-    if config.version != WRITTEN_VERSION:
-        raise InvalidInputError(
-            f"tables of version {config.version} can be read, but not written: upgrade the table with Hudi to version "
-            f"{WRITTEN_VERSION}. version={config.version}"
-        )
+    config.require_written_version()
     require_no_metadata_table(config)
     if config.ours and is_plain(config.properties):
         raise handed_over_error(f"table={config.name}")

@@ -7,11 +7,9 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.errors import UnsupportedVersionError
 from tests.interop.readers import HudiSpark, ours
 from tests.interop.written_by_hudi import ARCHIVING, Written, rows
 
@@ -142,11 +140,3 @@ def test_rows_marked_as_deleted_and_a_table_without_a_key(spark: HudiSpark, tmp_
     keyless.sql("delete from {table} where id = 'b'")
     read, _ = keyless.check()
     assert read == 3
-
-
-def test_what_is_refused_is_refused_by_name(spark: HudiSpark, tmp_path: Path) -> None:
-    old = Written(spark, tmp_path / "version_6", write__table__version="6", write__auto__upgrade="false")
-    pq.write_table(rows([1], 1, "a"), tmp_path / "batch.parquet")
-    spark.ask(upsert=str(old.root), rows=str(tmp_path / "batch.parquet"), options=old.options)
-    with pytest.raises(UnsupportedVersionError, match="found=6"):
-        Table.open(old.root)

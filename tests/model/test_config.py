@@ -283,9 +283,13 @@ def test_a_payload_that_hudi_has_turned_into_properties_is_only_remembered(
 
 
 def test_other_versions_are_refused_with_what_is_supported() -> None:
-    for version in ("6", "10"):
-        with pytest.raises(UnsupportedVersionError, match=rf"found={version} supported=\[8, 9\]"):
+    for version in ("0", "5", "7", "10"):
+        with pytest.raises(UnsupportedVersionError, match=rf"found={version} supported=\[6, 8, 9\]"):
             TableConfig.from_properties(HUDI | {"hoodie.table.version": version}, "here")
+    for version, layout in (("6", "2"), ("8", "1"), ("9", "0")):
+        props = {"hoodie.table.version": version, "hoodie.timeline.layout.version": layout}
+        with pytest.raises(UnsupportedVersionError, match=f"another layout.*version={version}.*={layout} table=here"):
+            TableConfig.from_properties(HUDI | props, "here")
     with pytest.raises(UnsupportedVersionError, match="found=3 supported=2"):
         TableConfig.from_properties(HUDI | {"crdt_mor.version": "3"}, "here")
 
