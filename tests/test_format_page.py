@@ -19,6 +19,7 @@ from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.intents import BeginIntent, CompleteIntent, Intent, encode_intent
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import BYTES_MAX, GROUP_BYTES_MAX, POSTS_MAX, Post, encode_post
+from crdt_mor.log.segments import FILE_IDS_MAX
 from crdt_mor.log.tail import KEPT_VERSIONS
 from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
@@ -36,7 +37,7 @@ from crdt_mor.model.restore import Restore
 from crdt_mor.model.rules import Rule
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_segment
+from crdt_mor.model.timeline_json import FORMAT, FORMATS_READ, encode_file_ids, encode_segment
 from crdt_mor.model.timeline_parts import (
     EVERYTHING_KEPT,
     Archive,
@@ -121,6 +122,16 @@ def test_files_and_segments_are_as_the_page_says() -> None:
     assert encoded()["completions"][0][6] == [["day=mon/x", 1, 1, 0]]
     assert list(json.loads(encode_segment([COMMIT]))) == ["format", "completions"]
     assert '`{"format": …, "completions": [...]}`' in section("A segment")
+
+
+def test_many_file_ids_are_as_the_page_says() -> None:
+    page = section("Many file ids")
+    assert f"more than {FILE_IDS_MAX} ids" in page
+    assert json.loads(encode_file_ids(VALUE.file_ids))["file_ids"] == encoded()["file_ids"]
+    assert list(json.loads(encode_file_ids(VALUE.file_ids))) == ["format", "file_ids"]
+    assert '`{"format": …, "file_ids": {…}}`' in page
+    stored = replace(VALUE, file_ids=replace(VALUE.file_ids, stored="name"))
+    assert json.loads(stored.encode())["file_ids"] == "name"
 
 
 def test_the_token_of_a_commit_is_as_the_page_says() -> None:

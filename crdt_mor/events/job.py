@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from crdt_mor.errors import StorageUnavailableError, WriterExpiredError
 from crdt_mor.events.rollback import give_up, remove_staged_files
 from crdt_mor.events.sweep import name_base_files, timed_upkeep
@@ -16,6 +18,7 @@ from crdt_mor.log.stopping import require_open
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
+from crdt_mor.model.file_ids import Unread
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name, driver_of_token
 from crdt_mor.model.timeline import Timeline
@@ -52,7 +55,7 @@ def join(
             raise expired_or_unknown(pending.requested if pending else None, tail, planned)
         return WriteOutcome(completion, tail, repeated=True)
     if ticket is not None:
-        return ticket
+        return _with_file_ids(ticket, tail)
     data = yield Read(version_path(pending.version))
     if data is not None:
         yield Put(ticket_path(job), data, durable=False)
@@ -60,7 +63,16 @@ def join(
     if ticket is None:  # the process that began it has died, and the version that others need to join is deleted
         yield from give_up(publisher, tail, pending.requested, None, others=True)
         raise expired_error(pending.requested)
-    return ticket
+    return _with_file_ids(ticket, tail)
+
+
+def _with_file_ids(ticket: tuple[Timeline, Pending], tail: Timeline) -> tuple[Timeline, Pending]:
+    """A ticket with the newest file ids, where the object of its own is to be read and may be gone.
+
+    Tasks of a job may stage by others: whichever they are, the job's end asks again, and stages anew what was moved.
+    """
+    value, begun = ticket
+    return (replace(value, file_ids=tail.file_ids) if isinstance(value.file_ids, Unread) else value), begun
 
 
 def _begin_once(

@@ -1,5 +1,7 @@
 """Objects of the timeline's own folders that are needed no more: segments and plans that no version names, old notes.
 
+What holds the file ids of buckets lies beside the segments, is named as they are, and goes as they do.
+
     oldest version that stands ──── versions in between ──── the tail
 
 A segment's name and a plan's barrier say from which version they were made. If a version names such an object at all,
@@ -35,7 +37,7 @@ def sweep_leftovers(known: Timeline) -> Steps[None]:
     segments: list[Stat] = yield List(SEGMENTS)
     plans: list[Stat] = yield List(PLANS)
     plans = yield from _without_notes(plans)
-    named = {segment_path(segment.name) for segment in known.segments}
+    named = {segment_path(name) for name in known.objects}
     open_plans = {plan.path for plan in known.plans} | {restore.path for restore in known.restores}
     segments = [stat for stat in segments if stat.path not in named]
     plans = [stat for stat in plans if stat.path not in open_plans]
@@ -45,7 +47,7 @@ def sweep_leftovers(known: Timeline) -> Steps[None]:
     yield from find_tail(known)  # raises where the listings are of another table, which was made here since
     if oldest is None or oldest.version >= known.version:
         return
-    named = {segment_path(segment.name) for segment in oldest.segments}
+    named = {segment_path(name) for name in oldest.objects}
     open_plans = {plan.path for plan in oldest.plans}
     for stat in segments:
         if stat.path not in named and _made_from(stat.path) < oldest.version:

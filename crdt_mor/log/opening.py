@@ -18,7 +18,8 @@ from typing import Any
 
 from crdt_mor.errors import FormatError
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, VERSIONS, version_path
+from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, VERSIONS, segment_path, version_path
+from crdt_mor.log.segments import holding_file_ids
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Bucket, Stat, Store
 
@@ -72,11 +73,17 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
     tail = Timeline.decode(data, path)
     if version_path(tail.version) != path:
         raise FormatError(f"this is another version than its name says: restore it. file={path} found={tail.version}")
-    again, versions, properties, instants = _at_once(
-        lambda: store.read(path), lambda: store.list(VERSIONS), lambda: properties_in(store), lambda: store.list(hudi)
-    )
+    name = tail.file_ids.stored
+    again, versions, properties, instants, file_ids = _at_once(
+        lambda: store.read(path), lambda: store.list(VERSIONS), lambda: properties_in(store), lambda: store.list(hudi),
+        lambda: None if name is None else store.read(segment_path(name)),
+    )  # fmt: skip
     if again is None or not tail.is_in(again) or not versions or versions[-1].path != path:
         return None
+    if name is not None:
+        if file_ids is None:
+            return None
+        tail = holding_file_ids(tail, name, file_ids)
     return Found(tail, properties, settings, instants)
 
 

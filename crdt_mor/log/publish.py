@@ -41,7 +41,7 @@ from crdt_mor.log.intents import Intent
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.projection import EventProjector, Projected, look_again, project, wait_for_projection
-from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal
+from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal, with_file_ids
 from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
 from crdt_mor.log.tail import expire_versions, find_tail, still_stands
 from crdt_mor.model.instant import from_ms, to_ms
@@ -286,7 +286,7 @@ def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Ti
             stored = Timeline.decode(data, path)
             if stored.nonce != value.nonce:
                 return None
-            value = stored
+            value = yield from with_file_ids(stored, value)
             yield MakeDurable(path)  # what was read back may not last yet
         return value if (yield from is_genuine(tail)) else None
     except StorageUnavailableError as error:

@@ -8,6 +8,10 @@ Rolling up parts a run in two: completions that the latest snapshot needs, and c
 whose files a compaction has superseded. So opening the latest snapshot reads few segments however long the history is.
 `planners.packing` says which completions share a segment.
 
+The file ids of buckets (`model.file_ids`) are in an object of their own as well, once they are many: as a wide commit,
+in the very event that changes them. So a version comes with ids that are still to be read, and `log.tail` reads them
+where it finds a value, unless the process has read the same object before.
+
 A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all
 processes that follow that tail put the same objects. What only one event needs has a name of that attempt, and a
 publisher that loses the race deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a
@@ -23,11 +27,15 @@ from dataclasses import dataclass, replace
 from crdt_mor.errors import FormatError
 from crdt_mor.log.paths import segment_path
 from crdt_mor.log.steps import Delete, Put, Read, Steps, put_surely
+from crdt_mor.model.file_ids import Unread
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
-from crdt_mor.model.timeline_json import decode_segment, encode_segment
+from crdt_mor.model.timeline_json import decode_file_ids, decode_segment, encode_file_ids, encode_segment
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
 from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, Ends, in_chunks, repack
+
+FILE_IDS_MAX = 256
+"""How many file ids of buckets a version carries itself, of forty bytes each. Most tables have none at all."""
 
 _CLEAN = "clean"
 """The action of a clean, as `model.names` has it, which knows Hudi's words and is not for what publishes."""
@@ -49,6 +57,7 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
 
     known: what was read of segments. own: the paths of the segments that are put for this attempt alone are added.
     """
+    value = yield from _with_stored_ids(tail, value, own)
     if len(value.restores) > len(tail.restores):
         return value  # a restore has made its segments itself; those of the tail hold what it drops
     before = {c.requested for c in tail.completions}
@@ -106,10 +115,14 @@ def read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]
 def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
     """The completions of a segment; raises `SegmentGoneError` where it is not there."""
     path = segment_path(segment.name)
-    data = yield Read(path)
+    return decode_segment((yield from _read(path)), path)
+
+
+def _read(path: str) -> Steps[bytes]:
+    data: bytes | None = yield Read(path)
     if data is None:
         raise SegmentGoneError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
-    return decode_segment(data, path)
+    return data
 
 
 def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
@@ -121,6 +134,38 @@ def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
         if segment.last == value.clock:
             return tuple(c for c in (yield from read_segment(segment)) if c.version == value.version)
     return ()
+
+
+# --- file ids ---------------------------------------------------------------------------------------------------------
+
+
+def with_file_ids(value: Timeline, known: Timeline | None = None) -> Steps[Timeline]:
+    """`value`, which was decoded, with its file ids; raises `SegmentGoneError` where the object is not there.
+
+    known: a value of the same table that a process has, whose ids it has read.
+    """
+    name = value.file_ids.stored
+    if not isinstance(value.file_ids, Unread) or name is None:
+        return value
+    if known is not None and known.file_ids.stored == name:
+        return replace(value, file_ids=known.file_ids)
+    return holding_file_ids(value, name, (yield from _read(segment_path(name))))
+
+
+def holding_file_ids(value: Timeline, name: str, data: bytes) -> Timeline:
+    """`value` with the file ids that an object holds. name: the one by which the value names it; data: what it is."""
+    return replace(value, file_ids=replace(decode_file_ids(data, segment_path(name)), stored=name))
+
+
+def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[Timeline]:
+    """`value` with many file ids in an object of their own: that of the tail, if they are the same."""
+    ids = tail.file_ids if value.file_ids == tail.file_ids else value.file_ids
+    if ids.stored is None and len(ids.groups) > FILE_IDS_MAX:
+        name = SegmentName(tail.version, value.nonce, 0, "file-ids", own).of(0)
+        own.append(segment_path(name))
+        yield from put_surely(Put(segment_path(name), encode_file_ids(ids)))
+        ids = replace(ids, stored=name)
+    return value if ids.stored == value.file_ids.stored else replace(value, file_ids=ids)
 
 
 # --- rolling up -------------------------------------------------------------------------------------------------------

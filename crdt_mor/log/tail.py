@@ -15,6 +15,7 @@ from typing import Any
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path
+from crdt_mor.log.segments import SegmentGoneError, with_file_ids
 from crdt_mor.log.steps import Delete, GetStat, List, Read, Single, Steps, Together
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
@@ -35,6 +36,19 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
 
     Raises `TableReplacedError` where the table is no longer the one that `known` is of.
     """
+    tail = yield from _find_tail(known)
+    while True:
+        try:
+            return (yield from with_file_ids(tail, known))
+        except SegmentGoneError:  # damage, unless so many versions have followed since that this one is gone as well
+            later = yield from _find_tail(known)
+            if later.version == tail.version:
+                raise
+            tail = later
+
+
+def _find_tail(known: Timeline | None) -> Steps[Timeline]:
+    """The same, as it is decoded."""
     if known is not None:
         tail = yield from _gallop(known)
         if tail is not None:
@@ -83,6 +97,10 @@ def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Ste
     newest = _decode_version(found[count - 1], version_path(known.version + count))
     if _is_foreign(newest, known):
         raise table_replaced(known.table_id, newest.table_id)
+    try:
+        newest = yield from with_file_ids(newest, known)
+    except SegmentGoneError:
+        return (yield from find_tail(known)), reply
     return (newest if again or count < ahead else (yield from find_tail(newest))), reply
 
 
@@ -94,7 +112,12 @@ def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
     following = _decode_version(data, version_path(known.version + 1))
     standing, later = yield Together((Read(version_path(known.version)), GetStat(version_path(known.version + 2))))
     stands = standing is not None and known.is_in(standing)
-    return following if stands and later is None and not _is_foreign(following, known) else None
+    if not stands or later is not None or _is_foreign(following, known):
+        return None
+    try:
+        return (yield from with_file_ids(following, known))
+    except SegmentGoneError:
+        return None
 
 
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:

@@ -9,13 +9,14 @@ group that was replaced hides whatever is written to it later, for good, so that
 
 All of it follows from the set of commits, so two processes that adopt the same ones come to the same ids, and readers
 that adopt them in memory as well. The value keeps the ids that are not the fixed ones. Only the adoption of Hudi's
-commits changes them, and a restore, which drops such commits.
+commits changes them, and a restore, which drops such commits. Where there are many, the versions name an object that
+holds them (`log.segments`), and are as small as those of other tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,9 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileIds:
-    """The live file ids of buckets that are not the fixed ones. groups: partition path and file id, sorted."""
+    """The live file ids of buckets that are not the fixed ones.
 
-    groups: tuple[tuple[str, str], ...] = ()
+    groups: partition path and file id, sorted. stored: the name of the object that holds them; None: versions do.
+    """
+
+    groups: tuple[FileGroup, ...] = ()
+    stored: str | None = field(default=None, compare=False)
 
     def of(self, partition: str, bucket: int) -> str:
         """The id of the file group to which rows of a bucket are written."""
@@ -46,6 +51,14 @@ class FileIds:
         bucket = bucket_of_file_id(file_id)
         return bucket is not None and self.of(partition, bucket) == file_id
 
+    def among(self, groups: Iterable[FileGroup]) -> FileIds:
+        """The ids that these file groups have, for a process that knows no others."""
+        return FileIds(tuple(sorted(self._groups.intersection(groups)))) if self.groups else self
+
+    @cached_property
+    def _groups(self) -> frozenset[FileGroup]:
+        return frozenset(self.groups)
+
     def misplaced(self, files: Iterable[DataFile]) -> list[DataFile]:
         """Those of the files that lie in file groups which are not the live ones of their buckets."""
         return [file for file in files if not self.has(file.group)]
@@ -53,6 +66,17 @@ class FileIds:
 
 FIXED: Final = FileIds()
 """Of a table in which no commit of Hudi's has changed any."""
+
+
+@dataclass(frozen=True)
+class Unread(FileIds):
+    """The ids of a version that was only decoded: the object that holds them is still to be read."""
+
+    stored: str | None = None
+
+    @cached_property
+    def _by_bucket(self) -> dict[tuple[str, int | None], str]:
+        raise AssertionError(f"a version is found with its file ids, by `log.segments.with_file_ids`. {self.stored=}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +123,26 @@ def index_bucket(file_id: str, buckets: int | None) -> int | None:
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 
-def file_ids_json(ids: FileIds) -> dict[str, list[str]]:
+def file_ids_json(ids: FileIds) -> str | dict[str, list[str]]:
+    """What a version says: the ids by partition path, or the name of the object that holds them."""
+    return by_partition(ids) if ids.stored is None else ids.stored
+
+
+def by_partition(ids: FileIds) -> dict[str, list[str]]:
     """The ids by partition path."""
-    by_partition: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for partition, file_id in ids.groups:
-        by_partition.setdefault(partition, []).append(file_id)
-    return by_partition
+        found.setdefault(partition, []).append(file_id)
+    return found
+
+
+def file_ids_in(entry: str | Mapping[str, Sequence[Any]]) -> FileIds:
+    """The ids that a version says."""
+    return Unread(stored=entry) if isinstance(entry, str) else file_ids_of(entry)
 
 
 def file_ids_of(entries: Mapping[str, Sequence[Any]]) -> FileIds:
+    """The ids by partition path; raises one of `WRONG_SHAPE` for what is no such thing."""
     groups = tuple((partition, file_id) for partition, ids in entries.items() for file_id in ids)
     if not all(isinstance(file_id, str) and bucket_of_file_id(file_id) is not None for _, file_id in groups):
         raise TypeError(f"file ids. {entries=}")

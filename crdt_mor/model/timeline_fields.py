@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crdt_mor.model.alteration import alteration_json, alteration_of
-from crdt_mor.model.file_ids import FIXED, file_ids_json, file_ids_of
+from crdt_mor.model.file_ids import FIXED, file_ids_in, file_ids_json
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.migration import Moving, Origin, moving_json, moving_of, origin_json, origin_of
 from crdt_mor.model.overwrite import overwrite_json, overwrite_of
@@ -142,7 +142,7 @@ FIELDS: Final = (
     _records("rules", rule_json, lambda entry, _: rule_of(entry), absent=()),
     _records("alterations", alteration_json, lambda entry, _: alteration_of(entry), lambda a: (a.at,), ()),
     _Field("handed_over", absent=EPOCH, times=lambda since: (since,)),
-    _Field("file_ids", file_ids_json, lambda entries, _: file_ids_of(entries), FIXED),
+    _Field("file_ids", file_ids_json, lambda entry, _: file_ids_in(entry), FIXED),
 )  # fmt: skip
 """In the order in which they are written. `Timeline.is_in` goes by the first two."""
 

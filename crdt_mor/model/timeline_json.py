@@ -12,6 +12,7 @@ from typing import Any
 from crdt_mor.errors import FormatError
 from crdt_mor.model.authors import author_json, author_of
 from crdt_mor.model.declared import ANYTHING, declared_from, declared_json
+from crdt_mor.model.file_ids import FileIds, by_partition, file_ids_of
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
 from crdt_mor.model.overwrite import overwriting_json, overwriting_of
@@ -88,6 +89,19 @@ def encode_segment(completions: Sequence[Completion]) -> bytes:
     """The bytes of a segment."""
     document = {"format": FORMAT, "completions": [completion_json(c) for c in completions]}
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def encode_file_ids(ids: FileIds) -> bytes:
+    """The bytes of an object that holds the file ids of buckets."""
+    return json.dumps({"format": FORMAT, "file_ids": by_partition(ids)}, separators=(",", ":")).encode()
+
+
+def decode_file_ids(data: bytes, path: str) -> FileIds:
+    """The file ids that an object holds; raises `FormatError` naming `path`."""
+    try:
+        return file_ids_of(json.loads(data)["file_ids"])
+    except WRONG_SHAPE as error:
+        raise FormatError(f"these are not the file ids of buckets: {error!r}. file={path}") from error
 
 
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:

@@ -107,10 +107,10 @@ class Value:
 
     @property
     def header(self) -> Self:
-        """Version, clock, schema with its names, the table's id, what is kept, file ids: what a part of it needs."""
+        """Version, clock, schema with its names, the table's id, and which history is kept: what a part of it needs."""
         return type(self)(
             self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
-            savepoints=self.savepoints, restores=self.restores, alterations=self.alterations, file_ids=self.file_ids,
+            savepoints=self.savepoints, restores=self.restores, alterations=self.alterations,
         )  # fmt: skip
 
     @cached_property
@@ -138,6 +138,12 @@ class Value:
     def is_restore_of(self, previous: Value) -> bool:
         """Whether this version, which follows `previous`, restored the table to an earlier moment."""
         return len(self.restores) > len(previous.restores)
+
+    @property
+    def objects(self) -> set[str]:
+        """The names of the objects that hold what this value does not carry itself."""
+        stored = self.file_ids.stored
+        return {segment.name for segment in self.segments} | ({stored} if stored is not None else set())
 
     def find_pending(self, requested: InstantTime) -> Pending | None:
         return next((p for p in self.pending if p.requested == requested), None)

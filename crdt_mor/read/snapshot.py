@@ -105,7 +105,9 @@ class Snapshot:
         kept = tuple(slices)
         paths = {log.path for slice_ in kept for log in slice_.logs}
         at_hand = {path: data for path, data in self.at_hand.items() if path in paths}
-        return replace(self, value=self.value.header, slices=kept, part=True, at_hand=at_hand)
+        file_ids = self.value.file_ids.among((slice_.partition, slice_.file_id) for slice_ in kept)
+        value = replace(self.value.header, file_ids=file_ids)
+        return replace(self, value=value, slices=kept, part=True, at_hand=at_hand)
 
     def sealed_cut(self) -> Cut:
         """The cut that this view shows, for use by later reads; raises where Hudi has committed before it unnoticed.

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
-from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError
 from crdt_mor.events.views import Views
+from crdt_mor.log import segments
+from crdt_mor.read.snapshot import Snapshot
 from tests.inside import session_of
 from tests.interop.hudi_turns import HudiTurns
 from tests.interop.readers import hudi_rs, ours
@@ -270,6 +272,58 @@ def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker, m
     assert found(opened) == {("a", "mon", 1), ("b", "tue", 1), ("c", "wed", 2), ("h", "wed", 5)}
     with pytest.raises(InvalidInputError, match=r"a key could live twice.*file_id=00000000-7c1e"):
         opened.upsert(rows(NEW))
+
+
+# --- many file groups of Hudi's ---------------------------------------------------------------------------------------
+
+
+def newest_version(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(max((root / ".hoodie/.crdt_mor/timeline").iterdir()).read_bytes())
+    return found
+
+
+@pytest.mark.parametrize(
+    "door", [upsert, slow(posted), job, slow(overwriting_job)], ids=["upsert", "posted", "job", "o"]
+)
+def test_file_ids_that_are_many_are_in_an_object_of_their_own(
+    table: Table, make: Maker, door: Callable[[Table], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each version had all of them, forty bytes each, and each commit puts one version or two."""
+    monkeypatch.setattr(segments, "FILE_IDS_MAX", 1)
+    hudi = HudiTurns(make.root)
+    hudi.insert(rows(("h", "wed", 5)))
+    table.refresh()
+    table.upsert(rows(("h", "wed", 6)))
+    assert list(newest_version(make.root)["file_ids"]) == ["p=wed"], "few are in the version"
+    hudi.drop("p=mon")
+    hudi.insert(rows(("h", "fri", 7)))
+    table.refresh()
+    door(table)
+    stored = newest_version(make.root)["file_ids"]
+    object_ = make.root / ".hoodie/.crdt_mor/segments" / f"{stored}.json"
+    held = json.loads(object_.read_bytes())
+    assert list(held) == ["format", "file_ids"]
+    assert [*held["file_ids"]] == ["p=fri", "p=mon", "p=wed"]
+    opened = Table.open(make.root)
+    opened.upsert(rows(("h", "fri", 8)))
+    table.upsert(rows(("h", "wed", 9)))
+    assert newest_version(make.root)["file_ids"] == stored, "what has not changed is not put anew"
+    assert by_all(make.root) == {NEW, ("b", "tue", 1), ("h", "wed", 9), ("h", "fri", 8)}
+    object_.unlink()
+    with pytest.raises(FormatError, match=r"restore it from a backup. file=.*/segments/"):
+        Table.open(make.root).upsert(rows(NEW))
+
+
+def test_a_part_of_a_snapshot_takes_along_the_ids_of_its_own_file_groups(table: Table, make: Maker) -> None:
+    """Each part had the ids of all, so that ten thousand parts of ten thousand file groups were gigabytes."""
+    HudiTurns(make.root).insert(rows(("h", "wed", 5), ("h", "fri", 5)))
+    table.refresh()
+    table.upsert(rows(NEW))
+    snapshot = Snapshot.seal(session_of(table), session_of(table).views.sealed())
+    parts = {slice_.partition: snapshot.with_slices([slice_]) for slice_ in snapshot.slices}
+    groups = {partition: [p for p, _ in part.value.file_ids.groups] for partition, part in parts.items()}
+    assert groups == {"p=fri": ["p=fri"], "p=wed": ["p=wed"], "p=mon": [], "p=tue": []}
+    assert all(part.value.file_ids.of(p, 0) == snapshot.value.file_ids.of(p, 0) for p, part in parts.items())
 
 
 # --- history ----------------------------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
 def check_recovered(objects: dict[str, Any]) -> None:
     """Nothing is left of attempts that died."""
     tail = decoded(objects[LOG][-1])
-    named = {segment_path(segment.name) for segment in tail.segments}
+    named = {segment_path(name) for name in tail.objects}
     if left := [path for path in objects if path.startswith(SEGMENTS) and path not in named]:
         raise Violation(f"no sweep removes it: {left}")
 

@@ -1,0 +1,226 @@
+"""The file ids of buckets that are in an object of their own are there, and the right ones, in every interleaving.
+
+Here no version carries an id itself. Hudi has replaced the file group of the one bucket again and again, and processes
+adopt that, each some of it: they put the object before the version that names it, and discard it where the race is
+lost. Other processes publish versions that name the same object, look for the newest version, and sweep. In each store
+that can be reached, so whichever process dies and wherever, the promises are those of every world, and:
+
+    - each version that stands names an object that stands, and holds the ids that follow from that version's commits
+    - a process finds a value with these ids
+    - the next process sweeps, and then no object stands that the tail does not name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from crdt_mor.events import leftovers
+from crdt_mor.log import publish, segments, tail
+from crdt_mor.log.outcome import all_completions
+from crdt_mor.log.paths import segment_path, version_path
+from crdt_mor.log.steps import Put, Steps
+from crdt_mor.log.tail import find_tail
+from crdt_mor.model.file_ids import FIXED, FileIds, Unread, live_groups
+from crdt_mor.model.instant import from_ms, to_ms
+from crdt_mor.model.names import REPLACE_COMMIT, bucket_file_id
+from crdt_mor.model.overwrite import DELETE_PARTITION
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import decode_file_ids
+from crdt_mor.model.timeline_parts import Completion
+from tests.simulation.actors import PUBLISHER, Run
+from tests.simulation.local_states import Actor
+from tests.simulation.small_store import LOG, Violation, completions_of, decoded, stood
+from tests.simulation.test_wide_in_small_worlds import check_recovered, decider, recovered
+from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, nothing, seals, small_numbers
+from tests.tiers import slow
+
+no_version_carries_ids = small_numbers(FILE_IDS_MAX=0)
+
+
+def replacing(number: int) -> Completion:
+    """A commit of Hudi's that replaces the file group of the bucket."""
+    requested = from_ms(1_001 + 10 * number)
+    groups = (("", bucket_file_id(0)),)
+    return Completion(requested, from_ms(to_ms(requested) + 2), 0, "", REPLACE_COMMIT, DELETE_PARTITION, (), groups)
+
+
+def adopter(value: Timeline, number: int) -> Run:
+    """Adopts one commit of Hudi's, as `hudi.adoption` does with what it finds."""
+
+    def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
+        known = yield from all_completions(tail)
+        own = replacing(number)
+        if any(c.requested == own.requested for c in known):
+            return None
+        return tail.adopt(f"adopts {number}", wall_ms, [own], tail.schema, live_groups([*known, own], 1))
+
+    yield from PUBLISHER.publish(derive, value)
+
+
+def latecomer(value: Timeline, number: int) -> Run:
+    """The same, but it stalls after it has put the object, and dies once it has put the version."""
+    own = replacing(number)
+    event = value.adopt(f"late {number}", 0, [own], value.schema, live_groups([*value.completions, own], 1))
+    late = yield from segments.seal(value, event, {}, [])
+    yield Put(version_path(late.version), late.encode())
+
+
+def finder(value: Timeline) -> Run:
+    return ("found", (yield from find_tail(value)))
+
+
+class Stored(RecoveringWorld):
+    """A table of which some of Hudi's commits are adopted, and processes that adopt one more each.
+
+    standing: so many versions stand at first.
+    """
+
+    def __init__(
+        self,
+        *,
+        adopted: int = 1,
+        adopters: int = 0,
+        late: int = 0,
+        others: Sequence[str] = (),
+        standing: int = 1,
+        **options: Any,
+    ) -> None:
+        place = Place(stood({version_path(0): Timeline.genesis("[]", "the-table").encode()}))
+        for number in range(adopted):
+            place.run(adopter(place.tail, number), f"before{number}.")
+        place.settle(standing)
+        newest = place.run(find_tail(None), "first.")
+        for n in range(adopters + late):
+            role = adopter if n < adopters else latecomer
+            place.actors.append(Actor(f"a{n}", partial(role, newest, adopted + n)))
+        roles = {**ROLES, "decider": decider, "finder": finder}
+        for n, name in enumerate(others):
+            place.actors.append(Actor(f"{name}{n}", partial(roles[name], newest), 10 + n))
+        super().__init__(place.objects, place.actors, faulty=seals, **options)
+
+    def check(self, objects: dict[str, Any]) -> None:
+        super().check(objects)
+        for data in objects[LOG]:
+            value = decoded(data)
+            if objects.get(version_path(value.version)) == data:
+                self._check_named(value, objects)
+        self.check_recovery(objects)
+
+    def _check_named(self, value: Timeline, objects: dict[str, Any]) -> None:
+        meant = live_groups(completions_of(value, objects), 1).file_ids
+        if not meant.groups:
+            return
+        if value.file_ids.stored is None:
+            raise Violation(f"version {value.version} carries file ids")
+        path = segment_path(value.file_ids.stored)
+        if path not in objects:
+            raise Violation(f"version {value.version} names file ids that are not there: {path}")
+        if decode_file_ids(objects[path], path) != meant:
+            raise Violation(f"version {value.version} names other file ids than its commits mean: {path}")
+
+    def check_result(self, result: object, objects: dict[str, Any]) -> None:
+        match result:
+            case ("found", Timeline() as value):
+                if value.file_ids != live_groups(value.completions, 1).file_ids:
+                    raise Violation(f"a process has found other file ids: {value.file_ids}")
+            case _:
+                super().check_result(result, objects)
+
+    def recover(self, objects: dict[str, bytes]) -> None:
+        check_recovered(recovered(objects))
+
+
+@pytest.mark.parametrize(
+    ("options", "states"),
+    [
+        ({"adopters": 2}, 100),
+        ({"adopters": 1, "others": ["finder"], "faults": 1}, 100),
+        ({"adopted": 3, "late": 1, "others": ["sweeper", "finder"], "standing": 3}, 300),
+        slow({"adopters": 1, "others": ["sweeper", "finder"]}, 4_000),
+        slow({"adopters": 1, "late": 1, "others": ["decider"]}, 200),
+        slow({"adopters": 2, "others": ["finder"]}, 4_000),
+        slow({"adopters": 2, "faults": 1}, 10_000),
+    ],
+    ids=str,
+)
+def test_file_ids_are_there_for_each_version_that_stands(options: dict[str, Any], states: int) -> None:
+    assert Stored(**options).search() > states
+
+
+# --- planted bugs: every rule is needed -------------------------------------------------------------------------------
+
+
+def a_lost_reply_is_taken_for_an_object(patch: pytest.MonkeyPatch) -> None:
+    def careless(put: Put) -> Steps[None]:
+        yield put
+
+    patch.setattr(segments, "put_surely", careless)
+
+
+def all_attempts_share_a_name(patch: pytest.MonkeyPatch) -> None:
+    name = segments.SegmentName
+    patch.setattr(
+        segments, "SegmentName", lambda version, nonce, level, kind, own=None: name(version, "", level, kind, own)
+    )
+
+
+def a_process_that_is_unsure_takes_it_for_lost(patch: pytest.MonkeyPatch) -> None:
+    def careless(tail: Timeline, value: Timeline) -> Steps[bool]:
+        return True
+        yield
+
+    patch.setattr(publish, "_has_lost", careless)
+
+
+def a_sweep_knows_segments_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Timeline, "objects", property(lambda self: {segment.name for segment in self.segments}))
+
+
+def a_sweep_asks_the_newest_version_alone(patch: pytest.MonkeyPatch) -> None:
+    oldest = leftovers._oldest_version
+
+    def careless() -> Steps[Timeline | None]:
+        found = yield from oldest()
+        return replace(found, file_ids=FIXED) if found is not None else None
+
+    patch.setattr(leftovers, "_oldest_version", careless)
+
+
+def nobody_sweeps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("crdt_mor.events.sweep.sweep_leftovers", nothing)
+
+
+def a_process_keeps_the_ids_that_it_has_read_first(patch: pytest.MonkeyPatch) -> None:
+    read = segments.with_file_ids
+
+    def careless(value: Timeline, known: Timeline | None = None) -> Steps[Timeline]:
+        if isinstance(value.file_ids, Unread) and known is not None and known.file_ids.stored is not None:
+            return replace(value, file_ids=FileIds(known.file_ids.groups, value.file_ids.stored))
+        return (yield from read(value, known))
+
+    patch.setattr(tail, "with_file_ids", careless)
+
+
+@pytest.mark.parametrize(
+    ("plant", "options", "found"),
+    [
+        (a_lost_reply_is_taken_for_an_object, {"adopters": 1, "faults": 1}, "not there"),
+        (all_attempts_share_a_name, {"adopters": 2}, "other file ids"),
+        (a_process_that_is_unsure_takes_it_for_lost, {"adopters": 1, "faults": 1}, "not there"),
+        (a_sweep_knows_segments_alone, {"adopted": 3, "others": ["sweeper"], "standing": 2}, "not there"),
+        (a_sweep_asks_the_newest_version_alone, {"adopted": 3, "others": ["sweeper"], "standing": 2}, "not there"),
+        (nobody_sweeps, {"adopters": 1}, "no sweep removes it"),
+        (a_process_keeps_the_ids_that_it_has_read_first, {"adopters": 1, "others": ["finder"]}, "other file ids"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_the_search_finds(plant: Plant, options: dict[str, Any], found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Stored(**options)
+    plant(monkeypatch)
+    with pytest.raises(Violation, match=found):
+        world.search(depth_first=True)
