@@ -14,7 +14,7 @@ from crdt_mor.log.paths import PLANS, version_path
 from crdt_mor.log.steps import Put
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.declared import ANYTHING, Declared
-from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
@@ -208,3 +208,15 @@ def planned_world(
     objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
     paths = PROJECTOR.pending_paths(plan.barrier, action.name)[: len(action.begun)]
     return objects | ({path: action.encode_record(plan) for path in paths} if projected else {}), value
+
+
+MOMENT_MS = 1_000
+
+
+def clock_mover(value: Timeline) -> Run:
+    """Publishes an event in which nothing is completed: the clock reaches a moment."""
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        return None if to_ms(tail.clock) >= MOMENT_MS else tail.decide("decided", MOMENT_MS)
+
+    yield from PUBLISHER.publish(derive, value)

@@ -32,11 +32,20 @@ from crdt_mor.model.overwrite import DELETE_PARTITION
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_file_ids
 from crdt_mor.model.timeline_parts import Completion
-from tests.simulation.actors import PUBLISHER, Run
+from tests.simulation.actors import PUBLISHER, Run, clock_mover
 from tests.simulation.local_states import Actor
 from tests.simulation.small_store import LOG, Violation, completions_of, decoded, stood
-from tests.simulation.test_wide_in_small_worlds import check_recovered, decider, recovered
-from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, nothing, seals, small_numbers
+from tests.simulation.worlds import (
+    ROLES,
+    Place,
+    Plant,
+    RecoveringWorld,
+    check_recovered,
+    nothing,
+    recovered,
+    seals,
+    small_numbers,
+)
 from tests.tiers import slow
 
 no_version_carries_ids = small_numbers(FILE_IDS_MAX=0)
@@ -98,7 +107,7 @@ class Stored(RecoveringWorld):
         for n in range(adopters + late):
             role = adopter if n < adopters else latecomer
             place.actors.append(Actor(f"a{n}", partial(role, newest, adopted + n)))
-        roles = {**ROLES, "decider": decider, "finder": finder}
+        roles = {**ROLES, "decider": clock_mover, "finder": finder}
         for n, name in enumerate(others):
             place.actors.append(Actor(f"{name}{n}", partial(roles[name], newest), 10 + n))
         super().__init__(place.objects, place.actors, faulty=seals, **options)

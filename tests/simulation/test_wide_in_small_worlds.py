@@ -21,28 +21,30 @@ import pytest
 from crdt_mor.events import leftovers
 from crdt_mor.hudi import projection
 from crdt_mor.log import outcome, publish, segments
-from crdt_mor.log.paths import SEGMENTS, segment_path, version_path
+from crdt_mor.log.paths import segment_path, version_path
 from crdt_mor.log.steps import Delete, Put, Read, Steps
 from crdt_mor.log.tail import find_tail
-from crdt_mor.model.instant import to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from tests.simulation.actors import (
-    PUBLISHER,
     Run,
-    all_given_up,
+    clock_mover,
     complete,
     data_path,
     finish,
-    sweeper,
 )
-from tests.simulation.landing import alone
-from tests.simulation.small_store import LOG, Saw, Violation, decoded, settled, stood
-from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, seals, small_numbers
+from tests.simulation.small_store import LOG, Saw, Violation, decoded
+from tests.simulation.worlds import (
+    ROLES,
+    Place,
+    Plant,
+    RecoveringWorld,
+    check_recovered,
+    recovered,
+    seals,
+    small_numbers,
+)
 from tests.tiers import long, slow
-
-MOMENT_MS = 1_000
-
 
 everything_is_wide = small_numbers(COMPLETIONS_BYTES_MAX=1, SEGMENTS_MAX=2)
 
@@ -58,15 +60,6 @@ def reader(known: Timeline) -> Run:
     """Goes from one value to another, once, and reads every segment that the other names."""
     tail = yield from find_tail(known)
     yield Saw(known, tail, tuple((yield from outcome.all_completions(tail))))
-
-
-def decider(value: Timeline) -> Run:
-    """Publishes an event in which nothing is completed: the clock reaches a moment."""
-
-    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
-        return None if to_ms(tail.clock) >= MOMENT_MS else tail.decide("decided", MOMENT_MS)
-
-    yield from PUBLISHER.publish(derive, value)
 
 
 class Wide(RecoveringWorld):
@@ -91,7 +84,7 @@ class Wide(RecoveringWorld):
         place.commit(commits)
         place.settle(standing)
         place.go_on([complete] * staged + [latecomer] * late + [finish] * begun)
-        place.live(others, {**ROLES, "decider": decider, "reader": reader}, store_now=10)
+        place.live(others, {**ROLES, "decider": clock_mover, "reader": reader}, store_now=10)
         super().__init__(place.objects, place.actors, faulty=seals, **options)
 
     def check(self, objects: dict[str, Any]) -> None:
@@ -108,24 +101,6 @@ class Wide(RecoveringWorld):
 
     def recover(self, objects: dict[str, bytes]) -> None:
         check_recovered(recovered(objects))
-
-
-def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
-    """The store once the next process has given up all writers, and has swept while old versions went."""
-    after = all_given_up(objects)
-    for n in range(4):
-        if n % 2:  # of two versions the older one is the oldest that stands
-            after = stood(settled(after))
-        _, after = alone(sweeper(decoded(after[LOG][-1])), after, f"again{n}.", store_now=20 + n)
-    return after
-
-
-def check_recovered(objects: dict[str, Any]) -> None:
-    """Nothing is left of attempts that died."""
-    tail = decoded(objects[LOG][-1])
-    named = {segment_path(name) for name in tail.objects}
-    if left := [path for path in objects if path.startswith(SEGMENTS) and path not in named]:
-        raise Violation(f"no sweep removes it: {left}")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pytest
 
 from crdt_mor.log import segments, tail
-from crdt_mor.log.paths import SEGMENTS, VERSIONS, version_path
+from crdt_mor.log.paths import SEGMENTS, VERSIONS, segment_path, version_path
 from crdt_mor.log.steps import Put, Steps
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.timeline import Timeline
@@ -26,6 +26,7 @@ from crdt_mor.model.timeline_parts import Pending
 from tests.simulation.actors import (
     GENESIS,
     Run,
+    all_given_up,
     begun_world,
     canceller,
     cleaner,
@@ -41,7 +42,7 @@ from tests.simulation.actors import (
 from tests.simulation.landing import alone
 from tests.simulation.local_states import Actor
 from tests.simulation.playing import happened
-from tests.simulation.small_store import LOG, decoded, settled, stood
+from tests.simulation.small_store import LOG, Violation, decoded, settled, stood
 from tests.simulation.small_world import World
 
 T = TypeVar("T")
@@ -185,6 +186,24 @@ class RecoveringWorld(World):
         if key not in self._recovered:
             self._recovered.add(key)
             self.recover(plain)
+
+
+def recovered(objects: dict[str, bytes]) -> dict[str, Any]:
+    """The store once the next process has given up all writers, and has swept while old versions went."""
+    after = all_given_up(objects)
+    for n in range(4):
+        if n % 2:  # of two versions the older one is the oldest that stands
+            after = stood(settled(after))
+        _, after = alone(sweeper(decoded(after[LOG][-1])), after, f"again{n}.", store_now=20 + n)
+    return after
+
+
+def check_recovered(objects: dict[str, Any]) -> None:
+    """Nothing is left of attempts that died."""
+    tail = decoded(objects[LOG][-1])
+    named = {segment_path(name) for name in tail.objects}
+    if left := [path for path in objects if path.startswith(SEGMENTS) and path not in named]:
+        raise Violation(f"no sweep removes it: {left}")
 
 
 def small_numbers(**limits: int) -> Any:
