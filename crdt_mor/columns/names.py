@@ -20,7 +20,7 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.columns.fields import NAME_MAX, is_stored_name, made_name, refuse_unseen
-from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema
+from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema, refuse_void
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 
@@ -85,20 +85,21 @@ class Names:
         known = self.by_shown(schema.declared.names)
         unknown = [name for name in given.names if name not in known]
         if unknown and not grows:
-            self._refuse_unknown(unknown, known)
+            self._refuse_unknown(unknown, known, given)
         elif unknown:
             new = [column.name for column in given if column.name in unknown and not pa.types.is_null(column.type)]
             check_shown([*new], known)
         taken = schema.declared.names
         return [known.get(name) or stored_name(name, taken) for name in given.names]
 
-    def _refuse_unknown(self, unknown: Sequence[str], known: Mapping[str, str]) -> None:
+    def _refuse_unknown(self, unknown: Sequence[str], known: Mapping[str, str], given: pa.Schema) -> None:
         lower = {name.lower(): name for name in known}
         misspelt = {name: lower[name.lower()] for name in unknown if name.lower() in lower}
         if misspelt:
             raise SchemaMismatchError(
                 f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
             )
+        refuse_void(given, unknown)
         raise SchemaMismatchError(
             f'the table has no such columns: drop them, or add them with schema_mode="merge"{self.said_of(unknown)}. '
             f"unknown={list(unknown)} known={list(known)}"

@@ -201,7 +201,7 @@ class TableSchema:
         if len(set(names)) < len(names):
             repeated = [name for name, count in Counter(names).items() if count > 1]
             raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
-        self._refuse_unknown(names)
+        self._refuse_unknown(data.schema)
         kept = [column for column in self.declared if column.name in names]
         arrays = []
         for column in kept:
@@ -212,9 +212,9 @@ class TableSchema:
             arrays.append(casts.to_stored(written, field))
         return pa.table(arrays, names=[column.name for column in kept])
 
-    def _refuse_unknown(self, names: Iterable[str]) -> None:
+    def _refuse_unknown(self, given: pa.Schema) -> None:
         declared = frozenset(self.declared.names)
-        unknown = [name for name in names if name not in declared]
+        unknown = [name for name in given.names if name not in declared]
         reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
         if reserved:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
@@ -226,6 +226,7 @@ class TableSchema:
             raise SchemaMismatchError(
                 f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
             )
+        refuse_void(given, unknown)
         raise SchemaMismatchError(
             'the table has no such columns: drop them, or add them with schema_mode="merge". '
             f"unknown={unknown} known={self.declared.names}"
@@ -259,6 +260,15 @@ def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.Da
             f"the column is written in another type: cast it. column={column.name} type={written} accepted={known}"
         )
     return column.with_type(kind)
+
+
+def refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
+    """Refuse columns of type null that a table lacks, which no mode adds: they do not say what they are to be."""
+    void = [name for name in unknown if pa.types.is_null(given.field(name).type)]
+    if void:
+        raise SchemaMismatchError(
+            f"a column of type null says nothing, and the table lacks it: drop it, or give it a type. columns={void}"
+        )
 
 
 def _refuse_reserved(names: Iterable[str]) -> None:

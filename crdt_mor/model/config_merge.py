@@ -82,7 +82,8 @@ def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
     kind = schema.stored.field(index).type
     if kind not in ORDERING_TYPES and not pa.types.is_decimal(kind):
         raise InvalidInputError(
-            f"versions are ordered by a number, a string, a date or a timestamp. column={ordering} type={kind}"
+            "versions are ordered by a number, a string, a truth value, a date, a timestamp or a time of day. "
+            f"column={ordering} type={kind}"
         )
     before, after = ORDERING_DIGITS
     if pa.types.is_decimal(kind) and (kind.precision - kind.scale > before or kind.scale > after):

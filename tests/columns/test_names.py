@@ -14,7 +14,13 @@ from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema
 from crdt_mor.model.alteration import Alteration, Alterations, names_at, names_of, with_added
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 
-NAMES = st.text(min_size=1, max_size=60).filter(lambda n: n.strip() != "" and n.isprintable())
+
+def may_be_seen(name: str) -> bool:
+    """Whether a text may be a name that people see, as docs/altering.md says; a pattern of polars may not."""
+    return name.strip() != "" and name.isprintable() and name != "*" and (name[0], name[-1]) != ("^", "$")
+
+
+NAMES = st.text(min_size=1, max_size=60).filter(may_be_seen)
 ODD = ["Total Sales", "Größe", "@timestamp", "1Min", "a.b", "日本", "'; --", "-", "_", "crdt_mor", "@_hoodie_x"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -397,3 +397,23 @@ def test_a_frame_of_polars_adds_columns_in_ordinary_types(make: Make, place: Pla
     table.upsert(wider, schema_mode="merge")
     assert table.schema == place.open().schema
     assert table.version == before + 1, "the second time nothing grows"
+
+
+@pytest.mark.parametrize("name", ["void", "Größe"])
+@pytest.mark.parametrize("mode", ["strict", "merge"])
+def test_a_column_of_type_null_that_is_not_there_is_refused_for_what_it_is(
+    make: Make, name: str, mode: Literal["strict", "merge"]
+) -> None:
+    table = make()
+    void = frame(A).append_column(name, pa.nulls(1))
+    for names in (SCHEMA.names, ["id", "Land", "n", "price"]):
+        with pytest.raises(SchemaMismatchError, match=f"type null says nothing, .*drop it, or give it a type.*{name}"):
+            table.upsert(void.rename_columns([*names, name]), schema_mode=mode)
+        if mode == "merge":
+            with pytest.raises(SchemaMismatchError, match="type null says nothing"):
+                table.plan_write("upsert", void.rename_columns([*names, name]).schema, schema_mode="merge")
+        assert name not in table.schema.names
+        if names == SCHEMA.names:
+            table.alter(rename={"region": "Land"})
+    table.upsert(frame(A).set_column(1, "Land", pa.nulls(1)), schema_mode=mode)
+    assert table.scan(columns=["Land"]).to_polars()["Land"].to_list() == [None]
