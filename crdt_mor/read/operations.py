@@ -65,6 +65,11 @@ def column(name: str) -> Any:
     return {"Column": name}
 
 
+def named(tree: Any, step: Operation) -> Any:
+    """A tree whose value has the name that the value of a step has."""
+    return {"Alias": [tree, step.expression().meta.output_name()]}
+
+
 def tree_of(expression: pl.Expr) -> Any:
     """The tree of an expression; None for one that cannot be written down, such as one that is very deep."""
     try:

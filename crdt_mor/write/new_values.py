@@ -19,7 +19,7 @@ from polars.datatypes import DataTypeClass
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.assignments import Assignments
-from crdt_mor.read.operations import Operation, column, operation_of, tree_of
+from crdt_mor.read.operations import Operation, column, named, operation_of, tree_of
 
 Kind = pl.DataType | DataTypeClass
 KeyOf = Callable[[int], Mapping[str, object]]
@@ -31,7 +31,10 @@ _WHOLE: Final = 2**53
 _SUMS_AND_PRODUCTS: Final = frozenset({"Plus", "Add", "Minus", "Sub", "Multiply", "Mul"})
 """polars' words for what fits in 128 bits where it is made of two integers of 64."""
 
-_CHOICES: Final = frozenset({"Alias", "Cast", "Ternary", "Coalesce"})
+_STRUCT: Final = "AsStruct"
+"""polars' word for what makes a struct, whose fields have the names of its inputs."""
+
+_CHOICES: Final = frozenset({"Alias", "Cast", "Ternary", "Coalesce", _STRUCT})
 """polars' words for what computes nothing."""
 
 _TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -91,6 +94,8 @@ class _Steps:
             names.append(self.value(operation_of(tree), masks[-1], are_exact=are_exact and step.word != "Cast"))
         plain = zip(names, step.inputs, strict=True)
         inputs = [tree if name in self.constants else column(name) for name, tree in plain]
+        if step.word == _STRUCT:
+            inputs = [named(column(name), operation_of(tree)) for name, tree in zip(names, step.inputs, strict=True)]
         made = self._made(step.of(inputs).expression(), is_constant=self.constants.issuperset(names))
         if not step.is_python:
             self._refuse_overflow(step.of([*map(column, names)]).expression(), step.word, names, made, needed)

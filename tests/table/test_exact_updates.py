@@ -179,3 +179,15 @@ def test_a_clause_of_a_merge_is_as_exact(unchanged: Table, kind: str, value: str
         merge.execute()
     assert said in str(raised.value)
     assert unchanged.scan().count() == 2
+
+
+def test_a_struct_of_computed_values_has_its_own_fields() -> None:
+    kind = pa.struct([("one", pa.int64()), ("n", pa.int64()), ("two", pa.int64())])
+    table = Table.create(
+        "t", pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", kind)]), key="id", store=MemoryStore()
+    )
+    table.upsert(pa.table({"id": [1], "n": [5], "s": pa.nulls(1, kind)}))
+    table.update({"s": pl.struct((pl.col("n") + 1).alias("one"), pl.col("n") * 2, pl.lit(2).alias("two"))})
+    assert table.to_arrow()["s"].to_pylist() == [{"one": 6, "n": 10, "two": 2}]
+    with pytest.raises(InvalidInputError, match="does not fit in an integer of 64 bits"):
+        table.update({"s": pl.struct((pl.col("n") * 2**62).alias("one"), pl.lit(2).alias("two"))})
