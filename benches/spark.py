@@ -73,7 +73,7 @@ def table_of(path: Path, count: int) -> mor.Table:
 def session(cores: int) -> Any:
     from pyspark.sql import SparkSession
 
-    from crdt_mor.readers.spark import CrdtMorSource
+    from crdt_mor.readers.spark import register
 
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "4g"}
     builder = SparkSession.builder.master(f"local[{cores}]")
@@ -81,7 +81,7 @@ def session(cores: int) -> Any:
         builder = builder.config(name, value)
     found = builder.getOrCreate()
     found.sparkContext.setLogLevel("OFF")
-    found.dataSource.register(CrdtMorSource)
+    register(found)
     return found
 
 

@@ -38,7 +38,7 @@ def session(cores: int) -> Any:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    from crdt_mor.readers.spark import CrdtMorSource
+    from crdt_mor.readers.spark import register
 
     spark = (
         SparkSession.builder.master(f"local[{cores}]")
@@ -49,7 +49,7 @@ def session(cores: int) -> Any:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(CrdtMorSource)
+    register(spark)
     return spark
 
 

@@ -21,6 +21,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
+OWN = {"crdt_mor", "pyspark_crdt_mor.py"}
+"""What the wheel has at its top: the engine, and the module in which Spark looks for a format."""
+
 PROGRAM = """
 import sys
 from importlib.metadata import version
@@ -80,10 +83,10 @@ def check_contents(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     folders = {name.split("/")[0] for name in names}
-    if extra := {name for name in folders if name != "crdt_mor" and not name.endswith(".dist-info")}:
+    if extra := {name for name in folders if name not in OWN and not name.endswith(".dist-info")}:
         raise SystemExit(f"the wheel has more than the engine: {sorted(extra)}")
     needed = {"__init__.py", "py.typed", "payloads/__init__.py", "readers/polars.py", "readers/spark/__init__.py"}
-    if lacking := {name for name in needed if f"crdt_mor/{name}" not in names}:
+    if lacking := {*OWN - folders, *(name for name in needed if f"crdt_mor/{name}" not in names)}:
         raise SystemExit(f"the wheel lacks {sorted(lacking)}")
 
 

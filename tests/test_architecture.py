@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},  # python -m crdt_mor
     "payloads": {"crdt_mor"},  # each is a model for a customer's own
     "telemetry": {"crdt_mor"},  # an observer like any other
+    "pyspark_crdt_mor": {"readers"},  # where Spark looks for the format
     "readers": {"crdt_mor"},  # if a reader needs more, the public API lacks something
 }
 
@@ -66,16 +67,18 @@ LIBRARIES: dict[str, set[str]] = {
     "__main__": set(),
     "payloads": {"datasketches", "numpy", "polars", "pyarrow"},
     "telemetry": {"opentelemetry"},
+    "pyspark_crdt_mor": set(),
     "readers": {"numpy", "polars", "pyarrow", "pyspark"},
 }
 
-OURS = {"crdt_mor", "tests", "benches"}
+OURS = {"crdt_mor", "pyspark_crdt_mor", "tests", "benches"}
 LINKED = {"payloads", "readers"}  # at the root of the repository, and linked into the package
 CHANCE = {"random", "secrets", "time", "uuid"}
 CLOCKS = {"wait", "wait_for", "sleep", "Timer", "now", "utcnow", "today", "monotonic", "perf_counter", "time_ns"}
 STANDARD_LIBRARY = sys.stdlib_module_names
 
 FILES = sorted(file for name in ("crdt_mor", *LINKED) for file in (ROOT / name).rglob("*.py"))
+FILES.append(ROOT / "pyspark_crdt_mor.py")
 
 
 @cache

@@ -1,7 +1,7 @@
 """Tables in Spark, through PySpark's data source API: no jar, no JVM code.
 
-from crdt_mor.readers.spark import CrdtMorSource, compact, merge, update, upsert
-spark.dataSource.register(CrdtMorSource)
+from crdt_mor.readers.spark import compact, merge, register, update, upsert
+register(spark)                               # Spark 4.0, and threads of your own that call df.write
 spark.read.format("crdt_mor").load("/lake/events")
 upsert(df, "/lake/events")
 update(spark, "/lake/events", {"seen": "seen + 1"}, "day = '2026-01-31'")
@@ -11,7 +11,7 @@ compact(spark, "/lake/events")
 
 from crdt_mor.readers.spark.compacting import compact
 from crdt_mor.readers.spark.merging import merge, move
-from crdt_mor.readers.spark.source import CrdtMorSource
+from crdt_mor.readers.spark.source import CrdtMorSource, register
 from crdt_mor.readers.spark.sql import register_path, require_java
 from crdt_mor.readers.spark.updating import delete_where, update
 from crdt_mor.readers.spark.writing import append, by_file_group, delete, overwrite, upsert
@@ -26,6 +26,7 @@ __all__ = [
     "merge",
     "move",
     "overwrite",
+    "register",
     "register_path",
     "require_java",
     "update",

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.functions import lit, struct
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.shuffling import Numbers, by_number, numbered, quoted
 from crdt_mor.readers.spark.tasks import pickled_outcome
 from crdt_mor.readers.spark.types import written_schema
@@ -113,11 +114,12 @@ def _execute(
     pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
     of_parts = spark.createDataFrame(pickled, f"{_NUMBER} int, {_PART} binary")
     both = rows.withColumn(_PART, lit(None).cast("binary")).unionByName(of_parts, allowMissingColumns=True)
-    spark.dataSource.register(MergeTasks)
     job = _Job(columns, spread)
     tasks = by_number(both.select(_NUMBER, _PART, _SOURCE), _NUMBER, len(parts))
     writer = tasks.write.format(MergeTasks.name()).mode("append")
-    writer.option("job", b64encode(pickle.dumps(job)).decode()).save()
+    with active(spark):
+        spark.dataSource.register(MergeTasks)
+        writer.option("job", b64encode(pickle.dumps(job)).decode()).save()
     outcomes: dict[int, Outcome] = pickle.loads(spread.told())
     return [outcomes[number] for number in sorted(outcomes)]
 

@@ -17,9 +17,11 @@ from pyspark.sql.datasource import DataSource
 
 from crdt_mor.readers.spark import reading, writing
 from crdt_mor.readers.spark.options import ReadOptions
+from crdt_mor.readers.spark.sessions import make_active
 from crdt_mor.readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CrdtMorSource(DataSource):
-    """`spark.dataSource.register(CrdtMorSource)`, then `spark.read.format("crdt_mor")` and the rest."""
+    """What Spark finds under the format `crdt_mor`."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,3 +64,14 @@ class CrdtMorSource(DataSource):
         from crdt_mor.readers.spark import sinking
 
         return sinking.StreamWriter(self.options, schema, overwrite)
+
+
+def register(spark: SparkSession) -> None:
+    """Let `df.write.format("crdt_mor")` find the format, in this session and in this thread.
+
+    The session becomes the active one of the thread, as after `spark.createDataFrame`. Spark 4.0 needs this in each
+    session, before all else. Spark 4.1 and later find the format in every session by themselves, and need this only in
+    a thread that has not made the session. The functions of `crdt_mor.readers.spark` need it nowhere.
+    """
+    make_active(spark)
+    spark.dataSource.register(CrdtMorSource)

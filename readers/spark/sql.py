@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from crdt_mor import InvalidInputError, Table, UnsupportedVersionError
 from crdt_mor.readers.spark.options import STORAGE
+from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.source import CrdtMorSource
 
 if TYPE_CHECKING:
@@ -70,8 +71,9 @@ def register_path(
         def name(cls) -> str:
             return name
 
-    spark.dataSource.register(CrdtMorSource)
-    spark.dataSource.register(BoundSource)
+    with active(spark):
+        spark.dataSource.register(CrdtMorSource)
+        spark.dataSource.register(BoundSource)
 
 
 def _without_defaults(schema: StructType) -> StructType:

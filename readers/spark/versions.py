@@ -1,8 +1,9 @@
 """Which release of Spark can do what. Batch reads and writes work from Spark 4.0 on.
 
 4.0    batch reads and writes, SQL, compaction
-4.1    all actions of a frame show one snapshot; streams are written; conditions are pushed down; the shuffle by
-       file group hands Python the keys alone; rows that are read without columns are counted
+4.1    every session finds the format by itself; all actions of a frame show one snapshot; streams are written;
+       conditions are pushed down; the shuffle by file group hands Python the keys alone; rows that are read without
+       columns are counted
 4.2    streams of changes are read
 """
 
@@ -15,6 +16,7 @@ from crdt_mor import UnsupportedVersionError
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """The release that this process has, as (4, 3)."""
 
+FINDS_SOURCES = (4, 1)
 ONE_SNAPSHOT_A_FRAME = (4, 1)
 PUSHES_CONDITIONS = (4, 1)
 WRITES_STREAMS = (4, 1)

@@ -34,6 +34,7 @@ from pyspark.sql.types import StructType
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.options import by_name, flag, names_of, payloads, without_storage
+from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.shuffling import Numbers, shuffled
 from crdt_mor.readers.spark.types import written_schema
 
@@ -309,11 +310,12 @@ def _write(
     )
     job = planned(schema_mode=mode)
     if not job.job.repeated:
-        df.sparkSession.dataSource.register(PlannedWrites)
         grouped = by_file_group(df, path, storage_options=table.storage_options)
         rows = grouped.write.format(PlannedWrites.name()).mode("append")
         try:
-            rows.option("job", b64encode(pickle.dumps(Planned(job, written))).decode()).save()
+            with active(df.sparkSession):
+                df.sparkSession.dataSource.register(PlannedWrites)
+                rows.option("job", b64encode(pickle.dumps(Planned(job, written))).decode()).save()
         except BaseException:
             table.abandon_write(job)
             raise

@@ -27,7 +27,7 @@ def start(master: str = LOCAL, **settings: Any) -> Any:
 
     from pyspark.sql import SparkSession
 
-    from crdt_mor.readers.spark import CrdtMorSource
+    from crdt_mor.readers.spark import register
 
     builder = SparkSession.builder.master(master).appName("crdt_mor")
     known = {
@@ -44,7 +44,7 @@ def start(master: str = LOCAL, **settings: Any) -> Any:
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(CrdtMorSource)
+    register(spark)
     return spark
 
 

@@ -26,6 +26,7 @@ BATCHES = (
     "test_versions.py",
     "test_updating.py",
     "test_merging.py",
+    "test_threads.py",
 )
 """Files of tests of what every release of Spark 4 can do."""
 
