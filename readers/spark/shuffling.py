@@ -19,6 +19,9 @@ from crdt_mor.readers.spark.versions import HANDS_KEYS_ALONE, SPARK
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_GROUP = "_file_group"
+_ADAPTIVE = ("enabled", "coalescePartitions.enabled")
+
 Numbers = Callable[[pa.RecordBatch], pa.Array]
 """The number of each row."""
 
@@ -26,11 +29,26 @@ Numbers = Callable[[pa.RecordBatch], pa.Array]
 def shuffled(df: DataFrame, names: Sequence[str], tasks: int, make: Callable[[], Numbers]) -> DataFrame:
     """The frame, shuffled so that one task has all rows of a number.
 
-    names: the columns that say the number. make: called once in each task.
+    names: the columns that say the number. tasks: how many there are where Spark does not look at the rows first. make:
+    called once in each task.
     """
+    if _counts_first(df):
+        if SPARK >= HANDS_KEYS_ALONE:
+            return df.repartition(_number(df, names, make))
+        return numbered(df, names, _GROUP, make).repartition(_GROUP).drop(_GROUP)
     if SPARK >= HANDS_KEYS_ALONE:
         return df.repartitionById(tasks, _number(df, names, make))
-    return by_number(numbered(df, names, "_file_group", make), "_file_group", tasks).drop("_file_group")
+    return by_number(numbered(df, names, _GROUP, make), _GROUP, tasks).drop(_GROUP)
+
+
+def _counts_first(df: DataFrame) -> bool:
+    """Whether Spark lets small parts of a shuffle share a task, as their bytes say, where no number of tasks is named.
+
+    It does so between the two sides of a shuffle, once, and whole parts stay whole: a task that is repeated has the
+    same parts.
+    """
+    adaptive, coalesced = (df.sparkSession.conf.get(f"spark.sql.adaptive.{name}") for name in _ADAPTIVE)
+    return not df.isStreaming and adaptive == coalesced == "true"
 
 
 def numbered(df: DataFrame, names: Sequence[str], column: str, make: Callable[[], Numbers]) -> DataFrame:
