@@ -109,7 +109,9 @@ class Payload:
 
         Both are in the column's type; so is the answer, or in another type that `accepts` names. By default the new
         value itself is written. An update of a payload that keeps no state is refused where the join of `before` and
-        what is written is not `after`; one that keeps a state is only updated with an `assign` of its own.
+        what is written is not `after`; one that keeps a state is only updated with an `assign` of its own, and not
+        where that gives null for another value. `before` is null where nothing was written, as where a row comes by a
+        move.
         """
         del before
         return after

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
+import crdt_mor as mor
 from crdt_mor.cli.main import app
 
 ROWS = pl.DataFrame({"Nr.": [1, 2], "Total Sales": [1.5, 2.5], "note": ["a", "b"]})
@@ -100,14 +101,16 @@ def test_a_moment_is_shown_under_its_own_names(table: Path) -> None:
 
 
 def test_rows_move_to_null_and_to_an_empty_text_with_a_token(tmp_path: Path) -> None:
-    QUOTED.write_parquet(tmp_path / "rows.parquet")
-    table = tmp_path / "table"
-    crdt_mor("create", table, "--like", tmp_path / "rows.parquet", "--key", "id", "--partition-by", "land")
-    crdt_mor("upsert", table, tmp_path / "rows.parquet")
-    for said, found in (("", None), ('""', ""), ("a=b", "a=b")):
-        crdt_mor("move", table, "--key", "k", "--partition", f"land={said}", "--message", "for the move")
-        assert shown(table, "--columns", "land") == [{"land": found}]
-    for moved in (1, 0):
-        done = crdt_mor("move", table, "--key", "k", "--partition", "land=FR", "--token", "job:1", "--output", "json")
-        assert json.loads(done.stdout)["moved"] == moved
-    assert "for the move" in crdt_mor("history", table, "--output", "json").stdout
+    with pytest.warns(mor.PartitionNotInKeyWarning):
+        table = mor.Table.create(
+            tmp_path / "table", {"id": pl.String, "land": pl.String}, key="id", partition_by="land"
+        )
+    table.upsert(pl.DataFrame({"id": ["k"], "land": ["DE"]}))
+    for said, found, moved in (("", None, 1), ('""', "", 1), ('""', "", 0)):
+        done = crdt_mor(
+            "move", table.uri, "--key", "k", "--partition", f"land={said}", "--token", f"job:{len(said) + 1}",
+            "--message", "for the move", "--output", "json",
+        ).stdout  # fmt: skip
+        assert json.loads(done) == {"version": json.loads(done)["version"], "moved": moved, "repeated": not moved}
+        assert table.to_polars()["land"].to_list() == [found]
+    assert "for the move" in table.history()["message"].to_pylist()
