@@ -17,12 +17,11 @@ import pyarrow as pa
 
 from crdt_mor.api.rows import PART_SIZE, ArrowRows, chosen, part_size
 from crdt_mor.columns.names import Names
-from crdt_mor.columns.schema import TableSchema
+from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.model.cut import Cut
-from crdt_mor.read.images import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from crdt_mor.read.window import Mode, Window
 
 _CHANGE: Final = (pa.field(CHANGE_TYPE, pa.string()),)
@@ -40,7 +39,7 @@ class Changes(ArrowRows):
         self._names = names
         self._schema = TableSchema.from_json(window.value.schema)
         self._by_shown = names.by_shown(self._schema.declared.names)
-        self._columns = chosen(columns, [*self._by_shown])
+        self._columns = chosen(columns, [*self._by_shown], names.outward(self._schema))
         taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
         if taken:
             raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")

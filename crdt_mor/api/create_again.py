@@ -69,7 +69,7 @@ def require_asked_for(session: Session, asked: Asked) -> None:
         session.uri,
         [
             *_settings(asked.config, config),
-            *_columns(asked.columns.declared, columns.declared, config.created_schema(), value.names),
+            *_columns(asked.columns.declared, columns, config.created_schema()),
             *_layout(asked.layout, made, now),
             *_rules(asked.rules, session.config, value),
         ],
@@ -149,10 +149,10 @@ def _is_same_member(asked: ColumnMerge, there: ColumnMerge) -> bool:
     )
 
 
-def _columns(asked: pa.Schema, there: pa.Schema, created: TableSchema | None, names: Names) -> Iterator[_Difference]:
+def _columns(asked: pa.Schema, there: TableSchema, created: TableSchema | None) -> Iterator[_Difference]:
     """In columns: each that is asked for is there, and each that writers have to give is asked for."""
-    made = there if created is None else created.declared
-    types = {column.name: [_kind(column)] for column in there}
+    made = there.declared if created is None else created.declared
+    types = {column.name: [_kind(column)] for column in there.declared}
     for column in made:
         if column.name in types:
             types[column.name].append(_kind(column))
@@ -164,8 +164,8 @@ def _columns(asked: pa.Schema, there: pa.Schema, created: TableSchema | None, na
         advice = '; write with schema_mode="merge" to add columns' if unknown else ""
         sides = ({name: wanted.get(name) for name in (*wrong, *missing)},
                  {name: types.get(name, [None])[0] for name in (*wrong, *missing)})  # fmt: skip
-        yield _Difference(_SCHEMA, *sides, advice + names.said_of(unknown))
-    elif (order := [name for name in there.names if name in wanted]) != [*wanted]:
+        yield _Difference(_SCHEMA, *sides, advice + there.meant(unknown))
+    elif (order := [name for name in there.declared.names if name in wanted]) != [*wanted]:
         yield _Difference(_SCHEMA, [*wanted], order, "; its columns are in another order")
 
 

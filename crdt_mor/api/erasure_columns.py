@@ -56,7 +56,9 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     known = schema.declared
     unknown = [name for name in names if name not in known.names]
     if unknown:
-        raise InvalidInputError(f"the table has no such columns. unknown={unknown} known={known.names}")
+        raise InvalidInputError(
+            f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={known.names}"
+        )
     members = merging_of(config, schema.to_json()).rule.members
     merged = {name for member in members for name in member.columns}
     kept = {name for member in members if member.hidden is not None for name in member.columns}

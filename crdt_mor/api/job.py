@@ -117,7 +117,7 @@ class WrittenByMany:
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
         session, mode, given = self._session, check_mode(schema_mode), read_schema(schema)
-        declared, replaced = _touched(session, operation, partitions, columns)
+        declared, replaced = _touched(session, operation, partitions, columns, given.names)
         job = distributed.plan(session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
 
@@ -164,6 +164,7 @@ def _touched(
     operation: str,
     partitions: Partitions,
     columns: Collection[str] | None,
+    brought: Sequence[str],
 ) -> tuple[Declared, Partitions | Literal[False]]:
     """What a write declares that it touches, and which partitions an overwrite replaces; False: it is none."""
     if operation == "overwrite":
@@ -179,7 +180,7 @@ def _touched(
         )
     if partitions is None and columns is None:
         return ANYTHING, False
-    return declared_by_user(session, partitions, columns), False
+    return declared_by_user(session, partitions, columns, brought), False
 
 
 def completed(

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.html import html_line, html_table
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, InvalidUseError
 from crdt_mor.merge.polars_types import polars_frame
 
@@ -115,8 +116,11 @@ def part_size(size: object) -> int:
     raise InvalidInputError(f"the size of a part is a number of bytes, above 0. size={size!r}")
 
 
-def chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The selected columns: a list of names, or one name by itself, or all; raises for those that are not there."""
+def chosen(columns: str | Sequence[str] | None, known: Sequence[str], schema: TableSchema) -> list[str]:
+    """The selected columns: a list of names, or one name by itself, or all; raises for those that are not there.
+
+    schema: of the table, as people see it.
+    """
     if columns is None:
         return list(known)
     names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
@@ -125,7 +129,7 @@ def chosen(columns: str | Sequence[str] | None, known: Sequence[str]) -> list[st
         raise InvalidInputError(f"columns are named by texts; there are {list(known)}. types={kinds}")
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise InvalidInputError(f"no such columns; there are {list(known)}. unknown={unknown}")
+        raise InvalidInputError(f"no such columns; there are {list(known)}{schema.meant(unknown)}. unknown={unknown}")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidInputError(f"a column comes out once: name it once. repeated={repeated}")

@@ -46,10 +46,10 @@ class Scan(ArrowRows):
         snapshot.session.require_own_process()
         self._snapshot = snapshot
         declared = snapshot.shown.declared.names
-        self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared)
+        self._columns = chosen(columns, [*META_COLUMNS, *declared] if meta else declared, snapshot.shown)
         if meta and not any(name in META_COLUMNS for name in self._columns):
             self._columns = [*META_COLUMNS, *self._columns]
-        self._filter = None if filter is None else checked(filter, snapshot.shown, snapshot.names)
+        self._filter = None if filter is None else checked(filter, snapshot.shown)
         self._limit = _row_count(limit)
 
     @property
@@ -103,10 +103,10 @@ class Scan(ArrowRows):
         if self._limit is not None:
             raise InvalidInputError(f"a scan with a limit cannot be narrowed: narrow first. limit={self._limit}")
         self._snapshot.session.require_own_process()
-        names = chosen(columns, self._columns)
+        names = chosen(columns, self._columns, self._snapshot.shown)
         conditions = [] if self._filter is None else [self._filter]
         if filter is not None:
-            conditions.append(checked(filter, self._snapshot.shown, self._snapshot.names))
+            conditions.append(checked(filter, self._snapshot.shown))
         meta = any(name in META_COLUMNS for name in names)
         return Scan(self._snapshot, names, conjunction(conditions), meta, limit)
 

@@ -180,7 +180,7 @@ def _in_parts(
         named = NamedStatements(statements)
         schema, config = named.schema, named.config
         if where is not None:
-            checked(where, schema, named.names)
+            checked(where, schema)
         change = change_of(schema, config)
         change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
 

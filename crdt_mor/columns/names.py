@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import count
 from typing import Final
@@ -20,7 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.columns.fields import NAME_MAX, is_stored_name, made_name, refuse_unseen
-from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema, refuse_void
+from crdt_mor.columns.schema import TableSchema, refuse_reserved, refuse_void
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 
@@ -69,10 +68,11 @@ class Names:
 
     def outward(self, schema: TableSchema) -> TableSchema:
         """The columns as people see them."""
-        if self.are_stored:
+        if self.are_stored and not self.former:
             return schema
         columns = [schema.declared.field(name) for name in self.visible(schema.declared.names)]
-        return TableSchema(pa.schema([column.with_name(self.shown(column.name)) for column in columns]))
+        shown = pa.schema([column.with_name(self.shown(column.name)) for column in columns])
+        return TableSchema(shown, became=self._became)
 
     def inward(self, given: pa.Schema, schema: TableSchema, *, grows: bool = False) -> list[str]:
         """The stored names of columns that people give, in their order.
@@ -85,14 +85,15 @@ class Names:
         known = self.by_shown(schema.declared.names)
         unknown = [name for name in given.names if name not in known]
         if unknown and not grows:
-            self._refuse_unknown(unknown, known, given)
+            self._refuse_unknown(unknown, schema, given)
         elif unknown:
             new = [column.name for column in given if column.name in unknown and not pa.types.is_null(column.type)]
             check_shown([*new], known)
         taken = schema.declared.names
         return [known.get(name) or stored_name(name, taken) for name in given.names]
 
-    def _refuse_unknown(self, unknown: Sequence[str], known: Mapping[str, str], given: pa.Schema) -> None:
+    def _refuse_unknown(self, unknown: Sequence[str], schema: TableSchema, given: pa.Schema) -> None:
+        known = self.by_shown(schema.declared.names)
         lower = {name.lower(): name for name in known}
         misspelt = {name: lower[name.lower()] for name in unknown if name.lower() in lower}
         if misspelt:
@@ -101,31 +102,25 @@ class Names:
             )
         refuse_void(given, unknown)
         raise SchemaMismatchError(
-            f'the table has no such columns: drop them, or add them with schema_mode="merge"{self.said_of(unknown)}. '
-            f"unknown={list(unknown)} known={list(known)}"
+            'the table has no such columns: drop them, or add them with schema_mode="merge"'
+            f"{self.outward(schema).meant(unknown)}. unknown={list(unknown)} known={list(known)}"
         )
 
-    def said_of(self, unknown: Iterable[str]) -> str:
-        """What has become of columns that once had these names, as part of an error's message."""
-        former = dict(self.former)
-        found = [(name, former[name]) for name in unknown if name in former]
-        said = [
-            f"{name!r} was {'dropped' if stored in self._hidden else f'renamed to {self.shown(stored)!r}'}"
-            for name, stored in found
-        ]
-        return "".join(f"; {text}" for text in said)
+    @cached_property
+    def _became(self) -> tuple[tuple[str, str], ...]:
+        """What has become of columns, by the names that they had once."""
+        return tuple(
+            (name, "was dropped" if stored in self._hidden else f"was renamed to {self.shown(stored)!r}")
+            for name, stored in self.former
+        )
 
     def one(self, name: object, schema: TableSchema) -> str:
         """The stored name of one column that people see; raises `InvalidInputError` where there is none."""
         known = self.by_shown(schema.declared.names)
         if isinstance(name, str) and name in known:
             return known[name]
-        close = get_close_matches(name, known, 1) if isinstance(name, str) else []
-        meant = f"; is {close[0]!r} meant?" if close else ""
-        raise InvalidInputError(
-            f"the table has no such column{self.said_of([name] if isinstance(name, str) else [])}{meant}. "
-            f"column={name!r} known={list(known)}"
-        )
+        meant = self.outward(schema).meant([name]) if isinstance(name, str) else ""
+        raise InvalidInputError(f"the table has no such column{meant}. column={name!r} known={list(known)}")
 
 
 def _may_stay(name: str) -> bool:
@@ -157,10 +152,7 @@ def check_shown(new: Sequence[str], known: Iterable[str] = ()) -> None:
         raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
     for name in new:
         refuse_unseen(name, "a column", "column")
-        if name.lower().startswith(RESERVED_PREFIXES):
-            raise InvalidInputError(
-                f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
-            )
+        refuse_reserved([name])
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise InvalidInputError(

@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -50,12 +51,22 @@ IS_DELETED: Final = "_hoodie_is_deleted"
 
 RESERVED_PREFIXES: Final = ("_hoodie_", "_crdt_")
 
+CHANGE_TYPE: Final = "_change_type"
+COMMIT_VERSION: Final = "_commit_version"
+COMMIT_TIMESTAMP: Final = "_commit_timestamp"
+CHANGE_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+"""What rows of changes have beside the table's columns: those of Delta's change data feed, which its readers know."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The user's columns of a table; build it with `of`, which checks them."""
+    """The user's columns of a table; build it with `of`, which checks them.
+
+    became: pairs of a name that a column had once, and what has become of that column; for messages alone.
+    """
 
     declared: pa.Schema
+    became: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False, kw_only=True)
     stored: pa.Schema = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +76,7 @@ class TableSchema:
     @classmethod
     def of(cls, schema: pa.Schema) -> TableSchema:
         """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
-        _refuse_reserved(schema.names)
+        refuse_reserved(schema.names)
         checked = cls._of(schema)
         _refuse_names_that_differ_in_case(checked.declared)
         return checked
@@ -84,6 +95,11 @@ class TableSchema:
     def select(self, names: Iterable[str]) -> TableSchema:
         """These columns of the schema, in this order; names that it lacks, Hudi's own columns say, are left out."""
         return TableSchema(pa.schema([column for name in names if (column := _column(self.declared, name))]))
+
+    def meant(self, unknown: Iterable[str]) -> str:
+        """Of names that no column has, what became of them, or a near name, as part of an error's message."""
+        became, known = dict(self.became), self.declared.names
+        return "".join(f"; {name!r} {became[name]}" if name in became else near(name, known) for name in unknown)
 
     # --- as text --------------------------------------------------------------------------------------------------
 
@@ -165,7 +181,7 @@ class TableSchema:
         Columns and fields of type null say nothing and add nothing.
         """
         typed = [column for column in map(self._said, batch) if column is not None]
-        _refuse_reserved(column.name for column in typed)
+        refuse_reserved(column.name for column in typed if column.name not in self.declared.names)
         new = TableSchema._of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
         columns: list[pa.Field] = []
         for column in self.declared:
@@ -215,7 +231,7 @@ class TableSchema:
     def _refuse_unknown(self, given: pa.Schema) -> None:
         declared = frozenset(self.declared.names)
         unknown = [name for name in given.names if name not in declared]
-        reserved = [name for name in unknown if name.startswith(RESERVED_PREFIXES)]
+        reserved = [name for name in unknown if _is_own(name)]
         if reserved:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
         if not unknown:
@@ -228,7 +244,7 @@ class TableSchema:
             )
         refuse_void(given, unknown)
         raise SchemaMismatchError(
-            'the table has no such columns: drop them, or add them with schema_mode="merge". '
+            f'the table has no such columns: drop them, or add them with schema_mode="merge"{self.meant(unknown)}. '
             f"unknown={unknown} known={self.declared.names}"
         )
 
@@ -271,8 +287,26 @@ def refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
         )
 
 
-def _refuse_reserved(names: Iterable[str]) -> None:
+def near(unknown: str, known: Iterable[str]) -> str:
+    """Which name is meant by one that is unknown, as part of an error's message; "" where none is near."""
+    names = list(known)
+    lower = {name.lower(): name for name in names}
+    match = lower.get(unknown.lower()) or next(iter(get_close_matches(unknown, names, 1)), None)
+    return f"; is {match!r} meant by {unknown!r}?" if match else ""
+
+
+def _is_own(name: str) -> bool:
+    return name.lower() in CHANGE_COLUMNS or name.startswith(RESERVED_PREFIXES)
+
+
+def refuse_reserved(names: Iterable[str]) -> None:
+    """Refuse names of new columns that the table's own have, and those of its changes."""
     for name in names:
+        if name.lower() in CHANGE_COLUMNS:
+            raise InvalidInputError(
+                "rows of changes have a column of this name beside the table's: rename or drop it, as by rename=. "
+                f"column={name}"
+            )
         if name.lower().startswith(RESERVED_PREFIXES):
             raise InvalidInputError(
                 f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"

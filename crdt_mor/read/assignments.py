@@ -14,7 +14,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
-from crdt_mor.read.filter_errors import cause_of, columns_meant, is_syntax_error
+from crdt_mor.read.filter_errors import cause_of, is_syntax_error
 from crdt_mor.read.sql import Condition
 
 _NULL: Final = pl.lit(None)
@@ -42,8 +42,7 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
     unknown = [name for name in given if name not in schema.declared.names]
     if unknown:
         raise InvalidInputError(
-            f"the table has no such columns{columns_meant(unknown, schema.declared.names)}. unknown={unknown} "
-            f"known={schema.declared.names}"
+            f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
         )
     fixed = [name for name in given if name in (*config.key.fields, *config.key.partition_fields)]
     if fixed:
@@ -52,13 +51,16 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
             f"both in one transaction(). columns={fixed}"
         )
     columns = polars_schema(schema.declared)
-    return {name: new_value(name, value, columns, columns[name]) for name, value in given.items()}
+    return {name: new_value(name, value, columns, schema, columns[name]) for name, value in given.items()}
 
 
-def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | None = None) -> pl.Expr:
+def new_value(
+    name: str, value: object, columns: pl.Schema, schema: TableSchema, kind: pl.DataType | None = None
+) -> pl.Expr:
     """The new value of one column as an expression that asks of a row nothing but that row.
 
-    columns: those that it may name, with their types. kind: the type of the column that is set; None for a condition.
+    columns: those that it may name, with their types. schema: of the table, whose columns are meant.
+    kind: the type of the column that is set; None for a condition.
     """
     is_condition = kind is None
     what = "condition of a clause" if is_condition else "new value"
@@ -73,7 +75,7 @@ def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | 
         unknown = [root for root in expression.meta.root_names() if root not in columns]
         if unknown:
             raise InvalidInputError(
-                f"a {what} names columns that are not there{columns_meant(unknown, [*columns])}; a text to "
+                f"a {what} names columns that are not there{schema.meant(unknown)}; a text to "
                 f"write stands in single quotes inside of the SQL, or is pl.lit('…'). {which} "
                 f"unknown={unknown} known={[*columns]}"
             )
@@ -87,9 +89,11 @@ def new_value(name: str, value: object, columns: pl.Schema, kind: pl.DataType | 
             )
     except (pl.exceptions.PolarsError, TypeError) as error:
         syntax = _CONDITION if is_condition else _VALUE
+        no_field = isinstance(error, pl.exceptions.StructFieldNotFoundError)
+        meant = schema.meant(str(error).splitlines()[:1]) if no_field else ""
         raise InvalidInputError(
             f"this is no {what}{'' if is_condition else ' of a column'}: "
-            f"{syntax if is_syntax_error(error) else cause_of(error)}. {which}"
+            f"{syntax if is_syntax_error(error) else cause_of(error)}{meant}. {which}"
         ) from error
     return expression
 

@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from crdt_mor.columns.names import STORED, Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
@@ -30,10 +29,10 @@ _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 """The second is part of the NOT and the IS TRUE of an SQL text, beside numbers too."""
 
 
-def checked(filter: pl.Expr | str, schema: TableSchema, names: Names = STORED) -> pl.Expr:
+def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
     """A filter as an expression that decides each of the table's rows by itself; tried on none of them.
 
-    schema: the columns as people see them. names: what has become of those that it lacks, for messages.
+    schema: the columns as people see them.
     """
     try:
         condition = Condition(filter, columns_of(schema)).expression() if isinstance(filter, str) else filter
@@ -44,7 +43,7 @@ def checked(filter: pl.Expr | str, schema: TableSchema, names: Names = STORED) -
         known = schema.declared.names
         unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
         if unknown:
-            raise unknown_columns(unknown, schema, filter, names.said_of(unknown))
+            raise unknown_columns(unknown, schema, filter)
         columns = columns_of(schema)
         kind = pl.LazyFrame(schema=columns).select(condition.alias("keep")).collect_schema()["keep"]
         if kind != pl.Boolean:

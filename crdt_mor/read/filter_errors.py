@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Final
 
 import polars as pl
@@ -70,31 +69,15 @@ def not_a_filter(given: object) -> InvalidInputError:
     )
 
 
-def unknown_columns(
-    unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str, became: str
-) -> InvalidInputError:
-    """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell.
-
-    became: what has become of them.
-    """
+def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
+    """Of a filter that names columns that the table has not; says which ones are meant, as far as one can tell."""
     quoted = [name for name in unknown if isinstance(filter, str) and f'"{name}"' in filter]
     hint = f"; text stands in single quotes, '{quoted[0]}'" if quoted else ""
-    hint += became or columns_meant(unknown, schema.declared.names)
+    hint += schema.meant(unknown)
     return InvalidInputError(
         f"the filter names columns that the table has not; it has {schema.declared.names[:_SHOWN]}{hint}. "
         f"unknown={list(unknown)}"
     )
-
-
-def columns_meant(unknown: Sequence[str], known: Sequence[str]) -> str:
-    """Which columns are meant by unknown names, as part of an error's message."""
-    lower = {name.lower(): name for name in known}
-    close = {
-        name: match
-        for name in unknown
-        if (match := lower.get(name.lower()) or next(iter(get_close_matches(name, known, 1)), None))
-    }
-    return "".join(f"; is {match!r} meant by {name!r}?" for name, match in close.items())
 
 
 def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:

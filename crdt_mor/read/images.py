@@ -14,11 +14,9 @@ from collections.abc import Sequence
 import polars as pl
 from polars.datatypes import DataTypeClass
 
+from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.model.timeline_parts import Completion
-
-CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-"""The columns that Delta's change data feed has; its readers know what to do with them."""
 
 UPSERT, DELETE, INSERT, PREIMAGE, POSTIMAGE = "upsert", "delete", "insert", "update_preimage", "update_postimage"
 

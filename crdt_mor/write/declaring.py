@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import polars as pl
 
@@ -21,6 +21,7 @@ from crdt_mor.read.conditions import checked
 from crdt_mor.read.expressions import with_columns_named
 from crdt_mor.read.prune import pinned_partitions
 from crdt_mor.write.merge_into_plan import MergePlan
+from crdt_mor.write.named import shown_table
 from crdt_mor.write.open_write import OpenWrite
 
 Declare = Callable[[Timeline], Declared]
@@ -56,9 +57,15 @@ def _still_declares(declare: Declare, declared: Declared, before: Timeline, begu
 
 
 def declared_by_user(
-    session: Session, partitions: Collection[object] | None, columns: Collection[str] | None
+    session: Session,
+    partitions: Collection[object] | None,
+    columns: Collection[str] | None,
+    brought: Iterable[str] = (),
 ) -> Declared:
-    """The declaration of partitions, named as for an overwrite, and of columns; raises for what the table has not."""
+    """The declaration of partitions, named as for an overwrite, and of columns; raises for what the table has not.
+
+    brought: names of columns that the rows are known to have, also such as the table lacks.
+    """
     from crdt_mor.write.overwrite import scope_of  # which only overwrites and declarations need
 
     tail = session.tail()
@@ -71,7 +78,20 @@ def declared_by_user(
                 f"a write declares at most {NAMES_MAX} {kind}, as every version of the timeline names them while the "
                 f"write is under way: leave them out, and later updates wait for it. {kind}={len(given)}"
             )
+    _refuse_unknown(columns or (), session.config, tail, brought)
     return declared_of(paths, names, existing=False)
+
+
+def _refuse_unknown(columns: Collection[str], config: TableConfig, tail: Timeline, brought: Iterable[str]) -> None:
+    """Raise for names that neither the table has nor the rows, as `brought` says."""
+    schema = shown_table(config, tail)[1]
+    known = [*schema.declared.names, *brought]
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise InvalidInputError(
+            "a write declares columns that the table or its rows have, and these are none"
+            f"{schema.meant(unknown)}. unknown={unknown} known={[*dict.fromkeys(known)]}"
+        )
 
 
 def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> list[str]:

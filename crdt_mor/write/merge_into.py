@@ -68,7 +68,7 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
     }
     for clause in plan.clauses:
         left = open_pairs[clause.kind]
-        holds = _holds(clause, left, plan, _key_of(plan, left, target, config))
+        holds = _holds(clause, left, plan, _key_of(plan, left, target, config), schema)
         chosen, open_pairs[clause.kind] = left.filter(holds), left.filter(~holds)
         outcome.counts.append(chosen.height)
         if clause.action == "insert":
@@ -112,12 +112,12 @@ def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: Tabl
     return key
 
 
-def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf) -> pl.Series:
+def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, schema: TableSchema) -> pl.Series:
     """For which pairs the condition of a clause holds; null is no."""
     condition = clause.condition
     if condition is None:
         return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
-    expression = new_value(_CONDITION, condition, _columns(clause, pairs, plan))
+    expression = new_value(_CONDITION, condition, _columns(clause, pairs, plan), schema)
     values = with_values(pa.table({_CONDITION: pa.nulls(pairs.height)}), {_CONDITION: expression}, {}, key, pairs)
     if values[_CONDITION].type not in (pa.bool_(), pa.null()):
         raise InvalidInputError(
@@ -134,18 +134,20 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
         unknown = [name for name in plan.source.column_names if name not in schema.declared.names]
         if unknown:
             raise InvalidInputError(
-                "the source has columns that the table has not: name the columns to set, or drop them. "
-                f"unknown={unknown} known={schema.declared.names}"
+                "the source has columns that the table has not: name the columns to set, or drop them"
+                f"{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
             )
         return {name: pl.col(source).struct.field(name) for name in plan.source.column_names}
     if not clause.given:
         raise InvalidInputError(f"a clause sets columns by name: {{'price': '{source}.price'}}. set={clause.given!r}")
     unknown = [name for name in clause.given if name not in schema.declared.names]
     if unknown:
-        raise InvalidInputError(f"the table has no such columns. unknown={unknown} known={schema.declared.names}")
+        raise InvalidInputError(
+            f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
+        )
     columns = _columns(clause, pairs, plan)
     kinds = polars_schema(schema.declared)
-    return {name: new_value(name, value, columns, kinds[name]) for name, value in clause.given.items()}
+    return {name: new_value(name, value, columns, schema, kinds[name]) for name, value in clause.given.items()}
 
 
 def _updated(

@@ -80,8 +80,8 @@ class MergePlan:
         unknown = [name for name in given.column_names if name not in schema.declared.names]
         if unknown:
             raise InvalidInputError(
-                "the table has no such columns, by which rows of the source are to meet its own: name others, on=... "
-                f"unknown={unknown} known={schema.declared.names}"
+                "the table has no such columns, by which rows of the source are to meet its own: name others, on=..."
+                f"{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
             )
         columns = schema.select(given.column_names).declared
         types = TableSchema(pa.schema([column.with_nullable(True) for column in columns]))

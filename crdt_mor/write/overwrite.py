@@ -117,8 +117,7 @@ def _path(write: OpenWrite, partition: object) -> str:
         return partition
     names = write.statements.value.names
     if isinstance(partition, Mapping) and not names.are_stored:
-        known = names.by_shown(schema.declared.names)
-        partition = {known.get(name, f"no such column: {name}"): value for name, value in partition.items()}
+        partition = {names.one(name, schema): value for name, value in partition.items()}
     return _path_of_values(key, schema, partition)
 
 

@@ -240,14 +240,15 @@ def _require_columns(names: Collection[str], schema: TableSchema) -> None:
     unknown = [name for name in names if name not in schema.declared.names]
     if unknown:
         raise InvalidInputError(
-            f"rules are about columns of the table, and these are none. unknown={unknown} known={schema.declared.names}"
+            f"rules are about columns of the table, and these are none{schema.meant(unknown)}. "
+            f"unknown={unknown} known={schema.declared.names}"
         )
 
 
 def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
     """The columns that a check names, in the table's order."""
     try:
-        named = set(_condition(text, schema.to_json()).meta.root_names())
+        named = set(checked(text, schema).meta.root_names())
     except InvalidInputError as error:
         raise InvalidInputError(
             f"a check is what a filter may be, and this one is not: {error} check={name!r}"

@@ -425,6 +425,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "to one that differs in case": ({}, {"rename": {"n": "PRICE"}}, "differ only in case"),
     "two to one": ({}, {"rename": {"n": "x", "price": "x"}}, "must differ"),
     "to a name of the table's own": ({}, {"rename": {"n": "_hoodie_n"}}, "belong to the table"),
+    "to a name of the changes' own": ({}, {"rename": {"n": "_change_type"}}, "changes have a column of this name"),
     "to nothing": ({}, {"rename": {"n": ""}}, "printable"),
     "no text": ({}, {"rename": {"n": 1}}, "named by texts"),
     "renamed and dropped": ({}, {"rename": {"n": "x"}, "drop": "n"}, "not both"),

@@ -358,8 +358,16 @@ def test_other_arguments_that_cannot_be_are_refused(make: Make, places: Places) 
         table.changes(consistency="eventual")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="leave as_of out"):
         table.scan(consistency="stable", as_of=0)
+
+
+def test_an_older_table_with_a_column_of_the_changes_own_name_leaves_it_out(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken = pa.schema([("id", pa.string()), ("_change_type", pa.string())])
-    other = places("other").create(schema=taken, key="id")
+    with monkeypatch.context() as patch:
+        patch.setattr("crdt_mor.columns.schema.CHANGE_COLUMNS", ())  # as before such names were refused
+        other = places("other").create(schema=taken, key="id")
+    other.upsert(pa.table({"id": ["a"], "_change_type": ["x"], "n": [1]}), schema_mode="merge")
     with pytest.raises(InvalidInputError, match="leave the table's out"):
         other.changes()
     assert other.changes(columns=["id"]).schema.names == ["id", "_change_type"]

@@ -196,7 +196,7 @@ def test_history_says_that_it_was_an_erasure_and_not_of_what() -> None:
         (["note", "phones"], "its payload keeps a state of what was ever written", {"merge": {"phones": ORSet()}}),
         (["seen"], "a payload of the table keeps a state", {"merge": {"phones": ORSet(), "seen": Counter()}}),
         (["note"], "null says nothing", {"merge": PartialUpdate(nulls="keep")}),
-        (["mail"], r"no such columns\. unknown=\['mail'\]", {}),
+        (["mail"], r"no such columns; is 'email' meant by 'mail'\?\. unknown=\['mail'\]", {}),
         ([], "name the columns", {}),
         ([1], "name the columns", {}),
     ],
