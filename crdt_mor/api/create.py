@@ -25,7 +25,7 @@ from crdt_mor.events.session import read_config
 from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
-from crdt_mor.laws.resolve import payload_of, reference
+from crdt_mor.laws.resolve import payload_of, reference, resolve
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.config import TableConfig
@@ -91,6 +91,8 @@ def put_properties(
     """
     absent = store.stat(PROPERTIES) is None
     if not absent and exist_ok:
+        for column in requested.merge.columns:
+            resolve(column.payload)  # which the program may not be allowed to use
         return _durable(store, uri), False
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
