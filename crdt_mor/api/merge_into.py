@@ -123,7 +123,7 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
     own = tuple((name, name) for name in fields)
     if outcome.inserted is not None and not outcome.are_unmet:
         by_key = MergePlan(outcome.inserted, own)
-        refuse_there(by_key, read(filter=by_key.meets(schema)), schema)
+        refuse_there(plan, outcome.inserted, read(filter=by_key.meets(schema)), statements)
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
         there = MergePlan(keys, own).meets(schema)

@@ -32,6 +32,7 @@ from crdt_mor.write.update import changed_rows, key_of, refuse_lost, rows_anew, 
 
 _CONDITION: Final = "condition"
 _PLACE: Final = [PARTITION_PATH, RECORD_KEY]
+_THERE: Final = " of the row that is there"
 
 
 @dataclass
@@ -220,6 +221,11 @@ def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfi
     return {column for _, column in plan.on} == {*config.key.fields} and _keeps_key(values, plan, config)
 
 
+def _names_places(plan: MergePlan, config: TableConfig) -> bool:
+    """Whether rows meet by key and partition, so that a row in another partition with the same key is another row."""
+    return {*_names_of_places(config)} <= {column for _, column in plan.on}
+
+
 def _keeps_key(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
     """Whether inserted rows have the key of the source's row, by whose columns rows meet."""
     met = {column: pl.col(plan.aliases[0]).struct.field(name) for name, column in plan.on}
@@ -276,6 +282,8 @@ def refuse_occupied(outcome: Outcome, there: pa.Table, statements: NamedStatemen
     """
     moved = _places(outcome.moved, statements)
     left = _places([there], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
+    if outcome.inserted is not None:
+        left = pl.concat([left, _places([outcome.inserted], statements)])
     taken = pl.concat([moved.filter(pl.struct(_PLACE).is_duplicated()), moved.join(left, on=_PLACE, how="semi")])
     if taken.height:
         raise InvalidInputError(
@@ -311,14 +319,27 @@ def _names_of_places(config: TableConfig) -> list[str]:
     return [*dict.fromkeys([*config.key.partition_fields, *config.key.fields])]
 
 
-def refuse_there(plan: MergePlan, there: pa.Table, schema: TableSchema) -> None:
+def refuse_there(plan: MergePlan, inserted: pa.Table, there: pa.Table, statements: NamedStatements) -> None:
     """Raise where a row that is to be inserted has the key of one that is there, and that it has not met.
 
-    plan: the inserted rows, which meet others by the key. there: rows that may have one of their keys.
+    there: rows that may have one of the keys. Where rows meet by the partition as well, the same key in another one is
+    another row.
     """
-    found = plan.joined(there, schema).filter(MATCHED)
+    same = _PLACE if _names_places(plan, statements.config) else [RECORD_KEY]
+    others = _places([there], statements)
+    new = _places([inserted], statements)
+    found = new.join(others, on=same, how="inner", coalesce=True, maintain_order="left", suffix=_THERE)
     if found.height:
+        partitions = [found[name][0] for name in (PARTITION_PATH, f"{PARTITION_PATH}{_THERE}") if name in found.columns]
         raise InvalidInputError(
             "a row that is to be inserted has the key of a row that is there, and `on` does not let the two meet: "
-            f"merge on the key, or choose other rows. row={found['source'][0]}"
+            f"merge {_ways_out(plan, statements.config)}. key={found[RECORD_KEY][0]!r} partitions={partitions}"
         )
+
+
+def _ways_out(plan: MergePlan, config: TableConfig) -> str:
+    """What `on` may be instead, so that a row may be inserted."""
+    key, places = [*config.key.fields], _names_of_places(config)
+    if {*key} == {*places} or _names_places(plan, config):
+        return f"on the key, on={key}, or choose other rows"
+    return f"on the key, on={key}, and the row moves, or on={places}, and the key is in both partitions"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor import InvalidInputError, MemoryStore, MergeInto, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, MemoryStore, MergeInto, PartitionNotInKeyWarning, SchemaMismatchError, Table
 from crdt_mor.api.merge_into import Merged
 from crdt_mor.ground.deadlines import current_operation
 from crdt_mor.payloads import Counter, PartialUpdate
@@ -361,6 +361,74 @@ def test_a_key_that_an_insert_makes_up_may_be_there() -> None:
     with pytest.raises(InvalidInputError, match="has the key of a row that is there"):
         merge.execute()
     assert shown(table) == {"a": 1, "b": 2, "c": 3}
+
+
+LANDS = pa.schema([("id", pa.string()), ("land", pa.string()), ("n", pa.int64())])
+
+
+def lands(*rows: tuple[str, str | None, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(LANDS.names, row, strict=True)) for row in rows], LANDS)
+
+
+def in_lands(*rows: tuple[str, str | None, int]) -> Table:
+    with pytest.warns(PartitionNotInKeyWarning):
+        table = make(LANDS, partition_by="land")
+    table.upsert(lands(*rows))
+    return table
+
+
+def all_of(table: Table) -> list[tuple[object, ...]]:
+    return sorted(table.scan(columns=LANDS.names).to_polars().rows(), key=str)
+
+
+def upserted(table: Table, source: pa.Table, on: Any) -> MergeInto:
+    return table.merge(source, on=on).when_matched_update_all().when_not_matched_insert_all()
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_a_key_in_another_partition_is_another_row_where_rows_meet_by_both(in_parts: bool) -> None:
+    table, source = in_lands(("a", "DE", 1), ("b", "DE", 2)), lands(("a", "FR", 5), ("b", "DE", 6), ("c", "FR", 7))
+    merge: Any = upserted(table, source, ["id", "land"])
+    if in_parts:
+        merge = table.merge_in_parts(
+            source.schema, on=["id", "land"], parts=1, execute_parts=lambda parts, _: [p.execute(source) for p in parts]
+        )
+        merge = merge.when_matched_update_all().when_not_matched_insert_all()
+    assert merge.execute().clauses == (1, 2)
+    assert all_of(table) == [("a", "DE", 1), ("a", "FR", 5), ("b", "DE", 6), ("c", "FR", 7)]
+
+
+def test_a_key_in_another_partition_is_the_same_row_where_rows_meet_by_the_key() -> None:
+    table = in_lands(("a", "DE", 1))
+    assert upserted(table, lands(("a", "FR", 5)), "id").execute().clauses == (1, 0)
+    assert all_of(table) == [("a", "FR", 5)]
+
+
+@pytest.mark.parametrize(
+    ("source", "on", "said"),
+    [
+        (lands(("a", "FR", 5)), "n", r"on=\['id'\], and the row moves.*on=\['land', 'id'\].*partitions=.*FR.*DE"),
+        (lands(("a", "FR", 5)), ["land", "n"], r"on=\['id'\], and the row moves.*on=\['land', 'id'\]"),
+        (lands(("a", "DE", 5)), ["id", "land", "n"], r"on=\['id'\], or choose other rows"),
+        (lands(("b", None, 5)), ["id", "land"], r"on=\['id'\], or choose other rows"),
+    ],
+)
+def test_where_a_merge_does_not_say_what_a_key_in_another_partition_is_it_says_how(
+    source: pa.Table, on: Any, said: str
+) -> None:
+    table = in_lands(("a", "DE", 1), ("b", None, 2))
+    with pytest.raises(InvalidInputError, match=said):
+        upserted(table, source, on).execute()
+    assert all_of(table) == [("a", "DE", 1), ("b", None, 2)]
+
+
+def test_a_row_does_not_move_to_where_another_one_is_inserted() -> None:
+    table = in_lands(("a", "DE", 1))
+    merge = table.merge(lands(("a", "DE", 5), ("a", "FR", 6)), on=["id", "land"])
+    merge = merge.when_matched_update({"land": "'FR'"}).when_not_matched_insert_all()
+    with pytest.raises(InvalidInputError, match="one of the two would be lost"):
+        merge.execute()
+    assert all_of(table) == [("a", "DE", 1)]
 
 
 def test_two_rows_that_would_be_inserted_under_one_key_are_named() -> None:
