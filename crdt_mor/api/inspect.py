@@ -161,8 +161,9 @@ class Inspect:
         else:
             value = sealed_at(self._session, as_of=(point := point_of(as_of)))
             cut = cut_at(self._session, value, point)
+        completions = self._session.views.snapshot_completions(value, cut)
         rows = []
-        for slice_ in fold_slices(self._session.views.snapshot_completions(value, cut)):
+        for slice_ in fold_slices(completions, old_logs=self._session.config.was_upgraded):
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
                 rows.append(

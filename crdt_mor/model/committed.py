@@ -12,10 +12,11 @@ has no completed file failed, as T3 did, or is under way.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from crdt_mor.errors import UnsupportedFeatureError
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,18 @@ class Committed:
     begun: frozenset[InstantTime]
     first: InstantTime
     certain_from: InstantTime
+
+    @classmethod
+    def only(cls, instants: Iterable[InstantTime]) -> Committed:
+        """These instants, and no others."""
+        return cls(frozenset(instants), frozenset(), EPOCH, EPOCH)
+
+    @classmethod
+    def since_the_first(cls, instants: Iterable[InstantTime]) -> Committed:
+        """These instants, and what is older than all of them, as in Hudi's readers where an archive was lost."""
+        known = frozenset(instants)
+        first = min(known, default=EPOCH)
+        return cls(known, frozenset(), first, first)
 
     def has(self, instant: InstantTime) -> bool:
         """Whether an instant is committed; raises `UnsupportedFeatureError` where the active timeline cannot tell."""

@@ -86,6 +86,13 @@ class TableConfig:
         return self.version < _LAYOUT_TWO_FROM
 
     @property
+    def was_upgraded(self) -> bool:
+        """Whether Hudi may have upgraded this table from a version in which commits shared their log files."""
+        first = self.properties.get(hoodie.INITIAL_VERSION, "").strip()
+        known = first.isascii() and first.isdigit() and int(first) >= _LAYOUT_TWO_FROM
+        return not (self.ours or self.layout_one or known)
+
+    @property
     def history_path(self) -> str:
         """Where Hudi archives instants, below its timeline's folder."""
         return self.properties.get(hoodie.HISTORY_PATH, "").strip() or "history"

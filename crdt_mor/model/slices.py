@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.names import LogFileName
+from crdt_mor.model.names import DELTA_COMMIT, LogFileName, is_own_token
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
 S = TypeVar("S")
@@ -84,11 +84,15 @@ def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S
     return list(parts)
 
 
-def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
-    """The slice of each live file group when these commits are shown, ordered by group."""
+def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) -> list[FileSlice]:
+    """The slice of each live file group when these commits are shown, ordered by group.
+
+    old_logs: the slices are of a table that was upgraded, and they are read, and nothing else: they may have logs of
+    before the upgrade, to which later commits have appended, and writes that failed.
+    """
+    completions = list(completions)
     replaced: dict[FileGroup, InstantTime] = {}
     groups: dict[FileGroup, list[tuple[DataFile, InstantTime]]] = {}
-    shared: set[DataFile] = set()
     committed: Committed | None = None
     for c in completions:
         committed = c.committed or committed
@@ -96,12 +100,29 @@ def fold_slices(completions: Iterable[Completion]) -> list[FileSlice]:
             replaced[group] = max(c.completed, replaced.get(group, c.completed))
         for file in c.files:
             groups.setdefault(file.group, []).append((file, c.completed))
-            if c.adopted and c.action == "deltacommit" and not file.is_base and file.name.instant != c.requested:
-                shared.add(file)
     slices = [_slice(group, groups[group], committed) for group in sorted(groups) if group not in replaced]
-    if shared and committed is None:
+    if committed is not None:
+        return slices
+    shared = shared_logs(completions)
+    if not old_logs:
         _refuse_shared_logs(slices, shared)
-    return slices
+        return slices
+    committed = Committed.since_the_first(c.requested for c in completions)
+    return [_with_old_logs(slice_, committed, shared) for slice_ in slices]
+
+
+def shared_logs(completions: Iterable[Completion]) -> set[str]:
+    """The logs that Hudi wrote to a table before it was upgraded to version 8: named after their slices, not commits.
+
+    Hudi compacts them all away when it upgrades, so that only views of before the upgrade meet them.
+    """
+    return {
+        file.path
+        for c in completions
+        if c.adopted and c.action == DELTA_COMMIT
+        for file in c.files
+        if not file.is_base and file.name.instant != c.requested
+    }
 
 
 def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[FileSlice, ...]:
@@ -113,17 +134,30 @@ def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[Fi
     return tuple(by_group[group] for group in sorted(by_group))
 
 
-def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[DataFile]) -> None:
-    """Before version 8 Hudi named a log after its slice, and several commits could append to it.
+def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[str]) -> None:
+    for log in (log for slice_ in slices for log in slice_.logs if log.path in shared):
+        raise UnsupportedFeatureError(
+            "there are log files here that Hudi wrote before the table was upgraded to version 8, and that its upgrade "
+            f"has not compacted away: they are read, and nothing else. file={log.path}"
+        )
 
-    Hudi compacts them all away when it upgrades a table, so that only time travel to before the upgrade meets them.
+
+def _with_old_logs(slice_: FileSlice, committed: Committed, shared: set[str]) -> FileSlice:
+    """A slice of a table that was upgraded, of whose logs those blocks count that these commits wrote.
+
+    Of a log that bears the time of its only commit in view it is not known whether later ones appended to it.
     """
-    for slice_ in slices:
-        for log in shared.intersection(slice_.logs):
-            raise UnsupportedFeatureError(
-                "this snapshot has log files that Hudi wrote before version 8, which this release does not read: ask "
-                f"for a later one, after the upgrade. file={log.path}"
-            )
+    barrier = slice_.base.name.instant if slice_.base else ""
+    found = [log for log in slice_.logs if log.path in shared]
+    for log in (log for log in found if log.name.instant < barrier):
+        raise UnsupportedFeatureError(
+            "this snapshot may need log files that Hudi wrote before the table was upgraded to version 8, and Hudi's "
+            "timeline does not tell, as its files were copied since they were written: ask for a moment after the "
+            f"upgrade. file={log.path}"
+        )
+    if not found and any(is_own_token(log.name.token) for log in slice_.logs):
+        return slice_
+    return replace(slice_, logs=tuple({log.path: log for log in slice_.logs}.values()), committed=committed)
 
 
 def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]], committed: Committed | None) -> FileSlice:

@@ -65,7 +65,8 @@ class Snapshot:
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
         """The slices that `value` shows at a cut; None: all that it shows."""
         completions = session.views.snapshot_completions(value, cut)
-        return cls(session, value, cut or Cut.latest(value, "completed"), tuple(fold_slices(completions)))
+        slices = fold_slices(completions, old_logs=session.config.was_upgraded)
+        return cls(session, value, cut or Cut.latest(value, "completed"), tuple(slices))
 
     @classmethod
     def before(cls, session: Session, begun: Timeline, settled: Timeline, requested: InstantTime) -> Snapshot:

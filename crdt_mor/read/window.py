@@ -21,6 +21,7 @@ from crdt_mor.errors import CheckpointExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.merge.blocks import COMMIT_TIME
+from crdt_mor.model.committed import Committed
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices
@@ -91,7 +92,7 @@ class Window:
         """
         if mode == "merged" and self._whole:
             history = self._completions(self.end)
-            weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in fold_slices(history)]
+            weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in self._folded(history)]
         else:
             history = self._completions(self.start, self.end)
             weights = [(groups.scope, groups.weight(raw=mode == "raw")) for groups in self._touched()]
@@ -125,7 +126,7 @@ class Window:
     def merged(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Each changed key once, as it is at the end; stored types."""
         if self._whole:
-            slices = tuple(fold_slices(self._completions(self.end)))
+            slices = tuple(self._folded(self._completions(self.end)))
             for frame in Snapshot(self.session, self.value, self.end, slices).frames(select, None):
                 yield with_change(frame, UPSERT)
             return
@@ -272,7 +273,7 @@ class Window:
         for group, group_files in sorted(files.items()):
             if group[0] not in replaced:
                 rewritten = any(file.is_base for file in group_files)
-                logs = None if rewritten else FileSlice(*group, None, tuple(group_files))
+                logs = None if rewritten else FileSlice(*group, None, _each_once(group_files), self._written)
                 touched.append(TouchedGroups(*group, _slices_of(before, *group), _slices_of(after, *group), logs))
         return touched
 
@@ -294,7 +295,16 @@ class Window:
             )
 
     def _slices(self, cut: Cut) -> dict[FileGroup, FileSlice]:
-        return {slice_.group: slice_ for slice_ in fold_slices(self._completions(cut))}
+        return {slice_.group: slice_ for slice_ in self._folded(self._completions(cut))}
+
+    def _folded(self, completions: Iterable[Completion]) -> list[FileSlice]:
+        return fold_slices(completions, old_logs=self.session.config.was_upgraded)
+
+    @property
+    def _written(self) -> Committed | None:
+        """The commits whose blocks in their logs are looked for: in a table that was upgraded, others may be there."""
+        upgraded = self.session.config.was_upgraded
+        return Committed.only(commit.requested for commit in self.commits) if upgraded else None
 
     def _completions(self, first: Cut, last: Cut | None = None) -> Sequence[Completion]:
         """What the file slices at a cut consist of; with `last`, those at two cuts and at all cuts between them."""
@@ -305,6 +315,11 @@ class Window:
         first = min(first, last, key=lambda cut: cut.time)
         # Later cuts need no segment that this one can do without, but those that complete after it.
         return self.session.views.completions(self.value, lambda s: s.last > first.time or first.needs(s))
+
+
+def _each_once(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+    """Files, each once, though several commits name one."""
+    return tuple({file.path: file for file in files}.values())
 
 
 def _within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:

@@ -309,8 +309,15 @@ def test_logs_named_after_their_slice_are_refused_where_a_snapshot_needs_them() 
     compacted = done("20260101000000030", "a-0_0-0-0_20260101000000030.parquet", "commit")
     [only] = fold_slices([base])
     assert only.logs == ()
-    with pytest.raises(UnsupportedFeatureError, match=r"before version 8.*log\.1_0-0-0"):
+    with pytest.raises(UnsupportedFeatureError, match=r"nothing else.*log\.1_0-0-0"):
         fold_slices([base, log])
+    [only] = fold_slices([base, log, log], old_logs=True)
+    assert only.files == (*base.files, *log.files)
+    assert only.committed is not None
+    assert only.committed.completed == {base.requested, log.requested}
+    copied = [replace(c, completed=InstantTime("20260101000000040")) for c in (base, log, compacted)]
+    with pytest.raises(UnsupportedFeatureError, match=r"were copied.*log\.1_0-0-0"):
+        fold_slices(copied, old_logs=True)
     [only] = fold_slices([base, log, compacted])
     assert only.files == compacted.files
 

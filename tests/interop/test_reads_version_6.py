@@ -35,6 +35,18 @@ class WrittenAsSix(Written):
         assert table.scan().count() == len(seen)
         if self.rust_sees_all:
             assert hudi_rs(self.root) == seen
+        commits = [path.name.partition(".")[0] for path in (self.root / ".hoodie").glob("*commit")]
+        self.seen |= {max(commits): seen} if commits else {}
+
+    def upgrade(self, data: pa.Table) -> None:
+        """Hudi upgrades the table before it writes; all readers still see each moment before that, if it was kept."""
+        del self.options["hoodie.write.table.version"]
+        self.write(data, write__auto__upgrade="true")
+        table = Table.open(self.root)
+        completed = {row["requested_at"]: row["completed_at"] for row in table.history().to_pylist()}
+        for instant, seen in self.seen.items():
+            assert exactly(table, completed[instant]) == seen
+            assert self.spark.read(self.root, {"as.of.instant": instant}) == seen
 
     def crash(self, data: pa.Table, **options: str) -> None:
         """A write that dies before it is completed. The next one rolls it back, by a list of its files."""
@@ -42,6 +54,7 @@ class WrittenAsSix(Written):
         completed = max((self.root / ".hoodie").glob("*commit"))
         completed.unlink()
         completed.with_name(f".{completed.name}.crc").unlink()
+        del self.seen[completed.name.partition(".")[0]]
         self.look()
 
     def commands(self) -> int:
@@ -66,6 +79,7 @@ def test_a_merge_on_read_table_with_a_rollback_and_a_pending_compaction(spark: H
     table.write(rows([2, 3, 9], 10, "behind"))
     table.rust_sees_all = True
     table.write(rows([5], 11, "c"), compact__inline="true")
+    table.upgrade(rows([2], 12, "up"))
 
 
 def test_a_copy_on_write_table_with_replaced_partitions_and_an_archive(spark: HudiSpark, tmp_path: Path) -> None:

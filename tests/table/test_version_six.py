@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from random import Random
 
 import pyarrow as pa
@@ -235,3 +236,74 @@ def test_random_histories(seed: int) -> None:
     for _ in range(20):
         history.step()
         assert history.table.rows() == history.expected
+
+
+# --- upgraded to version 9 --------------------------------------------------------------------------------------------
+
+
+def test_an_upgraded_table_shows_each_moment_before_it(table: VersionSix) -> None:
+    """Hudi has compacted the logs away, and the files are still there."""
+    table.log(10, row_block(40, {"a": 4, "e": 4}))
+    table.log(10, rollback_block(41, 40), number=2)
+    table.commit(50, table.log(10, row_block(50, {"d": 5})))
+    table.commit(51, table.log(51, row_block(51, {"x": 1}), group="logs"))
+    table.log(51, row_block(52, {"x": 2, "y": 2}), group="logs")
+    table.log(51, rollback_block(53, 52), number=2, group="logs")
+    last = BEFORE | {"d": 5, "x": 1}
+    assert table.rows() == last
+    table.commit(60, table.base(60, {"a": 2, "b": 3, "d": 5}), table.base(60, {"x": 1}, group="logs"), action="commit")
+    table.upgrade()
+    found = table.open()
+    moments = {11: {"a": 1, "b": 1, "c": 1}, 21: {"a": 2, "b": 1, "c": 1, "d": 2}, 31: BEFORE}
+    for moment, shown in (moments | {51: BEFORE | {"d": 5}, 52: last, 61: last}).items():
+        assert shown_by(found, moment) == shown, moment
+    assert found.inspect.files(as_of="20240101000000031").num_rows == 2
+    assert by_change(found, 12, 31) == {
+        ("a", 2): "upsert", ("b", 3): "upsert", ("c", None): "delete", ("d", 2): "upsert"
+    }  # fmt: skip
+    assert by_change(found, 21, 52, raw=True) == {
+        ("b", 3): "upsert", ("c", None): "delete", ("d", 5): "upsert", ("x", 1): "upsert"
+    }  # fmt: skip
+
+
+def by_change(table: Table, since: int, until: int, *, raw: bool = False) -> dict[tuple[str, int | None], str]:
+    """Each change once."""
+    changes = table.changes(f"20240101{since:09}", until=f"20240101{until:09}", raw=raw).to_arrow().to_pylist()
+    found = {(row["id"], row["v"]): row["_change_type"] for row in changes}
+    assert len(found) == len(changes)
+    return found
+
+
+def shown_by(table: Table, moment: int) -> dict[str, int]:
+    rows = table.scan(as_of=f"20240101{moment:09}").to_arrow().to_pylist()
+    return {row["id"]: row["v"] for row in rows}
+
+
+@pytest.mark.parametrize("seed", seeds(range(3), range(3, 40)))
+def test_random_histories_before_an_upgrade(seed: int) -> None:
+    history = History(Random(seed), keeps_all=True)
+    moments = {}
+    for _ in range(15):
+        history.step()
+        if history.active:
+            moments[history.time + 8] = history.expected
+    history.time += 10
+    history.write()
+    history.time += 10
+    for name, group in history.groups.items():
+        if group.planned is None:
+            history.table.plan(history.time, group.slice, name)
+            history.plans[history.time], group.planned = name, dict(group.rows)
+            history.time += 10
+    history.compact()
+    history.table.upgrade()
+    table = history.table.open()
+    for moment, expected in moments.items():
+        assert shown_by(table, moment) == expected, moment
+    for since, until in pairwise(moments):
+        after = dict(moments[since])
+        for (key, value), change in by_change(table, since, until).items():
+            after.pop(key, None)
+            after |= {key: value} if change == "upsert" and value is not None else {}
+        assert after == moments[until], (since, until)
+    assert history.table.rows() == history.expected

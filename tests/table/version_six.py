@@ -15,7 +15,7 @@ from crdt_mor import MemoryStore, Table
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.format.commit import CompactionOperation, CompactionPlanRecord, encode_compaction_plan
 from crdt_mor.format.log import delete_block, parquet_block
-from crdt_mor.format.properties import encode_table
+from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.store.protocol import Store
 from tests.format.helpers import raw_block
@@ -75,6 +75,7 @@ class VersionSix:
 
     def __init__(self, store: Store | None = None, **properties: str | None) -> None:
         self.store = MemoryStore() if store is None else store
+        self.completed: dict[InstantTime, InstantTime] = {}
         found = PROPERTIES | {name.replace("__", "."): value for name, value in properties.items()}
         said = {name: value for name, value in found.items() if value is not None}
         self.store.put(".hoodie/hoodie.properties", encode_table(said))
@@ -115,9 +116,15 @@ class VersionSix:
         self._event(f"{at(time)}.compaction.requested", encode_compaction_plan(CompactionPlanRecord((operation,))))
 
     def commit(
-        self, time: int, *paths: str, action: str = "deltacommit", replaced: Iterable[str] = (), schema: str = AVRO
+        self,
+        time: int,
+        *paths: str,
+        action: str = "deltacommit",
+        replaced: Iterable[str] = (),
+        schema: str = AVRO,
+        completed: int | None = None,
     ) -> None:
-        """A commit that names these files."""
+        """A commit that names these files. completed: when it was completed, if not at once."""
         stats = [
             {"fileId": path.lstrip(".").partition("_")[0], "path": path, "fileSizeInBytes": 1, "numWrites": 1}
             for path in paths
@@ -126,12 +133,30 @@ class VersionSix:
         more = {"partitionToReplaceFileIds": {"": list(replaced)}} if action == "replacecommit" else {}
         self.begin(time, action)
         self._event(f"{at(time)}.{action}", json.dumps(done | more, indent=2).encode())
+        self.completed[at(time)] = at(time + 1 if completed is None else completed)
 
     def forget(self, *times: int) -> None:
         """The files of instants leave the timeline: they were archived, or rolled back."""
         for stat in self.store.list(".hoodie"):
             if any(stat.path.startswith(f".hoodie/{at(time)}.") for time in times):
                 self.store.delete(stat.path)
+
+    def upgrade(self) -> None:
+        """What an upgrade to version 9 does, after its compaction: the files of instants get their completion times."""
+        for stat in self.store.list(".hoodie"):
+            instant, _, rest = stat.path.removeprefix(".hoodie/").partition(".")
+            content = self.store.read(stat.path)
+            if instant.isdigit() and content is not None:
+                if "." not in rest and rest != "inflight":
+                    instant += f"_{self.completed[InstantTime(instant)]}"
+                self.store.put(f".hoodie/timeline/{instant}.{rest}", content)
+                self.store.delete(stat.path)
+        said = decode_table(self.store.read(".hoodie/hoodie.properties") or b"", "")
+        self.store.delete(".hoodie/hoodie.properties")
+        changes = {
+            "hoodie.table.version": "9", "hoodie.timeline.layout.version": "2", "hoodie.table.initial.version": "6"
+        }  # fmt: skip
+        self.store.put(".hoodie/hoodie.properties", encode_table(said | changes))
 
     def _event(self, name: str, content: bytes = b"") -> None:
         self.store.put(f".hoodie/{name}", content)

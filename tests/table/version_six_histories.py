@@ -20,7 +20,10 @@ class Group:
 
 @dataclass
 class History:
-    """What one writer of Hudi's does to a table, with failures, and beside it what must be read."""
+    """What one writer of Hudi's does to a table, with failures, and beside it what must be read.
+
+    keeps_all: it neither cleans nor archives.
+    """
 
     random: Random
     table: VersionSix = field(default_factory=VersionSix)
@@ -29,6 +32,7 @@ class History:
     failed: list[tuple[int, str]] = field(default_factory=list)
     plans: dict[int, str] = field(default_factory=dict)
     active: list[int] = field(default_factory=list)
+    keeps_all: bool = False
 
     def step(self) -> None:
         self.time += 10
@@ -111,10 +115,11 @@ class History:
             group.slice, group.number = self.time, 1
 
     def compact(self) -> None:
-        for planned, name in self.plans.items():
+        for number, (planned, name) in enumerate(self.plans.items()):
             rows = self.groups[name].planned
             assert rows is not None
-            self.table.commit(planned, self.table.base(planned, rows, name), action="commit")
+            base = self.table.base(planned, rows, name)
+            self.table.commit(planned, base, action="commit", completed=self.time + 2 + number)
             self.active = sorted([*self.active, planned])
             self.groups[name].planned = None
             self.clean(name, planned)
@@ -122,7 +127,7 @@ class History:
 
     def clean(self, name: str, slice_: int) -> None:
         """Remove what a compaction has superseded, or leave it for now."""
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.5 and not self.keeps_all:
             for stat in self.table.store.walk(""):
                 if f"{name}_" in stat.path and f"_202401010000{slice_:05}" not in stat.path:
                     self.table.store.delete(stat.path)
@@ -130,8 +135,9 @@ class History:
     def archive(self) -> None:
         self.roll_back()
         self.compact()
-        self.table.forget(*self.active[:-2])
-        self.active = self.active[-2:]
+        if not self.keeps_all:
+            self.table.forget(*self.active[:-2])
+            self.active = self.active[-2:]
 
     def replace(self) -> None:
         self.roll_back()
@@ -140,7 +146,7 @@ class History:
             new, rows = f"r{self.time}", {f"r{self.time}-0": self.time}
             self.done(self.table.base(self.time, rows, new), action="replacecommit", replaced=(name,))
             for stat in self.table.store.walk(""):  # so that it may be archived
-                if f"{name}_" in stat.path:
+                if f"{name}_" in stat.path and not self.keeps_all:
                     self.table.store.delete(stat.path)
             del self.groups[name]
             self.groups[new] = Group(self.time, 1, rows)
