@@ -7,7 +7,7 @@ read()         in a worker: the files that its part names, and nothing else of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -34,7 +34,11 @@ class Part(InputPartition):
     rows: Scan | Changes
 
 
-def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
+Check = Callable[[StructType, StructType], None]
+"""Raises unless the columns that are asked for are among those that there are."""
+
+
+def reader(options: ReadOptions, schema: StructType, check: Check = check_schema) -> DataSourceReader:
     """The reader of the columns `schema`, which the user or Spark chose; raises where the table lacks one of them.
 
     Spark 4.0 takes a batch without columns for one without rows, and would count none.
@@ -42,9 +46,9 @@ def reader(options: ReadOptions, schema: StructType) -> DataSourceReader:
     if not schema.names:
         require_spark(READS_NO_COLUMNS, "reading rows without their columns, to count them,")
     if options.changes is not None:
-        return RowsReader(changes(options.open(), options, schema), schema)
+        return RowsReader(changes(options.open(), options, schema, check), schema)
     rows = snapshot(options)
-    check_schema(schema, spark_schema(rows.schema))
+    check(schema, spark_schema(rows.schema))
     rows = rows.narrowed(columns=schema.names)
     if not options.pushdown:
         return RowsReader(rows, schema)
@@ -71,12 +75,14 @@ def snapshot(options: ReadOptions) -> Scan:
     return scan if options.columns is None else scan.narrowed(columns=options.columns)
 
 
-def changes(table: Table, options: ReadOptions, schema: StructType | None = None) -> Changes:
+def changes(
+    table: Table, options: ReadOptions, schema: StructType | None = None, check: Check = check_schema
+) -> Changes:
     """The changes that the options describe, sealed now, with the columns of `schema`; raises where one is missing."""
     window = _changes(table, options, options.columns)
     if schema is None:
         return window
-    check_schema(schema, spark_schema(window.schema))
+    check(schema, spark_schema(window.schema))
     columns = [name for name in schema.names if name not in OF_CHANGES]
     return _changes(table, options, columns)
 

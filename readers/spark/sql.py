@@ -13,27 +13,21 @@ import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
-from crdt_mor import InvalidInputError, Table, UnsupportedVersionError
-from crdt_mor.readers.spark.options import STORAGE
+from crdt_mor import InvalidInputError, SchemaMismatchError, Table, UnsupportedVersionError
+from crdt_mor.readers.spark import catalog, reading, writing
+from crdt_mor.readers.spark.options import STORAGE, ReadOptions, payloads
 from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.source import CrdtMorSource
+from crdt_mor.readers.spark.types import check_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
 
 JAVA_MIN = 17
 MODULE = "jdk.incubator.vector"
-
-_NO_DEFAULT = {
-    "CURRENT_DEFAULT": "raise_error('name every column: Spark would write null to those left out, and erase them')"
-}
-"""The default value of a column in Spark's catalog, under the name that Spark keeps it by.
-
-For columns that an INSERT leaves out, Spark fills in their defaults, or null, before a data source sees the rows. Spark
-refuses a default that is no constant when it plans the INSERT, and its error shows the text of the default.
-"""
 
 
 def register_path(
@@ -52,6 +46,7 @@ def register_path(
     text = os.fspath(path)
     address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
     options_here = Table.open(address, storage_options=storage_options).storage_options
+    said = catalog.Catalog(name, address)
 
     class BoundSource(CrdtMorSource):
         """The data source of one table."""
@@ -63,9 +58,29 @@ def register_path(
             super().__init__(type(options)({**options, **stored, "path": address}))  # type: ignore[call-arg, arg-type]
 
         def schema(self) -> StructType:
-            """The columns; for CREATE TABLE, which names the provider, without defaults for any INSERT."""
+            """The columns; for CREATE TABLE, which names the provider, marked for its catalog."""
             columns = super().schema()
-            return _without_defaults(columns) if "provider" in self.options else columns
+            return catalog.marked(columns, name, self._read().open()) if "provider" in self.options else columns
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            """The reader of a batch, of columns that the catalog, or the user, says are the table's."""
+            options = self._read().for_batch()
+            of_table = options.columns is None and options.names == "now"
+            return reading.reader(options, schema, said.check_read if of_table else check_schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            """The writer of one batch, which Spark may have filled in nulls of."""
+            options, nulls_meant = catalog.nulls_meant(self.options)
+            try:
+                planned = writing.plan_batch(options, schema, overwrite)
+            except SchemaMismatchError:
+                here = Table.open(address, payloads=payloads(self.options), storage_options=options_here)
+                said.explain_write(schema, spark_schema(here.schema))
+                raise
+            return writing.BatchWriter(planned) if nulls_meant else said.writer(planned, schema)
+
+        def _read(self) -> ReadOptions:
+            return ReadOptions.of(self.options)
 
         @classmethod
         def name(cls) -> str:
@@ -74,10 +89,21 @@ def register_path(
     with active(spark):
         spark.dataSource.register(CrdtMorSource)
         spark.dataSource.register(BoundSource)
+        _refuse_another_format(spark, name)
 
 
-def _without_defaults(schema: StructType) -> StructType:
-    return StructType([StructField(f.name, f.dataType, f.nullable, {**f.metadata, **_NO_DEFAULT}) for f in schema])
+def _refuse_another_format(spark: SparkSession, name: str) -> None:
+    """Raise `InvalidInputError` where a table of the catalog has the name, and is one of files of Spark's own."""
+    if not spark.catalog.tableExists(name):
+        return
+    described = spark.sql(f"DESCRIBE EXTENDED `{name}`").collect()
+    formats = [row["data_type"] for row in described if row["col_name"] == "Provider"]
+    if formats and formats != [name]:
+        raise InvalidInputError(
+            f"Spark's catalog has a table of this name that keeps its rows by itself, such as saveAsTable, replace and "
+            f"CREATE OR REPLACE TABLE make where they name no format: save its rows if there are any, and DROP TABLE "
+            f"{name}, or take another name. name={name} format={formats[0]}"
+        )
 
 
 def require_java() -> int:

@@ -38,6 +38,9 @@ _SCALARS: dict[pa.DataType, st.DataType] = {
     **dict.fromkeys((pa.date32(), pa.date64()), st.DateType()),
 }
 
+NEVER_NULL = "crdt_mor.key"
+"""In the metadata of a column in Spark's catalog: it is the key, which no row lacks, and NOT NULL there."""
+
 _MICROSECONDS = pa.time64("us")
 
 BATCH_BYTES = 4 << 20
@@ -87,7 +90,7 @@ def check_schema(requested: st.StructType, available: st.StructType) -> None:
                 "the schema that was asked for has another type for a column: ask for the table's, and cast the frame. "
                 f"column={field.name} asked={field.dataType.simpleString()} table={column.dataType.simpleString()}"
             )
-        if column.nullable and not field.nullable:
+        if column.nullable and not field.nullable and NEVER_NULL not in field.metadata:
             raise SchemaMismatchError(
                 f"the schema that was asked for says NOT NULL of a column that may be null. column={field.name}"
             )

@@ -21,6 +21,7 @@ BATCHES = (
     "test_reading.py",
     "test_writing.py",
     "test_sql.py",
+    "test_catalog.py",
     "test_types.py",
     "test_failing.py",
     "test_versions.py",
