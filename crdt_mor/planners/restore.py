@@ -275,7 +275,11 @@ def _require_whole(kept: Sequence[Completion], to: InstantTime, there: Collectio
     for slice_ in fold_slices([c for c in kept if cut.shows(c)]):
         for file in slice_.files:
             if file.path not in there:
-                raise SnapshotExpiredError.of_file(file.path)
+                raise SnapshotExpiredError(
+                    "the table cannot go back to this moment, as a data file that it showed then is gone: Hudi's "
+                    "cleaner removed it, or a user did. Restore to a later moment, or put the file back from a backup. "
+                    f"to={to} file={file.path}"
+                )
 
 
 # --- the event --------------------------------------------------------------------------------------------------------

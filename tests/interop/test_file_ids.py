@@ -274,6 +274,68 @@ def test_two_file_groups_of_one_bucket_stop_writers(table: Table, make: Maker, m
         opened.upsert(rows(NEW))
 
 
+def compact(table: Table) -> None:
+    table.maintenance.compact()
+
+
+def migrate(table: Table) -> None:
+    table.maintenance.migrate(f"{table.uri}-moved")
+
+
+def truncate(table: Table) -> None:
+    table.truncate()
+
+
+def only_new_in_its_partition(rows: set[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
+    return {row for row in rows if row[1] != "mon"} | {NEW}
+
+
+MADE: Final[dict[Any, Callable[[set[Any]], set[Any]]]] = {
+    overwrite: only_new_in_its_partition,
+    overwriting_job: only_new_in_its_partition,
+    compact: lambda rows: rows,
+    migrate: lambda rows: rows,
+    truncate: lambda rows: set(),
+}
+"""What these doors make of the rows that Hudi has left; the others add `NEW`."""
+WITHOUT_A_LOOK: Final = [upsert, append_and_update, in_a_block, posted]
+"""Those of the doors that write to the file groups which they know, without a look at Hudi's timeline."""
+QUICK: Final = [(upsert, "drops"), (posted, "drops"), (merge, "drops"), (overwrite, "drops"), (compact, "drops")]
+UNSEEN: Final = [
+    (door, turn) if (door, turn) in QUICK else slow(door, turn)
+    for door in [*DOORS, compact, migrate, truncate]
+    for turn in ("drops", "opens", "overwrites")
+]
+
+
+def written_and_opened(table: Table, door: Callable[[Table], None]) -> Table:
+    door(table)
+    return Table.open(table.uri)
+
+
+@pytest.mark.parametrize(("door", "turn"), UNSEEN, ids=lambda value: getattr(value, "__name__", value))
+def test_what_is_written_in_a_bucket_within_a_minute_of_hudis_turn_is_shown_or_refused_by_name(
+    table: Table, make: Maker, door: Callable[[Table], None], turn: str
+) -> None:
+    """A process that writes to a bucket looks for Hudi's commits once a minute."""
+    session_of(table).is_far = True
+    hudi = HudiTurns(make.root)
+    HUDI[turn](hudi)
+    if door in WITHOUT_A_LOOK and turn != "opens":
+        with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours .*instant={hudi.requested} "):
+            written_and_opened(table, door)
+        for path in (make.root / ".hoodie/timeline").glob(f"{hudi.requested}*"):
+            path.unlink()
+        assert by_all(make.root) == {("a", "mon", 1) if door is append_and_update else NEW, ("b", "tue", 1)}
+        return
+    left = LEFT[turn] | ({("a", "mon", 1)} if turn == "opens" else set())
+    meant = MADE.get(door, lambda rows: {row for row in rows if row[0] != "a"} | {NEW})(left)
+    door(table)
+    assert by_all(make.root) == meant
+    if door is migrate:
+        assert by_all(Path(f"{table.uri}-moved")) == meant
+
+
 # --- many file groups of Hudi's ---------------------------------------------------------------------------------------
 
 

@@ -354,6 +354,23 @@ def test_a_restore_beside_the_moments_that_it_cannot_reach(table: Table) -> None
     assert shown(table) == {3}
 
 
+def test_a_restore_to_a_moment_whose_files_hudi_has_cleaned_names_the_way_out(table: Table) -> None:
+    """It said to read the latest snapshot, which is no way back."""
+    first = write(table, 1)
+    second = write(table, 2)
+    table.maintenance.compact()
+    write(table, 3)
+    gone = [path for path in table.inspect.files(first)["path"].to_pylist() if f"_{first.requested_at}" in path]
+    for path in gone:
+        store_of(table).delete(path)
+    with pytest.raises(SnapshotExpiredError, match=r"Restore to a later moment.*to=\d{17} file="):
+        table.maintenance.restore(first)
+    assert shown(table) == {3}
+    with pytest.raises(SnapshotExpiredError, match=r"Restore to a later moment"):
+        table.maintenance.restore(second)  # whose logs it needs as well
+    assert gone
+
+
 def test_rows_that_were_erased_do_not_come_back(table: Table) -> None:
     first = write(table, 1)
     table.maintenance.erase(keys=[3])
