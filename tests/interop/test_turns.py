@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.readers import HudiSpark
-from tests.interop.turn_tables import KINDS
+from tests.interop.readers import HudiSpark, Rows, hudi_rs
+from tests.interop.turn_tables import KINDS, SESSION
 from tests.interop.turns import HUDIS, Turns
 from tests.tiers import long
 
@@ -32,3 +32,46 @@ def test_the_page_lists_each_statement_of_hudis() -> None:
 def test_each_statement_of_hudis_between_ours(spark: HudiSpark, tmp_path: Path, kind: str) -> None:
     shown = Turns(spark, tmp_path / f"each_{[*KINDS].index(kind)}", 1, kind).run_each()
     assert shown == {name: verdicts[kind] for name, verdicts in said().items()}
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("cleaned", [False, True], ids=["archived", "cleaned-before"])
+def test_hudis_archiver_brings_deleted_rows_back_in_a_restored_table_of_its_own(
+    spark: HudiSpark, tmp_path: Path, cleaned: bool
+) -> None:
+    """Why histories clean before: it says when Hudi has mended it."""
+    name = f"own_{cleaned}".lower()
+    root = tmp_path / name
+    properties = {
+        "type": "mor", "primaryKey": "id", "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1",
+        "hoodie.metadata.enable": "false", "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
+    }  # fmt: skip
+    told = ", ".join(f"'{key}'='{text}'" for key, text in properties.items())
+    for setting in SESSION:
+        spark.sql(f"set {setting}")
+    spark.sql(f"create table {name} (id string, n bigint) using hudi tblproperties ({told}) location '{root}'")
+    spark.sql(f"insert into {name} select 'k1' as id, 2L as n union all select 'k5' as id, 2L as n")
+    to = next((root / ".hoodie/timeline").glob("2*_*.deltacommit")).name[:17]
+    spark.sql(f"call create_savepoint(table => '{name}', commit_time => '{to}')")
+    spark.sql(f"insert into {name} select 'k7' as id, 3L as n")
+    spark.sql(f"call rollback_to_savepoint(table => '{name}', instant_time => '{to}')")
+    spark.sql(f"call delete_savepoint(table => '{name}', instant_time => '{to}')")
+    spark.sql(f"update {name} set n = 9L where id = 'k1'")
+    spark.sql(f"insert into {name} select 'k3' as id, 3L as n")
+    spark.sql(f"delete from {name} where id = 'k1'")
+    options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    spark.sql(f"call run_compaction(op => 'scheduleAndExecute', table => '{name}', options => '{options}')")
+    assert ids(spark.read(root)) == ids(hudi_rs(root)) == {"k3", "k5"}
+    if cleaned:
+        policy = "clean_policy => 'KEEP_LATEST_FILE_VERSIONS', file_versions_retained => 1"
+        spark.sql(f"call run_clean(table => '{name}', {policy})")
+    counts = "min_commits => 2, max_commits => 3, retain_commits => 1, enable_metadata => false"
+    spark.sql(f"call archive_commits(table => '{name}', {counts})")
+    assert ids(hudi_rs(root)) == {"k3", "k5"}
+    assert ids(spark.read(root)) == {"k3", "k5"} | (set() if cleaned else {"k1"})
+
+
+def ids(rows: Rows) -> set[object]:
+    return {row["id"] for row in rows.values()}

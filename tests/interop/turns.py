@@ -272,12 +272,16 @@ class Turns(InTurn):
     def _sql_archiving(self) -> None:
         """The table is compacted before, by Hudi where it is handed over.
 
-        hudi-rs loses rows of archived commits whose file groups have logs alone.
+        hudi-rs loses rows of archived commits whose file groups have logs alone. Where a restore stands in the
+        timeline, Hudi cleans before as well: its Spark reader brings rows back otherwise, as in a table of its own.
         """
         if self.table.handed_over:
             self._sql_compaction()
         else:
             self.table.maintenance.compact()
+        if any((self.root / ".hoodie/timeline").glob("*.restore")):
+            cleaned = "clean_policy => 'KEEP_LATEST_FILE_VERSIONS', file_versions_retained => 1"
+            self._call("run_clean", f"table => '{self.name}', {cleaned}")
         counts = "min_commits => 2, max_commits => 3, retain_commits => 1"
         self._call("archive_commits", f"table => '{self.name}', {counts}, enable_metadata => false")
 
