@@ -290,6 +290,10 @@ def only_new_in_its_partition(rows: set[tuple[str, str, int]]) -> set[tuple[str,
     return {row for row in rows if row[1] != "mon"} | {NEW}
 
 
+def adds_new(rows: set[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
+    return {row for row in rows if row[0] != "a"} | {NEW}
+
+
 MADE: Final[dict[Any, Callable[[set[Any]], set[Any]]]] = {
     overwrite: only_new_in_its_partition,
     overwriting_job: only_new_in_its_partition,
@@ -329,7 +333,7 @@ def test_what_is_written_in_a_bucket_within_a_minute_of_hudis_turn_is_shown_or_r
         assert by_all(make.root) == {("a", "mon", 1) if door is append_and_update else NEW, ("b", "tue", 1)}
         return
     left = LEFT[turn] | ({("a", "mon", 1)} if turn == "opens" else set())
-    meant = MADE.get(door, lambda rows: {row for row in rows if row[0] != "a"} | {NEW})(left)
+    meant = MADE.get(door, adds_new)(left)
     door(table)
     assert by_all(make.root) == meant
     if door is migrate:
