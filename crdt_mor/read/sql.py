@@ -202,7 +202,7 @@ class Condition:
             if token.kind == "string":
                 _refuse_lost_offset(tokens, index)
         cast = self._text_cast(tokens)
-        return pl.sql_expr(written(self.text, tokens, self.columns)) if cast is None else cast
+        return _unnamed(pl.sql_expr(written(self.text, tokens, self.columns))) if cast is None else cast
 
     def _text_cast(self, tokens: Tokens) -> pl.Expr | None:
         """TRY_CAST of a text AS DATE or AS TIMESTAMP, which polars has not; None for all else."""
@@ -225,6 +225,18 @@ class Condition:
         if value.meta.is_column():
             return self.columns[value.meta.output_name()]
         return pl.LazyFrame(schema=self.columns).select(value.alias("value")).collect_schema()["value"]
+
+
+def _unnamed(made: pl.Expr) -> pl.Expr:
+    """What polars made of tokens; raises where it took the last one for a name, as of `views > 10 'Rome'`."""
+    inner = made.meta.pop()
+    name = "" if len(inner) != 1 or made.meta.has_multiple_outputs() else made.meta.output_name()
+    if name and inner[0].alias(name).meta.eq(made):
+        raise pl.exceptions.SQLInterfaceError(
+            "a name stands behind a value, and nothing here has one: leave it out, or say what is to be done with it. "
+            f"{name=}"
+        )
+    return made
 
 
 # --- literals ---------------------------------------------------------------------------------------------------------
