@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from crdt_mor import Table
 from crdt_mor.readers.spark.versions import ONE_SNAPSHOT_A_FRAME, READS_NO_COLUMNS, SPARK
+from tests.interop.readers import hudi_rs
 from tests.spark.helpers import listed, read
 from tests.spark.queried import QUERIES, SCHEMA, TABLES, frame, written
 
@@ -170,6 +172,21 @@ def test_a_missing_table_and_a_missing_path_say_what_to_do(spark: SparkSession, 
     assert not (fast_path / "nothing").exists()
     with pytest.raises(AnalysisException, match="say where the table is"):
         spark.read.format("crdt_mor").load()
+
+
+@pytest.mark.parametrize("name", ["latest", "partitioned"])
+def test_the_file_of_the_guide_makes_spark_refuse_the_folder_as_parquet_and_no_reader_of_the_table(
+    spark: SparkSession, fast_path: Path, name: str
+) -> None:
+    table = written(fast_path, name)
+    table.maintenance.compact()
+    wanted, theirs = listed(table.scan()), hudi_rs(table.uri)
+    assert spark.read.parquet(table.uri).count() > 0, "else the file would not be needed"
+    Path(table.uri, "_common_metadata").write_text("a table of Hudi's: read it as crdt_mor or hudi\n")
+    with pytest.raises(Exception, match="_common_metadata"):
+        spark.read.parquet(table.uri)
+    assert (listed(read(spark, table.uri)), listed(table.scan()), hudi_rs(table.uri)) == (wanted, wanted, theirs)
+    assert pads.dataset(table.uri, format="parquet").count_rows() > 0, "pyarrow passes over it, too"
 
 
 def test_a_file_that_is_gone_is_named(spark: SparkSession, events: Table) -> None:
