@@ -28,15 +28,17 @@ from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference, resolve
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.payload import PartialUpdate, Payload
+from crdt_mor.model.alteration import created_with
+from crdt_mor.model.alteration import names_of as names_after
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.config_properties import OUR_RULES
+from crdt_mor.model.config_properties import OUR_NAMES, OUR_RULES
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.rules import Rules, rules_text
 from crdt_mor.store.lakes import lake_in
 from crdt_mor.store.protocol import Store, is_bucket
-from crdt_mor.write.named import renamed_config
+from crdt_mor.write.named import called_config, renamed_config
 
 Merge = Mapping[Any, Payload | str] | PartialUpdate | str
 """What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them.
@@ -59,13 +61,23 @@ def new_properties(
 
     names: what people call the columns, as the property says it; all else is in stored names.
     """
+    if names:
+        seen = names_after(created_with({OUR_NAMES: names}))
+        shown = replace(layout, columns=tuple(map(seen.shown, layout.columns)))
+        _require_fitting(called_config(requested, seen), seen.outward(columns), shown)
+    _require_fitting(requested, columns, layout)
     made_with = {OUR_RULES: rules_text(rules)} if rules else {}
     own = requested.to_properties(columns, environment.nonce(), names)
     table_properties = {**own, **layout.properties, **made_with}
-    layout.require_columns(columns)
-    check_columns(requested, columns)
     comments = [f"Properties saved on {datetime.fromtimestamp(environment.now_ms() / 1000, UTC).isoformat()}"]
     return properties.encode_table(table_properties, comments), TableConfig.from_properties(table_properties, uri)
+
+
+def _require_fitting(config: TableConfig, columns: TableSchema, layout: Layout) -> None:
+    """Raise where settings and columns do not fit; asked under the names that people see first, which it then says."""
+    config.check_new(columns)
+    layout.require_columns(columns)
+    check_columns(config, columns)
 
 
 def put_properties(

@@ -41,7 +41,7 @@ from crdt_mor.services import erasure as steps
 from crdt_mor.services.erasure_traces import Traces, all_rows, traces
 from crdt_mor.write.adopted_keys import require_placed_keys
 from crdt_mor.write.log_files import BUCKET
-from crdt_mor.write.named import known_columns, shown_config
+from crdt_mor.write.named import known_columns, shown_config, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.statements import keyed
@@ -233,7 +233,9 @@ def _sought(session: Session, data: Data | None, keys: object, filter: pl.Expr |
             raise InvalidInputError(f"an erasure by a frame needs the columns {columns}. missing={absent}")
         rows = keyed(config, schema.normalise(table.select(needed)))
     else:
-        rows = _in_any_partition(config, schema.normalise(key_rows(keys, config.key.fields, schema.declared)))
+        called, shown = shown_table(config, tail)
+        given = known_columns(key_rows(keys, called.key.fields, shown.declared), tail.names, schema)
+        rows = _in_any_partition(config, schema.normalise(given))
     rows = rows.unique()
     return lambda _: rows
 

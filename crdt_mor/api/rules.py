@@ -78,7 +78,8 @@ def add_rules(
     rules = rules_in_stored_names(names_of(not_null), check, default, config, schema, seen.names)
     if not rules:
         raise InvalidInputError('say which rules to add: not_null=["price"], check={"positive": "price > 0"}')
-    adding_to(seen.rules, rules, "", are_proven_next=validate)  # which another rule of the name would refuse
+    there, asked = (rules_under(some, seen.names) for some in (seen.rules, tuple(rules)))
+    adding_to(there, asked, "", are_proven_next=validate)  # which another rule of the name would refuse
     new = {rule.place for rule in rules}
     proven = {rule.says for rule in seen.rules if rule.is_proven}
     if validate:

@@ -17,7 +17,6 @@ from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothi
 from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
-from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -164,7 +163,7 @@ class Transaction:
         if data is not None:
             NamedStatements(write.statements).delete(read_data(data), plain)
         elif keys is not None:
-            write.statements.delete(self._keys_table(keys), plain)
+            NamedStatements(write.statements).delete(self._keys_table(keys), plain)
         else:
             self._change(lambda: Deletion(plain), filter, NamedStatements(write.statements))
 
@@ -178,7 +177,7 @@ class Transaction:
         """As `Table.overwrite`, as the only statement of this commit."""
         if (write := self._open_alone("overwrite")) is not None:
             mode = check_mode(schema_mode)
-            rows = NamedStatements(write.statements).stored(read_data(data), mode)
+            rows = read_data(data)
             with write.statements.whole():
                 scope = overwriting.overwrite_rows(write, rows, partitions, mode)
                 hold_scope(write.begun.declared, scope)
@@ -305,14 +304,15 @@ class Transaction:
 
     def _keys_table(self, keys: object) -> pa.Table:
         """Values of keys as the rows of a delete."""
-        key = self._session.config.key
+        assert self._value is not None
+        config, schema = shown_table(self._session.config, self._value)
+        key = config.key
         if not set(key.partition_fields) <= set(key.fields):
             raise InvalidInputError(
                 "a bare key does not say which partition it is in; delete by a frame with the key and partition "
                 f"columns. partition_by={list(key.partition_fields)}"
             )
-        assert self._value is not None
-        return key_rows(keys, key.fields, TableSchema.from_json(self._value.schema).declared)
+        return key_rows(keys, key.fields, schema.declared)
 
     def _change(
         self, change_of: Callable[[], Change], filter: pl.Expr | str | None, statements: NamedStatements

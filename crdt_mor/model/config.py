@@ -158,7 +158,7 @@ class TableConfig:
 
         schema: with the names of files. names: the text of the property that says what people call the columns.
         """
-        self._check_new(schema)
+        self.check_new(schema)
         return {
             hoodie.NAME: self.name,
             hoodie.DATABASE: _DEFAULT_DATABASE,
@@ -202,7 +202,8 @@ class TableConfig:
             hoodie.DROP_PARTITIONS: "false",
         }
 
-    def _check_new(self, schema: TableSchema) -> None:
+    def check_new(self, schema: TableSchema) -> None:
+        """Raise `InvalidInputError` where no new table with these columns has these settings."""
         if not _TABLE_NAME.fullmatch(self.name):
             raise InvalidInputError(f"a table's name has letters, digits and _, and no digit first. name={self.name!r}")
         if type(self.buckets) is not int or not 1 <= self.buckets <= _BUCKETS_MAX:

@@ -37,6 +37,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
+from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Statements
 
@@ -102,7 +103,9 @@ class Load:
         """Rows of the source as a base file has them, but for the columns of Hudi's that say where they are."""
         write = self.write
         statements = Statements(write.session.config, write.value, write.begun.requested, part)
-        statements.upsert(data, "UPSERT", "strict", are_new=True)  # repeats are found in the sorted rows
+        named = NamedStatements(statements)
+        shown = data.rename_columns([named.names.shown(name) for name in data.column_names])
+        named.upsert(shown, "UPSERT", "strict", are_new=True)  # repeats are found in the sorted rows
         (statement,) = statements.collected
         assert isinstance(statement, RowsWrite)
         merging = statements.merging

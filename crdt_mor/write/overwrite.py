@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import overwrite
@@ -32,6 +33,7 @@ from crdt_mor.model.slices import fold_slices
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
+from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import SchemaMode, Statement
 
@@ -53,7 +55,7 @@ def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mod
     """Make the rows those of a write that replaces partitions; raises where some row lies in another partition."""
     config = write.session.config
     asked = None if partitions == "dynamic" else scope_of(write, partitions)
-    write.statements.upsert(data, "UPSERT", mode, are_new=True)
+    NamedStatements(write.statements).upsert(data, "UPSERT", mode, are_new=True)
     places = set(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
     if asked is None:
         return scope_of_rows(config.key, places)
@@ -118,7 +120,7 @@ def _path(write: OpenWrite, partition: object) -> str:
     names = write.statements.value.names
     if isinstance(partition, Mapping) and not names.are_stored:
         partition = {names.one(name, schema): value for name, value in partition.items()}
-    return _path_of_values(key, schema, partition)
+    return _path_of_values(key, schema, partition, names)
 
 
 def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
@@ -127,7 +129,7 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
     if len(key.partition_fields) > 1 or not pt.is_string(schema.stored.field(key.partition_fields[0]).type):
         return
     try:
-        other = _path_of_values(key, schema, path)
+        other = _path_of_values(key, schema, path, write.statements.value.names)
     except InvalidInputError:
         return  # no value of a partition is like that
     completions = write.session.views.snapshot_completions(write.value)
@@ -142,17 +144,20 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
     )
 
 
-def _path_of_values(key: KeySpec, schema: TableSchema, partition: object) -> str:
-    """The path of a partition that is named by a value, or by a tuple or a mapping of values."""
+def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names: Names) -> str:
+    """The path of a partition that is named by a value, or by a tuple or a mapping of values.
+
+    names: what the columns are called, for messages.
+    """
     fields = key.partition_fields
     if isinstance(partition, Mapping):
         if set(partition) != set(fields):
-            raise _misnamed(fields, partition)
+            raise _misnamed(fields, {names.shown(name): value for name, value in partition.items()}, names)
         values = [partition[name] for name in fields]
     else:
         values = list(partition) if isinstance(partition, tuple | list) else [partition]
     if len(values) != len(fields):
-        raise _misnamed(fields, partition)
+        raise _misnamed(fields, partition, names)
     columns = {}
     for name, value in zip(fields, values, strict=True):
         kind = schema.stored.field(name).type
@@ -161,7 +166,8 @@ def _path_of_values(key: KeySpec, schema: TableSchema, partition: object) -> str
             columns[name] = text.cast(kind)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"a partition is named by values of its columns' types. column={name} type={kind} value={value!r}"
+                "a partition is named by values of its columns' types. "
+                f"column={names.shown(name)} type={kind} value={value!r}"
             ) from error
     path: str = key.partition_paths(pa.table(columns))[0].as_py()
     return path
@@ -177,10 +183,10 @@ def _is_path(key: KeySpec, text: str) -> bool:
     return len(levels) > 1
 
 
-def _misnamed(fields: Sequence[str], partition: object) -> InvalidInputError:
+def _misnamed(fields: Sequence[str], partition: object, names: Names) -> InvalidInputError:
     return InvalidInputError(
         "a partition is named by a value of each of its columns, by a mapping of them, or by its path. "
-        f"partition_by={list(fields)} got={partition!r}"
+        f"partition_by={[*map(names.shown, fields)]} got={partition!r}"
     )
 
 
