@@ -92,4 +92,4 @@ def test_more_rows_are_more_tasks_and_each_file_group_has_one(spark: Any, table:
     tasks = {task for _, _, task in pairs}
     assert len(pairs) == len({(partition, bucket) for partition, bucket, _ in pairs}), "a group has one task"
     assert 5 < len(tasks) <= 56
-    assert (len(tasks) > 40) or adaptive
+    assert (len(tasks) > 25) or adaptive, "Spark 4.0 places them by a hash"
