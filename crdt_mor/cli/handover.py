@@ -29,7 +29,7 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
     if output is Output.json:
         render.document({"handed_over": False, "commits": commits})
     else:
-        render.note(f"taken back, with {commits:,} commits of Hudi's")
+        render.note(f"taken back, with {commits:,} commit{'s' * (commits != 1)} of Hudi's")
 
 
 def handed_over_text(table: mor.Table) -> str | None:

@@ -22,8 +22,12 @@ from crdt_mor.events import pace
 from crdt_mor.events.heartbeat import beat_every
 from crdt_mor.log import segments
 from crdt_mor.log.paths import heartbeat_path
+from crdt_mor.model.file_ids import live_groups
 from crdt_mor.model.instant import EPOCH, InstantTime, claim_after, from_ms, to_ms
+from crdt_mor.model.names import LogFileName
 from crdt_mor.model.policies import milliseconds
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, completed_name
 from crdt_mor.read import snapshot
 from tests.counting import Bucket, Count
 from tests.inside import session_of
@@ -263,6 +267,27 @@ def test_what_a_table_has_in_segments_is_asked_for_once_and_side_by_side() -> No
     assert (idle.requests, idle.trips) == (7 + len(asked_for), 8), idle
     assert (again.requests, again.trips) == (5, 5), again
     assert (read.requests, read.trips) == (2 + len(asked_for) + 1, 2), read
+
+
+def test_file_ids_in_an_object_of_their_own_take_an_opening_one_request_and_no_round_trip() -> None:
+    made, file_id = filled(1, 100), "00000000-7c1e-4bbb-8ccc-1234567890ab-0"
+    with patch.object(segments, "FILE_IDS_MAX", 0), made.counting():
+        before = made.count(lambda: opened(made).version)
+        session = session_of(opened(made))
+        requested = from_ms(to_ms(session.tail().clock) + 1)
+        log = DataFile(str(LogFileName(file_id, requested)), 1, 1)
+        hudis = Completion(requested, from_ms(to_ms(requested) + 2), 0, "", "deltacommit", "INSERT", (log,))
+        groups = live_groups([hudis], 1)
+        session.store.put(f"{session.publisher.projector.folder}/{completed_name(hudis)}", b"{}")
+
+        def adopt(tail: Timeline, wall_ms: int) -> Timeline:
+            return tail.adopt("adopts", wall_ms, [hudis], tail.schema, groups)
+
+        session.run(session.publisher.publish(adopt, session.known()))
+        found: list[Table] = []
+        after = made.count(lambda: found.append(opened(made)) or found[0].version)
+    assert session_of(found[0]).known().file_ids.of("", 0) == file_id
+    assert (after.requests, after.trips) == (before.requests + 1, before.trips), f"{before}\n{after}"
 
 
 UNLISTED = "scan", "the same again, 1", "the same again, 50", "`count", "a commit that is alone", "a transaction"
