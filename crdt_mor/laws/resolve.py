@@ -30,8 +30,27 @@ from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
 
 GROUP: Final = "crdt_mor.payloads"
-OWN: Final = "crdt-mor"
-"""The distribution whose payloads ship with this package."""
+SHIPPED: Final = {
+    name: f"crdt_mor.payloads:{cls}"
+    for name, cls in {
+        "last/1": "Last",
+        "latest_by/1": "LatestBy",
+        "first/1": "First",
+        "max/1": "Max",
+        "min/1": "Min",
+        "any/1": "Any",
+        "all/1": "All",
+        "counter/1": "Counter",
+        "grow_set/1": "GrowOnlySet",
+        "or_set/1": "ORSet",
+        "mv_register/1": "MVRegister",
+        "map_last/1": "MapLast",
+        "event_list/1": "EventList",
+        "distinct/1": "Distinct",
+        "quantiles/1": "Quantiles",
+    }.items()
+}
+"""The entry points of this package. A copy of its folder, as in a zip file on Spark's path, has no metadata of them."""
 
 
 def payload_of(payload: Payload | str) -> Payload:
@@ -150,11 +169,14 @@ def carried(refs: Iterable[PayloadRef]) -> Carried:
 
 @cache
 def _provided() -> dict[str, EntryPoint]:
-    """The entry points of installed packages; of two with one name, that of the package that is first on the path."""
+    """The entry points of installed packages, and those of this one; of two with one name, that which is first on the
+    path."""
     entries: dict[str, EntryPoint] = {}
     for package in distributions(path=_installed(sys.path)):
         for entry in package.entry_points.select(group=GROUP):
             entries.setdefault(entry.name, entry)
+    for name, value in SHIPPED.items():
+        entries.setdefault(name, EntryPoint(name, value, GROUP))
     return entries
 
 
@@ -167,7 +189,7 @@ def _installed(path: list[str]) -> list[str]:
 
 
 def _ships(entry: EntryPoint | None) -> bool:
-    return entry is not None and entry.dist is not None and entry.dist.name == OWN
+    return entry is not None and entry.value == SHIPPED.get(entry.name)
 
 
 def _load(entry: EntryPoint) -> type[Payload]:

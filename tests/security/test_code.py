@@ -12,6 +12,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -271,6 +272,23 @@ def test_an_installed_package_provides_its_own_payload_and_nothing_else(
     assert stranger.module not in sys.modules
     stranger.rename("acme.unknown/1", f"{stranger.module}.p/1")
     assert stranger.rows() == ROWS
+
+
+def test_what_ships_is_found_in_a_copy_of_the_folder_which_no_package_is_installed_as(
+    fast_path: Path, packages: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a zip file of `crdt_mor` on the path of Spark's workers."""
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["entry-points"][
+        resolve.GROUP
+    ]
+    assert declared == resolve.SHIPPED
+    monkeypatch.setattr(resolve, "distributions", lambda path: [])
+    resolve.resolve.cache_clear()
+    table = mor.Table.create(fast_path / "t", SCHEMA, key="id", merge={"v": "counter"})
+    for _ in range(2):
+        table.upsert(pa.table({"id": ["a"], "v": [4]}))
+    assert mor.Table.open(table.uri).to_polars().rows() == [("a", 8)]
+    assert type(resolve.payload_of("max/1")) is payloads.Max
 
 
 # --- what is in the process already -----------------------------------------------------------------------------------
