@@ -66,17 +66,26 @@ class Changes(ArrowRows):
         declared = [column.with_name(name).with_nullable(True) for name, column in found]
         return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
 
-    def limited(self, *, commits: int | None = None, files: int | None = None, bytes: int | None = None) -> Changes:
+    def limited(
+        self,
+        *,
+        commits: int | None = None,
+        files: int | None = None,
+        rows: int | None = None,
+        bytes: int | None = None,
+    ) -> Changes:
         """These changes, ended after as many commits as stay within the limits, but one at least.
 
-        files, bytes: of the files that the commits wrote. The rest is what comes after the `checkpoint` of these.
+        files, bytes: of the files that the commits wrote. rows: that they wrote or deleted. The rest is what comes
+        after the `checkpoint` of these.
         """
-        options = {"commits": commits, "files": files, "bytes": bytes}
+        options = {"commits": commits, "files": files, "rows": rows, "bytes": bytes}
         limits = {name: _limit(name, limit) for name, limit in options.items() if limit is not None}
-        end, spent = None, {"commits": 0, "files": 0, "bytes": 0}
+        end, spent = None, dict.fromkeys(options, 0)
         for commit in self._window.commits:
             spent["commits"] += 1
             spent["files"] += len(commit.files)
+            spent["rows"] += commit.rows + commit.deletes
             spent["bytes"] += sum(file.size for file in commit.files)
             if end is not None and any(spent[name] > limit for name, limit in limits.items()):
                 return self._of(self._window.until(Cut.after(end, self._window.end.by)))

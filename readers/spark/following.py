@@ -12,7 +12,7 @@ error at the first delete, since without the column `_change_type` a deleted row
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -29,6 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StringType, StructType
 
 from crdt_mor import Changes, Point, Table, UnsupportedFeatureError
+from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.reading import Part, changes
 from crdt_mor.readers.spark.types import arrow_schema, fitted
@@ -43,23 +44,23 @@ Offset = dict[str, str]
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches in one process of the driver's, and reads their parts in workers."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._upserts_alone = options.changes is None and CHANGE_TYPE not in schema.names
-        self._options = replace(options, changes=options.changes or "merged")
-        self._schema = StructType(list(schema))
-        if self._upserts_alone:
-            self._schema.add(CHANGE_TYPE, StringType())
+    def __init__(self, asked: Mapping[str, str], schema: StructType) -> None:
+        """asked: the options. The first method that is called checks them, as Spark loses an error of this one."""
+        self._asked = asked
+        self._columns = schema
         self._target: str | None = None
-        self._between(options.since, None)  # what the table cannot do is refused now, not in the first batch
+        self._end: str | None = None
 
     def __getstate__(self) -> dict[str, object]:
         """Workers get their parts, not the table."""
         return {"_schema": self._schema, "_upserts_alone": self._upserts_alone}
 
+    @message_first
     def initialOffset(self) -> Offset:  # noqa: N802
         """Where a query begins that has no checkpoint of its own: `since`, or the empty table."""
         return {"checkpoint": self._between(self._options.since, None).since}
 
+    @message_first
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """The end of the next micro-batch; `start` if nothing has been committed since."""
         window = self._between(start["checkpoint"], self._target)
@@ -69,16 +70,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             window = window.limited(files=limit.max_files)
         if isinstance(limit, ReadMaxBytes):
             window = window.limited(bytes=limit.max_bytes)
-        return {"checkpoint": window.checkpoint} if window.commits else start
+        self._end = window.checkpoint if window.commits else start["checkpoint"]
+        return {"checkpoint": self._end}
 
+    @message_first
+    def reportLatestOffset(self) -> dict[str, str | int]:  # noqa: N802
+        """How far a query could have read by now, and how many commits it is behind; its progress shows both."""
+        left = self._between(self._options.since if self._end is None else self._end, None)
+        return {"checkpoint": left.checkpoint, "commits": left.commits}
+
+    @message_first
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """All, unless the options limit a batch. Limits that Spark has no word for are applied by `latestOffset`."""
         return ReadMaxBytes(NO_LIMIT) if self._options.limits else ReadAllAvailable()
 
+    @message_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends with what is there now."""
         self._target = self._between(None, None).checkpoint
 
+    @message_first
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """A partition of Spark's for each part of what lies between two offsets."""
         return [Part(rows) for rows in self._between(start["checkpoint"], end["checkpoint"]).parts()]
@@ -92,6 +103,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """There is nothing to release: the table keeps what was committed."""
+
+    @cached_property
+    def _given(self) -> ReadOptions:
+        return ReadOptions.of(self._asked).for_stream()
+
+    @cached_property
+    def _options(self) -> ReadOptions:
+        return replace(self._given, changes=self._given.changes or "merged")
+
+    @cached_property
+    def _upserts_alone(self) -> bool:
+        return self._given.changes is None and CHANGE_TYPE not in self._columns.names
+
+    @cached_property
+    def _schema(self) -> StructType:
+        columns = StructType(list(self._columns))
+        return columns.add(CHANGE_TYPE, StringType()) if self._upserts_alone else columns
 
     @cached_property
     def _table(self) -> Table:

@@ -2,7 +2,8 @@
 
     a snapshot       asOf, consistency, filter, meta, pushdown, names = now | then
     changes          changes = merged | images | raw, since, until, consistency, names
-    a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger, maxBytesPerTrigger
+    a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger,
+                     maxRowsPerTrigger, maxBytesPerTrigger
     any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
                      storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`,
                      and none of its keys
@@ -12,19 +13,29 @@ Spark hands options over in lower case and as text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from crdt_mor import InvalidInputError, Point, Table, parse_point, secret_options, storage_options
+from crdt_mor.readers.spark.near_options import instead
 
 CHANGES = ("merged", "images", "raw")
 
 SNAPSHOT_ONLY = ("asOf", "filter", "meta", "pushdown")
 CHANGES_ONLY = ("changes", "since", "until")
 LIMITS = MappingProxyType(
-    {"maxCommitsPerTrigger": "commits", "maxFilesPerTrigger": "files", "maxBytesPerTrigger": "bytes"}
+    {
+        "maxCommitsPerTrigger": "commits",
+        "maxFilesPerTrigger": "files",
+        "maxRowsPerTrigger": "rows",
+        "maxBytesPerTrigger": "bytes",
+    }
 )
+UNITS = MappingProxyType({"rows": 1000, "bytes": 1024})
+"""What a `k` behind a number stands for, where limits have units."""
+
 CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
 """Options that Spark itself adds while it creates a table in its catalog."""
 
@@ -86,7 +97,7 @@ class ReadOptions:
             changes=changes,
             since=_point("since", settings.get("since"), checkpoint=True),
             until=_point("until", settings.get("until"), checkpoint=True),
-            limits={word: _number(name, settings[name]) for name, word in LIMITS.items() if name in settings},
+            limits={word: _limit(name, word, settings[name]) for name, word in LIMITS.items() if name in settings},
             storage=storage_options(settings["path"], stored or None),
         )
 
@@ -145,7 +156,10 @@ def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict
     options = {name.lower(): value for name, value in options.items()}
     unknown = sorted(options.keys() - names.keys())
     if unknown:
-        raise InvalidInputError(f"no such options of a {what}; there are {', '.join(known)}. unknown={unknown}")
+        ways = instead({name: options[name] for name in unknown})
+        raise InvalidInputError(
+            f"{ways and ways + ': '}no such options of a {what}; there are {', '.join(known)}. unknown={unknown}"
+        )
     return {names[name]: value for name, value in options.items()}
 
 
@@ -167,10 +181,15 @@ def flag(name: str, settings: Mapping[str, str]) -> bool:
     return _one_of(name, settings.get(name, "false").lower(), ("true", "false")) == "true"
 
 
-def _number(name: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and int(value) > 0):
-        raise InvalidInputError(f"{name} is a number above 0. {name}={value!r}")
-    return int(value)
+def _limit(name: str, word: str, value: str) -> int:
+    """A number, which may have one of Spark's units behind it where it counts rows or bytes: `10m`, `1g`, `64mb`."""
+    found = re.fullmatch(r"([0-9]+)(?:([kmgt])b?|b)?", value.strip().lower())
+    unit = UNITS.get(word)
+    if found is None or int(found[1]) == 0 or (unit is None and not value.strip().isdigit()):
+        units = "" if unit is None else ", or one with k, m, g or t behind it, like 10m"
+        raise InvalidInputError(f"{name} is a number above 0{units}. {name}={value!r}")
+    factor: int = (unit or 1) ** " kmgt".index(found[2] or " ")
+    return int(found[1]) * factor
 
 
 def _point(name: str, value: str | None, *, checkpoint: bool = False) -> Point | None:

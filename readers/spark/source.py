@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from crdt_mor.readers.spark import reading, writing
+from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.sessions import make_active
 from crdt_mor.readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
@@ -39,10 +40,12 @@ class CrdtMorSource(DataSource):
         """The name of the format."""
         return "crdt_mor"
 
+    @message_first
     def schema(self) -> StructType:
         """The columns of a read for which the user has called no `.schema(...)`."""
         return reading.schema_of(ReadOptions.of(self.options))
 
+    @message_first
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch."""
         return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
@@ -52,12 +55,14 @@ class CrdtMorSource(DataSource):
         require_spark(READS_STREAMS, "reading a table as a stream")
         from crdt_mor.readers.spark import following
 
-        return following.StreamReader(ReadOptions.of(self.options).for_stream(), schema)
+        return following.StreamReader(self.options, schema)
 
+    @message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of one batch."""
         return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite))
 
+    @message_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """The writer of a stream."""
         require_spark(WRITES_STREAMS, "writing a stream to a table")

@@ -11,6 +11,7 @@ from crdt_mor import Changes, Scan, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 Rows = list[tuple[object, ...]]
@@ -42,6 +43,7 @@ class Stream:
     def __init__(self, spark: SparkSession, table: Table, folder: Path, **options: Any) -> None:
         self._spark, self._table, self._folder, self._options = spark, table, folder, options
         self.batches: dict[int, Rows] = {}
+        self.progress: list[StreamingQueryProgress] = []
         self.fail_at: int | None = None
 
     def run(self, **trigger: Any) -> dict[int, Rows]:
@@ -54,6 +56,7 @@ class Stream:
             .start()
         )
         query.awaitTermination(60)
+        self.progress = query.recentProgress
         return self.batches
 
     def _take(self, frame: DataFrame, number: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from datetime import timedelta
@@ -12,8 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
-from crdt_mor import Table
+from crdt_mor import InvalidInputError, Table
 from crdt_mor.payloads import Counter
+from crdt_mor.readers.spark.options import ReadOptions
 from tests.spark.helpers import Stream, listed
 
 if TYPE_CHECKING:
@@ -58,17 +60,41 @@ def test_a_stream_begins_with_the_whole_table_and_goes_on_with_what_changes(
         ("raw", {"maxCommitsPerTrigger": 1}, 4),
         ("images", {"maxFilesPerTrigger": 3}, 2),
         ("raw", {"maxBytesPerTrigger": 1}, 4),
-        ("images", {}, 1),
+        ("raw", {"maxRowsPerTrigger": 3}, 3),
+        ("images", {"maxBytesPerTrigger": "1g"}, 1),
     ],
-    ids=["commits", "files", "bytes", "no limit"],
+    ids=["commits", "files", "bytes", "rows", "a limit that is not reached"],
 )
 def test_batches_are_limited_and_together_they_are_all_changes(
-    spark: SparkSession, table: Table, fast_path: Path, kind: str, limit: dict[str, int], batches: int
+    spark: SparkSession, table: Table, fast_path: Path, kind: str, limit: dict[str, int | str], batches: int
 ) -> None:
     found = Stream(spark, table, fast_path / "checkpoint", changes=kind, **limit).run()
     wanted = listed(table.changes(**{kind: True}))  # type: ignore[arg-type]
     assert sorted((row for batch in found.values() for row in batch), key=repr) == wanted
     assert len(found) == batches
+
+
+def test_limits_of_rows_and_bytes_may_have_units() -> None:
+    def limit(name: str, value: str) -> int:
+        (limit,) = ReadOptions.of({"path": "/t", name: value}).limits.values()
+        return limit
+
+    for value, wanted in {"64": 64, "1k": 1 << 10, "10m": 10 << 20, "10MB": 10 << 20, "1g": 1 << 30, "5b": 5}.items():
+        assert limit("maxBytesPerTrigger", value) == wanted
+    assert limit("maxRowsPerTrigger", "10m") == 10_000_000
+    for value in ("0", "-1", "m", "1.5g", "10 m", "1p", ""):
+        with pytest.raises(InvalidInputError, match=r"a number above 0, or one with k, m, g or t behind it"):
+            limit("maxBytesPerTrigger", value)
+    with pytest.raises(InvalidInputError, match=r"maxFilesPerTrigger is a number above 0\. "):
+        limit("maxFilesPerTrigger", "10m")
+
+
+def test_the_progress_of_a_query_says_how_far_behind_it_is(spark: SparkSession, table: Table, fast_path: Path) -> None:
+    """Each batch has one of the four commits."""
+    stream = Stream(spark, table, fast_path / "checkpoint", changes="raw", maxCommitsPerTrigger=1)
+    stream.run()
+    seen = [json.loads(progress.sources[0].latestOffset) for progress in stream.progress if progress.numInputRows]
+    assert seen == [{"checkpoint": table.changes().checkpoint, "commits": left} for left in (3, 2, 1, 0)]
 
 
 @pytest.mark.parametrize("kind", ["merged", "images", "raw"])
@@ -234,11 +260,13 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_refused(spark: SparkSession,
         ({"since": "99"}, "no such version yet"),
     ],
 )
-def test_what_a_stream_has_not_is_refused(
+def test_what_a_stream_has_not_is_refused_in_the_first_line(
     spark: SparkSession, table: Table, fast_path: Path, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises((AnalysisException, StreamingQueryException), match=message):
+    with pytest.raises((AnalysisException, StreamingQueryException)) as raised:
         Stream(spark, table, fast_path / "checkpoint", **options).run()
+    assert message in str(raised.value).splitlines()[0]
+    assert "Traceback" not in str(raised.value)
 
 
 def test_a_stream_that_was_away_for_longer_than_history_is_kept_says_what_to_do(

@@ -168,7 +168,7 @@ def test_limited_changes_end_earlier_and_a_chain_of_them_misses_nothing(make: Ma
     for i in range(5):
         table.upsert(frame(*((f"k{j}", "x", i) for j in range(8))))
     wanted = listed(table.changes(raw=True, consistency=consistency))  # type: ignore[arg-type]
-    for limits in ({"commits": 2}, {"files": 5}, {"bytes": 1}, {"commits": 9, "files": 2}):
+    for limits in ({"commits": 2}, {"files": 5}, {"rows": 16}, {"bytes": 1}, {"commits": 9, "files": 2}):
         since, found, counts = None, list[Any](), []
         while True:
             some = table.changes(since, raw=True, consistency=consistency).limited(**limits)  # type: ignore[arg-type]
@@ -177,14 +177,14 @@ def test_limited_changes_end_earlier_and_a_chain_of_them_misses_nothing(make: Ma
             since, found = some.checkpoint, [*found, *listed(some)]
             counts.append(some.commits)
         assert sorted(found, key=repr) == wanted
-        assert counts == ([2, 2, 1] if limits in ({"commits": 2}, {"files": 5}) else [1, 1, 1, 1, 1])
+        assert counts == ([2, 2, 1] if limits in ({"commits": 2}, {"files": 5}, {"rows": 16}) else [1, 1, 1, 1, 1])
 
 
 def test_a_limit_that_is_not_reached_changes_nothing(make: Make) -> None:
     table = make()
     table.upsert(frame(("a", "x", 1)))
     changes = table.changes()
-    assert changes.limited(commits=1, files=1, bytes=1 << 30).checkpoint == changes.checkpoint
+    assert changes.limited(commits=1, files=1, rows=1, bytes=1 << 30).checkpoint == changes.checkpoint
     assert changes.limited() is changes
     for wrong in (0, -1, True, "1"):
         with pytest.raises(InvalidInputError, match=r"a limit of changes.*files="):

@@ -1,0 +1,82 @@
+"""Options of Delta, Hudi and Iceberg that their users bring along, and what to say here instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_OF_THE_TABLE = "said once, as the table is made: crdt_mor.readers.spark.create(df, path, key=…, ordering=…, …)"
+_OF_HUDI = "nothing, or a property of the table (Table.set_properties, docs/maintenance.md)"
+_OVERWRITES = 'mode("overwrite")'
+_DYNAMIC = 'mode("overwrite") with option("partitionOverwriteMode", "dynamic")'
+_AS_OF, _SINCE, _UNTIL = (f'option("{name}", "{{value}}")' for name in ("asOf", "since", "until"))
+_IMAGES = 'option("changes", "images"), with since and until'
+_DELETES_SHOW = 'option("changes", "merged"), whose column _change_type tells deletes from other rows'
+
+WAYS = {
+    "versionAsOf": _AS_OF,
+    "timestampAsOf": _AS_OF,
+    "as.of.instant": _AS_OF,
+    "snapshot-id": 'option("asOf", …) with a version or a time',
+    "as-of-timestamp": 'option("asOf", …) with a version or a time',
+    "readChangeFeed": _IMAGES,
+    "readChangeData": _IMAGES,
+    "startingVersion": _SINCE,
+    "startingTimestamp": _SINCE,
+    "endingVersion": _UNTIL,
+    "endingTimestamp": _UNTIL,
+    "startingOffsets": 'option("since", …), without which a stream begins with the empty table',
+    "start-snapshot-id": 'option("since", …) with a version or a time',
+    "end-snapshot-id": 'option("until", …) with a version or a time',
+    "ignoreDeletes": _DELETES_SHOW,
+    "ignoreChanges": _DELETES_SHOW,
+    "skipChangeCommits": _DELETES_SHOW,
+    "paths": "a load(path) for each table, and union of the frames",
+    "option.path": "crdt_mor.readers.spark.register_path(spark, name, path), then CREATE TABLE name USING name",
+    "mergeSchema": 'option("schemaMode", "merge")',
+    "overwriteSchema": 'option("schemaMode", "merge") for new columns, and Table.alter for those that are there',
+    "replaceWhere": 'mode("overwrite") with option("partitions", "mon, tue"), or delete_where and an upsert',
+    "dataChange": "nothing, as upkeep is no write here (crdt_mor.readers.spark.maintain)",
+    "userMetadata": 'commit_info={"message": …} of crdt_mor.readers.spark.upsert and its siblings',
+    "hoodie.datasource.query.type=incremental": 'option("changes", "merged") with option("since", …)',
+    "hoodie.datasource.query.type=read_optimized": 'option("consistency", "read_optimized")',
+    "hoodie.datasource.query.type": "nothing, as a read shows the newest snapshot",
+    "hoodie.datasource.query.incremental.format": _IMAGES,
+    "hoodie.datasource.read.begin.instanttime": _SINCE,
+    "hoodie.datasource.read.end.instanttime": _UNTIL,
+    "hoodie.datasource.read.start.version": _SINCE,
+    "hoodie.table.name": _OF_THE_TABLE,
+    "hoodie.datasource.write.table.name": _OF_THE_TABLE,
+    "hoodie.datasource.write.table.type": _OF_THE_TABLE,
+    "hoodie.datasource.write.recordkey.field": _OF_THE_TABLE,
+    "hoodie.datasource.write.precombine.field": _OF_THE_TABLE,
+    "hoodie.datasource.write.partitionpath.field": _OF_THE_TABLE,
+    "hoodie.datasource.write.hive_style_partitioning": _OF_THE_TABLE,
+    "hoodie.datasource.write.payload.class": _OF_THE_TABLE,
+    "hoodie.datasource.write.operation=insert": 'option("operation", "append")',
+    "hoodie.datasource.write.operation=bulk_insert": 'option("operation", "append")',
+    "hoodie.datasource.write.operation=delete": 'option("operation", "delete")',
+    "hoodie.datasource.write.operation=insert_overwrite": _DYNAMIC,
+    "hoodie.datasource.write.operation=insert_overwrite_table": _OVERWRITES,
+    "hoodie.datasource.write.operation": 'option("operation", "upsert")',
+}
+"""What to say instead of an option, or of an option of one value. {value}: what the user has given."""
+
+_BY_NAME = {name.lower(): (name, way) for name, way in WAYS.items()}
+
+
+def instead(options: Mapping[str, str]) -> str:
+    """What to say here instead of those of the options that are other systems'; empty where none is.
+
+    options: by their names in lower case, as Spark hands them over.
+    """
+    said: dict[str, list[str]] = {}
+    for name, value in options.items():
+        found = _BY_NAME.get(f"{name}={value.lower()}") or _BY_NAME.get(name) or _of_a_family(name)
+        if found is not None:
+            known, way = found
+            said.setdefault(way.replace("{value}", value), []).append(known)
+    return "; ".join(f"instead of {' and '.join(names)} say {way}" for way, names in said.items())
+
+
+def _of_a_family(name: str) -> tuple[str, str] | None:
+    return (name, _OF_HUDI) if name.startswith(("hoodie.", "delta.")) else None
