@@ -24,7 +24,8 @@ if _TYPE_CHECKING:
     from crdt_mor.api.job import WriteJob
     from crdt_mor.api.load import LoadProgress, OnProgress
     from crdt_mor.api.load_sources import LoadSource
-    from crdt_mor.api.maintenance import Archived, Compacted, Maintenance
+    from crdt_mor.api.maintenance import Maintenance
+    from crdt_mor.api.maintenance_results import Archived, Compacted
     from crdt_mor.api.merge_into import Merged, MergeInto
     from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
     from crdt_mor.api.migration import Migrated
@@ -156,7 +157,8 @@ _NAMES = {
     "laws.allowed": ("allow_payloads",),
     "laws.check": ("check_laws",),
     "api.load": ("LoadProgress", "OnProgress"),
-    "api.maintenance": ("Archived", "Compacted", "Maintenance"),
+    "api.maintenance": ("Maintenance",),
+    "api.maintenance_results": ("Archived", "Compacted"),
     "merge.payload": ("Dot", "Kind", "Nulls", "PartialUpdate", "Payload", "RecordPayload"),
     "api.merge_into": ("MergeInto", "Merged"),
     "api.merge_into_parts": ("MergePart", "MergeSpread"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -15,15 +15,16 @@ from crdt_mor.api.create import Merge
 from crdt_mor.api.data import Data
 from crdt_mor.api.erasure import Erased, erase
 from crdt_mor.api.maintenance_arguments import compaction_options, instant_of, keeping, kept, plan_of
+from crdt_mor.api.maintenance_results import Archived, Compacted, compacted
 from crdt_mor.api.migration import Migrated, Wanted, cancel_migration, migrate
 from crdt_mor.api.reading import AsOf, point_of
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.model.instant import EPOCH, InstantTime, parse
+from crdt_mor.model.instant import EPOCH, parse
 from crdt_mor.model.policies import Policies, milliseconds
-from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.planners.archive import KEPT_COMMITS
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.compaction import CompactionPlan
@@ -40,38 +41,6 @@ from crdt_mor.services.migration import MigrationProgress
 from crdt_mor.services.restore import Restored, restore, would_restore
 from crdt_mor.services.rollback import GivenUp, roll_back
 from crdt_mor.store.protocol import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """A compaction that is done: its barrier and what it wrote.
-
-    rows, bytes: of the base files and carries that it made; base files that a log compaction copies do not count.
-    carried: rows and deletes in carries: what pending writes may still come before, or what a log compaction folded.
-    logs_only: how many of the file groups had a log compaction.
-    """
-
-    barrier: InstantTime
-    file_groups: int
-    rows: int
-    bytes: int
-    carried: int
-    logs_only: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Archived:
-    """What an archiving has moved from Hudi's active timeline to its history.
-
-    instants: how many. until: the greatest requested time in the history, by this archiving or an earlier one; None
-    where there is none. held_by: what keeps the next instant in the active timeline. left: how many files of archived
-    instants could not be removed from the active timeline; the next sweep tries again.
-    """
-
-    instants: int
-    until: InstantTime | None
-    held_by: str
-    left: int = 0
 
 
 @operations
@@ -134,7 +103,7 @@ class Maintenance:
         else:
             done = [finish(self._session, plan_of(plan), execute_parts)]
         raise_failed({group: error for one in done for group, error in one.failed.items()})
-        return [_compacted(one.plan, one.completion) for one in done if one.completion is not None]
+        return [compacted(one.plan, one.completion) for one in done if one.completion is not None]
 
     def clean(
         self,
@@ -215,7 +184,12 @@ class Maintenance:
         return roll_back(self._session, instant_of(instant))
 
     def maintain(
-        self, *, keep: timedelta | None = None, keep_commits: int | None = None, dry_run: bool = False
+        self,
+        *,
+        keep: timedelta | None = None,
+        keep_commits: int | None = None,
+        dry_run: bool = False,
+        execute_parts: Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]] | None = None,
     ) -> Maintained:
         """Do what is due of the table's upkeep by its policies, which are properties: `Table.set_properties`.
 
@@ -227,11 +201,12 @@ class Maintenance:
         keep, keep_commits: how much history is kept, as `clean` takes them; where neither is given, as the policies
             `crdt_mor.retention` and `crdt_mor.retention.commits` say, by default seven days.
         dry_run: only say what is due.
+        execute_parts: executes compactions elsewhere, as of `compact`.
 
         A service that this table forbids, or that fails, is named in the result, and the others go on.
         """
         policies = Policies.of(self._session.tail().properties)
-        return maintain(self._session, keeping(policies, keep, keep_commits), dry_run)
+        return maintain(self._session, keeping(policies, keep, keep_commits), dry_run, execute_parts)
 
     def restore(self, to: AsOf, *, dry_run: bool = False) -> Restored:
         """Make the table show again what it showed at a savepoint or at another moment, in one event.
@@ -273,7 +248,7 @@ class Maintenance:
     def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
         """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
         done = service.complete(self._session, plan, files)
-        return None if done is None else _compacted(plan, done)
+        return None if done is None else compacted(plan, done)
 
     def erase(
         self,
@@ -385,15 +360,3 @@ class Maintenance:
             is asked.
         """
         return cancel_migration(self._session, storage_options, store, removed)
-
-
-def _compacted(plan: CompactionPlan, done: Completion) -> Compacted:
-    made = plan.made(done.files)
-    return Compacted(
-        plan.barrier,
-        sum(file.is_base for file in done.files),
-        sum(file.rows for file in made if file.is_base),
-        sum(file.size for file in made),
-        sum(file.rows + file.deletes for file in made if not file.is_base),
-        len(plan.copied),
-    )

@@ -53,7 +53,7 @@ from crdt_mor.services.archive import archivable_now, archive
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_failures import noted
-from crdt_mor.services.compaction_finish import Finished, finish, said_of
+from crdt_mor.services.compaction_finish import ExecuteParts, Finished, finish, said_of
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, State, Upkeep
 from crdt_mor.write.refusals import require_written_format
 
@@ -70,13 +70,15 @@ LEFT_OUT = (
 """What is said of file groups that could not be compacted before."""
 
 
-def maintain(session: Session, policies: Policies, dry_run: bool = False) -> Maintained:
+def maintain(
+    session: Session, policies: Policies, dry_run: bool = False, execute_parts: ExecuteParts | None = None
+) -> Maintained:
     """Do whatever is due by the policies, or only say what is. The caller has just looked for the newest value.
 
     A service that the table forbids, or that fails, is named in the result, and the others go on. What says that the
     table itself is not there, or not the one that was opened, or that it has moved, is raised.
     """
-    run = _Run(session, policies, dry_run)
+    run = _Run(session, policies, dry_run, execute_parts=execute_parts)
     require_not_moved(run.before.moving)
     services: list[tuple[str, Callable[[_Run], Iterator[Upkeep]]]] = [
         ("compaction", _open_plans),
@@ -107,6 +109,7 @@ class _Run:
     dry_run: bool
     actions: list[Upkeep] = field(default_factory=list)
     failed: set[FileGroup] = field(default_factory=set)
+    execute_parts: ExecuteParts | None = None
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.looked_ms() if self.dry_run else self.session.store.now_ms()
@@ -124,7 +127,7 @@ class _Run:
 
     def finished(self, plan: CompactionPlan, action: Upkeep) -> Iterator[Upkeep]:
         """Execute a plan and complete it; what cannot be compacted is left out."""
-        finished = finish(self.session, plan)
+        finished = finish(self.session, plan, self.execute_parts)
         self.failed |= finished.failed.keys()
         yield from compacted(finished, action)
 

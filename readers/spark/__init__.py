@@ -1,18 +1,21 @@
 """Tables in Spark, through PySpark's data source API: no jar, no JVM code.
 
-from crdt_mor.readers.spark import compact, merge, register, update, upsert
+from crdt_mor.readers.spark import create, history, maintain, merge, register, update, upsert
 register(spark)                               # Spark 4.0, and threads of your own that call df.write
+create(df, "/lake/events", key="id")
 spark.read.format("crdt_mor").load("/lake/events")
 upsert(df, "/lake/events")
 update(spark, "/lake/events", {"seen": "seen + 1"}, "day = '2026-01-31'")
 merge(spark, "/lake/events", df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
-compact(spark, "/lake/events")
+maintain(spark, "/lake/events")
+history(spark, "/lake/events").show()
 """
 
-from crdt_mor.readers.spark.compacting import compact
+from crdt_mor.readers.spark.compacting import compact, maintain
 from crdt_mor.readers.spark.merging import merge, move
 from crdt_mor.readers.spark.source import CrdtMorSource, register
 from crdt_mor.readers.spark.sql import register_path, require_java
+from crdt_mor.readers.spark.tables import create, history
 from crdt_mor.readers.spark.updating import delete_where, update
 from crdt_mor.readers.spark.writing import append, by_file_group, delete, overwrite, upsert
 
@@ -21,8 +24,11 @@ __all__ = [
     "append",
     "by_file_group",
     "compact",
+    "create",
     "delete",
     "delete_where",
+    "history",
+    "maintain",
     "merge",
     "move",
     "overwrite",

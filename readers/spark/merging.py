@@ -27,7 +27,7 @@ from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.shuffling import Numbers, by_number, numbered, quoted
 from crdt_mor.readers.spark.tasks import pickled_outcome
 from crdt_mor.readers.spark.types import written_schema
-from crdt_mor.readers.spark.updating import WAIT, is_final
+from crdt_mor.readers.spark.updating import WAIT, Payloads, is_final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +51,8 @@ def merge(
     target_alias: str = "target",
     wait: timedelta = WAIT,
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.MergeInto:
     """Merge the rows of a frame into a table by clauses: `merge(...).when_matched_update_all().execute()`.
@@ -59,7 +61,7 @@ def merge(
     The frame is shuffled once by the bucket of its key; spark.sql.shuffle.partitions bounds the tasks. A merge on
     other columns than the key, or one that inserts rows under other keys than the frame's, is one task.
     """
-    table = mor.Table.open(path, storage_options=storage_options)
+    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     columns = written_schema(source.schema, table.schema)
     return table.merge_in_parts(
         columns,
@@ -70,6 +72,7 @@ def merge(
         target_alias=target_alias,
         wait=wait,
         token=token,
+        commit_info=commit_info,
     )
 
 
@@ -80,6 +83,8 @@ def move(
     partition: Mapping[str, object],
     wait: timedelta = WAIT,
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Merged:
     """Move the rows whose keys a frame has to another partition: `move(df, path, partition={"country": "FR"})`.
@@ -87,7 +92,7 @@ def move(
     See `crdt_mor.Table.move`, which takes keys that are at hand without Spark. The frame has the columns of the key; a
     key that stands twice in it counts once.
     """
-    table = mor.Table.open(path, storage_options=storage_options)
+    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession
     names = [name for name in table.config.key.fields if name in df.columns]
     keys = df.select(*map(quoted, names)).distinct()
@@ -99,6 +104,7 @@ def move(
         execute_parts=partial(_execute, spark, keys, columns),
         wait=wait,
         token=token,
+        commit_info=commit_info,
     )
 
 

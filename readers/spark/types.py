@@ -108,10 +108,13 @@ _OPAQUE = {
     "VariantType": "a text with to_json",
     "GeometryType": "binary with st_asbinary",
     "GeographyType": "binary with st_asbinary",
+    "YearMonthIntervalType": "a number of months",
+    "CalendarIntervalType": "numbers of its months, days and microseconds, in a column each",
 }
 """Types of Spark's that Arrow has no word for, by class (older releases lack some), and what holds their values.
 
-pyspark calls them structs in Arrow, so that as columns of a table they would be taken for such and not come back.
+pyspark calls some of them structs in Arrow, so that as columns of a table they would be taken for such, and not come
+back.
 """
 
 
@@ -165,14 +168,29 @@ def _refuse_opaque(name: str, kind: st.DataType) -> None:
             f"no table holds this type of Spark's: make it {way_out}. column={name} type={kind.simpleString()}"
         )
     match kind:
+        case st.StringType() if not kind.isUTF8BinaryCollation():
+            raise SchemaMismatchError(
+                "a table compares texts by their bytes, and holds no other collation: cast the column to string. "
+                f"column={name} type={kind.simpleString()}"
+            )
         case st.StructType():
             for field in kind:
                 _refuse_opaque(f"{name}.{field.name}", field.dataType)
         case st.ArrayType():
-            _refuse_opaque(name, kind.elementType)
+            _refuse_inside(name, kind, kind.elementType)
         case st.MapType():
-            _refuse_opaque(name, kind.keyType)
-            _refuse_opaque(name, kind.valueType)
+            _refuse_inside(name, kind, kind.keyType)
+            _refuse_inside(name, kind, kind.valueType)
+
+
+def _refuse_inside(name: str, whole: st.DataType, part: st.DataType) -> None:
+    """Refuse the type of what an array or a map holds."""
+    if isinstance(part, st.NullType):
+        raise SchemaMismatchError(
+            "no value says what type this holds, as of array(): cast the column, as to array<string>. "
+            f"column={name} type={whole.simpleString()}"
+        )
+    _refuse_opaque(name, part)
 
 
 def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

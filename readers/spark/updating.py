@@ -26,6 +26,7 @@ from crdt_mor.readers.spark.tasks import in_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Payloads = Sequence[str | type[mor.Payload]]
 WAIT = timedelta(seconds=60)
 """For how long a write waits for those that began before it, unless it is told otherwise."""
 
@@ -38,14 +39,18 @@ def update(
     *,
     wait: timedelta = WAIT,
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Change columns of the rows for which `where` holds, in place. See `crdt_mor.Table.update`.
 
     set, where: SQL texts, expressions of polars, or values; a Spark column is none of them.
+    payloads: those of your own, as of `crdt_mor.Table.open`.
     """
-    table = mor.Table.open(path, storage_options=storage_options)
-    return table.update_in_parts(set, where, execute_parts=partial(_execute, spark), wait=wait, token=token)
+    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
+    run = partial(_execute, spark)
+    return table.update_in_parts(set, where, execute_parts=run, wait=wait, token=token, commit_info=commit_info)
 
 
 def delete_where(
@@ -56,12 +61,14 @@ def delete_where(
     plain: bool = False,
     wait: timedelta = WAIT,
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Delete the rows for which `where` holds among all that was written before. See `crdt_mor.Table.delete`."""
-    table = mor.Table.open(path, storage_options=storage_options)
+    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
-    return table.delete_in_parts(where, execute_parts=run, plain=plain, wait=wait, token=token)
+    return table.delete_in_parts(where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
 
 
 def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.PartDone | mor.CrdtMorError]:

@@ -37,6 +37,7 @@ from crdt_mor.readers.spark.options import by_name, flag, names_of, payloads, wi
 from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.shuffling import Numbers, shuffled
 from crdt_mor.readers.spark.types import written_schema
+from crdt_mor.readers.spark.updating import Payloads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -195,13 +196,16 @@ def append(
     columns: Collection[str] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Insert the rows of a frame; a key that stands twice in it is an error. See `crdt_mor.Table.append`.
 
-    partitions, columns: as of `upsert`.
+    partitions, columns, token, commit_info, payloads: as of `upsert`.
     """
-    return _write(df, path, "append", schema_mode, False, token, storage_options, partitions, columns)
+    asked = _Asked("append", partitions, columns, schema_mode, token=token, commit_info=commit_info)
+    return _write(df, path, asked, payloads, storage_options)
 
 
 def upsert(
@@ -212,14 +216,18 @@ def upsert(
     columns: Collection[str] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Insert or update the rows of a frame by key, shuffled by file group once. See `crdt_mor.Table.upsert`.
 
     partitions, columns: all that the rows touch, as of `crdt_mor.Table.transaction`: updates that read others do not
         wait for this write. A row of another partition, or another column, is refused.
+    token, commit_info: as of `crdt_mor.Table.upsert`. payloads: those of your own, as of `crdt_mor.Table.open`.
     """
-    return _write(df, path, "upsert", schema_mode, False, token, storage_options, partitions, columns)
+    asked = _Asked("upsert", partitions, columns, schema_mode, token=token, commit_info=commit_info)
+    return _write(df, path, asked, payloads, storage_options)
 
 
 def delete(
@@ -229,13 +237,16 @@ def delete(
     plain: bool = False,
     partitions: Collection[object] | None = None,
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`.
 
-    partitions: as of `upsert`.
+    partitions, token, commit_info, payloads: as of `upsert`.
     """
-    return _write(df, path, "delete", "strict", plain, token, storage_options, partitions)
+    asked = _Asked("delete", partitions, plain=plain, token=token, commit_info=commit_info)
+    return _write(df, path, asked, payloads, storage_options)
 
 
 def overwrite(
@@ -245,14 +256,18 @@ def overwrite(
     partitions: Literal["dynamic"] | Collection[object] | None = None,
     schema_mode: Literal["strict", "merge"] = "strict",
     token: tuple[str, int] | None = None,
+    commit_info: Mapping[str, str] | None = None,
+    payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Replace rows by those of a frame, shuffled by file group once. See `crdt_mor.Table.overwrite`.
 
     partitions: None: all rows of the table; "dynamic": those of the partitions that the frame has rows of; or a list of
         partitions. Spark's own setting, spark.sql.sources.partitionOverwriteMode, is not looked at.
+    token, commit_info, payloads: as of `upsert`.
     """
-    return _write(df, path, "overwrite", schema_mode, False, token, storage_options, partitions)
+    asked = _Asked("overwrite", partitions, schema_mode=schema_mode, token=token, commit_info=commit_info)
+    return _write(df, path, asked, payloads, storage_options)
 
 
 def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
@@ -286,29 +301,37 @@ def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
     return pa.array(numbers.astype(np.int32))
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A write as its user asks for it, in the words of `crdt_mor.Table.plan_write`."""
+
+    operation: Operation
+    partitions: Partitions = None
+    columns: Collection[str] | None = None
+    schema_mode: Literal["strict", "merge"] = "strict"
+    plain: bool = False
+    token: tuple[str, int] | None = None
+    commit_info: Mapping[str, str] | None = None
+
+    def plan(self, table: mor.Table, written: pa.Schema) -> mor.WriteJob:
+        return table.plan_write(
+            self.operation,
+            written,
+            partitions=self.partitions,
+            columns=self.columns,
+            schema_mode=self.schema_mode,
+            plain=self.plain,
+            token=self.token,
+            commit_info=self.commit_info,
+        )
+
+
 def _write(
-    df: DataFrame,
-    path: str,
-    operation: Operation,
-    mode: Literal["strict", "merge"],
-    plain: bool,
-    token: tuple[str, int] | None,
-    storage_options: Mapping[str, Any] | None,
-    partitions: Partitions = None,
-    columns: Collection[str] | None = None,
+    df: DataFrame, path: str, asked: _Asked, payloads: Payloads, storage_options: Mapping[str, Any] | None
 ) -> mor.Commit:
-    table = mor.Table.open(path, storage_options=storage_options)
+    table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     written = written_schema(df.schema, table.schema)
-    planned = partial(
-        table.plan_write,
-        operation,
-        written,
-        partitions=partitions,
-        columns=columns,
-        plain=plain,
-        token=token,
-    )
-    job = planned(schema_mode=mode)
+    job = asked.plan(table, written)
     if not job.job.repeated:
         grouped = by_file_group(df, path, storage_options=table.storage_options)
         rows = grouped.write.format(PlannedWrites.name()).mode("append")
@@ -322,7 +345,7 @@ def _write(
     try:
         return replace(table.complete_write(job, []), repeated=job.job.repeated)
     except mor.WriterExpiredError:
-        if token is None:
+        if asked.token is None:
             raise
         # Another write with this token was done meanwhile, and its commit is the one.
-        return table.complete_write(planned(), [])
+        return table.complete_write(replace(asked, schema_mode="strict").plan(table, written), [])

@@ -28,6 +28,7 @@ BATCHES = (
     "test_updating.py",
     "test_merging.py",
     "test_threads.py",
+    "test_typed_first.py",
 )
 """Files of tests of what every release of Spark 4 can do."""
 

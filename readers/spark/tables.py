@@ -1,0 +1,42 @@
+"""Tables from a Spark session: made of a frame's columns, and their history as a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+import crdt_mor as mor
+from crdt_mor.readers.spark.types import written_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def create(columns: DataFrame | StructType, path: str, *, key: str | Sequence[str], **settings: Any) -> mor.Table:
+    """Create a table with the columns of a frame, or of Spark's types, and without rows: write these afterwards.
+
+    Columns of a frame may be null, as Spark calls any column NOT NULL that happens to have no nulls; those of a
+    `StructType` are what it says, and `not_null=` says it of either.
+
+    settings: `partition_by`, `ordering`, `merge` and all others of `crdt_mor.Table.create`.
+    """
+    if isinstance(columns, StructType):
+        schema = written_schema(columns, pa.schema([]))
+    else:
+        schema = pa.schema([field.with_nullable(True) for field in written_schema(columns.schema, pa.schema([]))])
+    return mor.Table.create(path, schema, key=key, **settings)
+
+
+def history(
+    spark: SparkSession,
+    path: str,
+    limit: int | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The commits of a table as a frame, the newest first. See `crdt_mor.Table.history`."""
+    commits = mor.Table.open(path, storage_options=storage_options).history(limit)
+    return spark.createDataFrame(commits)
