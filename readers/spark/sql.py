@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from crdt_mor import InvalidInputError, SchemaMismatchError, Table, UnsupportedVersionError
 from crdt_mor.readers.spark import catalog, reading, writing
+from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.options import STORAGE, ReadOptions, payloads
 from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.source import CrdtMorSource
@@ -51,23 +52,27 @@ def register_path(
     class BoundSource(CrdtMorSource):
         """The data source of one table."""
 
+        @message_first
         def __init__(self, options: Mapping[str, str]) -> None:
             if "path" in options:
                 raise InvalidInputError(f"{name} stands for a table already: leave out the path. table={address}")
             stored = {STORAGE + option: value for option, value in options_here.items()}
             super().__init__(type(options)({**options, **stored, "path": address}))  # type: ignore[call-arg, arg-type]
 
+        @message_first
         def schema(self) -> StructType:
             """The columns; for CREATE TABLE, which names the provider, marked for its catalog."""
             columns = super().schema()
             return catalog.marked(columns, name, self._read().open()) if "provider" in self.options else columns
 
+        @message_first
         def reader(self, schema: StructType) -> DataSourceReader:
             """The reader of a batch, of columns that the catalog, or the user, says are the table's."""
             options = self._read().for_batch()
             of_table = options.columns is None and options.names == "now"
             return reading.reader(options, schema, said.check_read if of_table else check_schema)
 
+        @message_first
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
             """The writer of one batch, which Spark may have filled in nulls of."""
             options, nulls_meant = catalog.nulls_meant(self.options)
