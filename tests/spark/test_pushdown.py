@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -15,9 +15,12 @@ from pyspark.sql import Column
 from pyspark.sql import datasource as sd
 from pyspark.sql import functions as F  # noqa: N812
 
-from crdt_mor import InvalidInputError, Table
+from crdt_mor import InvalidInputError, Scan, Table
+from crdt_mor.readers.spark import register_path
 from crdt_mor.readers.spark.filters import expression
-from crdt_mor.readers.spark.types import spark_type
+from crdt_mor.readers.spark.options import ReadOptions
+from crdt_mor.readers.spark.reading import Part, reader
+from crdt_mor.readers.spark.types import spark_schema, spark_type
 from tests.spark.helpers import listed, read
 
 if TYPE_CHECKING:
@@ -190,6 +193,29 @@ def test_a_pushed_condition_decides_which_files_are_read(pushing: SparkSession, 
         if not path.name.startswith(file_group):
             path.unlink()
     assert [row.id for row in read(pushing, table.uri, "id long", pushdown=True).where("id = 3").collect()] == [3]
+
+
+def test_a_pushed_condition_on_a_partition_leaves_its_file_slices_alone_to_tasks(
+    pushing: SparkSession, fast_path: Path
+) -> None:
+    columns = pa.schema([("id", pa.int64()), ("day", pa.string())])
+    made = Table.create(fast_path / "days", columns, key="id", partition_by="day", buckets=1)
+    made.upsert(pa.table({"id": range(6), "day": [f"d{i % 3}" for i in range(6)]}))
+    planned = reader(ReadOptions.of({"path": made.uri, "pushdown": "true"}), spark_schema(made.schema))
+    assert list(planned.pushFilters([sd.EqualTo(("day",), "d1")])) == []
+    scans = [cast(Part, part).rows for part in planned.partitions()]
+    assert [cast(Scan, scan).explain().total.slices for scan in scans] == [1]  # of three
+    for path in Path(made.uri).glob("d[02]/*"):
+        path.unlink()
+    register_path(pushing, "days", made.uri)
+    pushing.sql("CREATE TABLE days USING days")
+    try:
+        assert listed(read(pushing, made.uri, pushdown=True).where("day = 'd1'")) == [(1, "d1"), (4, "d1")]
+        query = "SELECT id FROM days WITH (pushdown = 'true') WHERE day IN ('d1', 'd9')"
+        assert listed(pushing.sql(query)) == [(1,), (4,)]
+        assert pushing.sql(query.replace("id", "count(*)")).collect()[0][0] == 2
+    finally:
+        pushing.sql("DROP TABLE days")
 
 
 def test_what_spark_pushes_for_one_use_of_a_frame_it_keeps_for_all_so_nothing_is_taken_unless_asked(
