@@ -71,9 +71,14 @@ def named(tree: Any, step: Operation) -> Any:
 
 
 def tree_of(expression: pl.Expr) -> Any:
-    """The tree of an expression; None for one that cannot be written down, such as one that is very deep."""
+    """The tree of an expression; None for one that cannot be written down, such as one that is very deep.
+
+    JSON has neither infinity nor NaN: an expression with such a number is not read back from what polars writes.
+    """
     try:
-        return json.loads(expression.meta.serialize(format="json"))
+        text = expression.meta.serialize(format="json")
+        pl.Expr.deserialize(text.encode(), format="json")
+        return json.loads(text)
     except (pl.exceptions.PolarsError, ValueError, TypeError, RecursionError):
         return None
 
@@ -93,7 +98,9 @@ def operation_of(tree: Any) -> Operation:
 
 
 def _word(function: Any) -> str:
-    """The word of a function, as of `"Negate"`, or of `{"Sql": {"Binary": "Mul"}}`."""
-    while isinstance(function, dict) and len(function) == 1:
-        function = next(iter(function.values()))
-    return function if isinstance(function, str) else ""
+    """The word of a function, as of `"Negate"`, of `{"Sql": {"Binary": "Mul"}}`, or of one that has options in small
+    letters, `{"ReplaceStrict": {"return_dtype": null}}`."""
+    word = ""
+    while isinstance(function, dict) and len(function) == 1 and next(iter(function))[0].isupper():
+        [(word, function)] = function.items()
+    return function if isinstance(function, str) else word

@@ -34,7 +34,7 @@ _SUMS_AND_PRODUCTS: Final = frozenset({"Plus", "Add", "Minus", "Sub", "Multiply"
 _STRUCT: Final = "AsStruct"
 """polars' word for what makes a struct, whose fields have the names of its inputs."""
 
-_CHOICES: Final = frozenset({"Alias", "Cast", "Ternary", "Coalesce", _STRUCT})
+_CHOICES: Final = frozenset({"Alias", "Cast", "Ternary", "Coalesce", "Replace", "ReplaceStrict", _STRUCT})
 """polars' words for what computes nothing."""
 
 _TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -126,9 +126,11 @@ class _Steps:
     def _made(self, expression: pl.Expr, *, is_constant: bool) -> str:
         """The name of a new column."""
         name = f"_crdt_step_{self.frame.width}"
-        self.frame = self.frame.with_columns(_of_rows(self.frame, expression).alias(name))
-        if is_constant:
+        if is_constant:  # polars keeps one value for all rows: of a list of a thousand a million were too many
+            self.frame = self.frame.with_columns(expression.first().alias(name))
             self.constants.add(name)
+        else:
+            self.frame = self.frame.with_columns(_of_rows(self.frame, expression).alias(name))
         return name
 
     def _needed(self, word: str, before: Sequence[str], needed: pl.Series | None) -> pl.Series | None:
@@ -146,14 +148,16 @@ class _Steps:
         self, step: pl.Expr, word: str, names: Sequence[str], made: str, needed: pl.Series | None
     ) -> None:
         """Raise where a step has wrapped around. step: of the columns of its inputs."""
+        if word in _CHOICES:
+            return
         found = self.frame[made]
         if isinstance(found.dtype, pl.Datetime | pl.Duration) and word in _SUMS_AND_PRODUCTS:
-            ticks = [_ticks(self.frame[name], found.dtype) for name in names]
+            ticks = [_ticks(self.frame[name], found.dtype) for name in dict.fromkeys(names)]
             if not any(values is None for values in ticks):
                 exact = pl.DataFrame([v for v in ticks if v is not None]).select(step).to_series()
                 self._refuse(exact.ne_missing(found.to_physical().cast(pl.Int128)), needed, _OVERFLOW)
         are_integers = any(_holds(self.frame.schema[name], _is_integer) for name in names)
-        if word in _CHOICES or not are_integers or not _holds(found.dtype, _is_integer):
+        if not are_integers or not _holds(found.dtype, _is_integer):
             return
         try:
             exact = self._of(pl.lit(0) - pl.col(names[0]) if word == "Negate" else step, names, pl.Int128())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 from typing import Any
 
@@ -41,7 +42,7 @@ def unchanged() -> Table:
     return filled()
 
 
-N, M, XS = pl.col("n"), pl.col("m"), pl.col("xs")
+N, M, K, XS = pl.col("n"), pl.col("m"), pl.col("k"), pl.col("xs")
 LASTING = N.cast(pl.Duration("us"))
 
 WRAPPING: dict[str, str | pl.Expr] = {
@@ -75,6 +76,8 @@ WRAPPING: dict[str, str | pl.Expr] = {
     "beside a literal": pl.lit(2**62) * 4 + pl.col("k"),
     "duration": (LASTING + LASTING).dt.total_microseconds(),
     "moment": (pl.col("t") + LASTING * 3).dt.year(),
+    "in the default of a replacement": pl.col("id").replace_strict({"a": 1}, default=N * 4),
+    "beside infinity": pl.when(pl.col("f") == float("inf")).then(1).otherwise(N * 4),
 }
 
 
@@ -106,6 +109,12 @@ def test_what_can_be_computed_is_what_mathematics_says() -> None:
         ("u", "u - n", 2**64 - 2 - 2**62),
         ("f", "n / 2", 2.0**61),
         ("xs", XS.list.eval(pl.element() - 1), [2**62 - 1] * 2),
+        ("f", float("inf"), float("inf")),
+        ("f", pl.when(pl.col("f") == float("inf")).then(-float("inf")).otherwise(N * 4), -float("inf")),
+        ("k", N.replace({2**62: 6}), 6),
+        ("k", pl.col("id").replace_strict({"b": 7}, default=K * 2), 7),
+        ("k", (pl.col("t") - pl.col("t")).dt.total_seconds(), 0),
+        ("k", pl.when(K.is_in(pl.Series([], dtype=pl.Int64))).then(1).otherwise(2), 2),
     ]:
         table.update({column: value}, where="id = 'b'")
         assert table.scan(columns=[column], filter="id = 'b'").to_arrow()[column].to_pylist() == [becomes], value
@@ -132,6 +141,23 @@ def test_no_integer_is_rounded_on_its_way_through_a_float(unchanged: Table, case
 def test_elements_of_narrow_lists_do_not_wrap_around(unchanged: Table) -> None:
     with pytest.raises(SchemaMismatchError, match=r"column=narrow\.element"):
         unchanged.update({"narrow": pl.col("narrow") * 2})
+
+
+def test_a_list_that_all_rows_are_compared_with_is_not_held_for_each_of_them() -> None:
+    resource = pytest.importorskip("resource")
+
+    def peak() -> float:
+        unit = 2**10 if sys.platform == "linux" else 1
+        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit
+
+    rows = pl.DataFrame({"id": range(8_192), "k": range(8_192)})
+    table = Table.create("t", rows, key="id", store=MemoryStore())
+    table.append(rows)
+    listed = [*range(1, 8_192)]
+    before = peak()
+    table.update({"k": pl.when(K.is_in(listed)).then(K.replace(dict(zip(listed, listed, strict=True)))).otherwise(5)})
+    assert table.to_polars().sort("id")["k"].to_list() == [5, *listed]
+    assert peak() - before < 8 * len(listed) ** 2 / 2, "half of the bytes of the lists"
 
 
 def test_one_value_for_all_rows_beside_a_literal_is_a_value_of_each() -> None:
