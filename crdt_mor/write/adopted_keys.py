@@ -104,7 +104,11 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
     for slice_, _ in written:
         number = bucket_of_file_id(slice_.file_id)
         if number is not None and config.buckets is not None and number >= config.buckets:
-            raise _refusal(config, Misplaced("bucket", "", number, None, *slice_.group), rows)
+            raise InvalidInputError(
+                "a file group of Hudi's is of a bucket beyond the number that hoodie.properties says, so that its rows "
+                f"would live twice if they were written again: {_way(config, 'bucket', rows)}. bucket={number} "
+                f"buckets={config.buckets} partition={slice_.partition!r} file_group={slice_.file_id}"
+            )
     for slice_, frame in rows:
         wrong = next(_misplaced_in(config, slice_, frame), None)
         if wrong is not None:
@@ -195,18 +199,23 @@ def _refusal(
     config: TableConfig, wrong: Misplaced, sample: Sequence[tuple[FileSlice, pl.DataFrame]]
 ) -> InvalidInputError:
     """The error about a row that would live twice, with what would fit all rows that were looked at."""
-    way = f"let Hudi write this table, or {_COPY}"
-    fitting = _fitting(config, sample) if wrong.what == "bucket" else ""
-    if fitting:
-        way = f"this would fit the rows that were looked at, in hoodie.properties: {fitting}. Otherwise {way}"
-    elif wrong.what == "bucket":
-        way = f"no one number of buckets fits, as where {PARTITION_BUCKETS} gives partitions their own: {way}"
     return InvalidInputError(
         f"Hudi gave a row another {wrong.what} than this release would, so that it would live twice if it were written "
-        f"again: {way}. key={wrong.key!r} {wrong.what.replace(' ', '_')}={wrong.found!r} ours={wrong.made!r} "
+        f"again: {_way(config, wrong.what, sample)}. "
+        f"key={wrong.key!r} {wrong.what.replace(' ', '_')}={wrong.found!r} ours={wrong.made!r} "
         f"buckets={config.buckets} hash_fields={list(config.key.hash_fields or config.key.fields)} "
         f"partition={wrong.partition!r} file_group={wrong.file_id}"
     )
+
+
+def _way(config: TableConfig, what: str, sample: Sequence[tuple[FileSlice, pl.DataFrame]]) -> str:
+    """What to do about rows whose key, partition or bucket, `what`, is another one than would be made of them."""
+    others = f"let Hudi write this table, or {_COPY}"
+    if what != "bucket":
+        return others
+    if fitting := _fitting(config, sample):
+        return f"this would fit the rows that were looked at, in hoodie.properties: {fitting}. Otherwise {others}"
+    return f"no one number of buckets fits, as where {PARTITION_BUCKETS} gives partitions their own: {others}"
 
 
 def _fitting(config: TableConfig, sample: Sequence[tuple[FileSlice, pl.DataFrame]]) -> str:

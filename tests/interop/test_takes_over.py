@@ -110,6 +110,17 @@ def test_rows_in_base_files_are_asked_as_well(fast_path: Path) -> None:
     assert again.scan().count() == 12
 
 
+def test_a_bucket_beyond_the_number_that_is_said_is_named_and_no_row(fast_path: Path) -> None:
+    Table.create(fast_path / "t", SCHEMA, key="a", buckets=4).append(ROWS)
+    said(as_if_hudi_had_made(fast_path / "t"), {COUNT: "2"})
+    with pytest.raises(InvalidInputError, match=f"beyond the number .*: {COUNT}=4") as refused:
+        Table.open(fast_path / "t").upsert(ROWS)
+    assert "bucket=2 buckets=2 partition=" in str(refused.value) or "bucket=3 buckets=2 partition=" in str(
+        refused.value
+    )
+    assert "key=" not in str(refused.value)
+
+
 def test_a_key_inside_of_a_column_is_only_read(made: Path) -> None:
     said(made, {"hoodie.table.recordkey.fields": "a.b"})
     table = Table.open(made)
