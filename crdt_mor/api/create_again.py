@@ -183,8 +183,11 @@ def _layout(asked: Layout, made: Layout, now: Layout) -> Iterator[_Difference]:
 
 def _rules(asked: Rules, config: TableConfig, value: Timeline) -> Iterator[_Difference]:
     """In the rules that the table was made with, and in those of now; none are asked for where none are named."""
+    if not asked:
+        return
+    from crdt_mor.write.rules import meant_by
+
     made, now = (rules_under(rules, value.names) for rules in (rules_in(config.properties), value.rules))
-    wanted = {rule.says for rule in asked}
-    if wanted and wanted not in ({rule.says for rule in made}, {rule.says for rule in now}):
+    if meant_by(asked) not in (meant_by(made), meant_by(now)):
         advice = "; it has other rules, which add_rules and drop_rules change"
         yield _Difference("set of rules", [*map(str, asked)], [*map(str, now)], advice)

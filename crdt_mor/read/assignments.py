@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -75,7 +75,7 @@ def new_value(
         unknown = [root for root in expression.meta.root_names() if root not in columns]
         if unknown:
             raise InvalidInputError(
-                f"a {what} names columns that are not there{schema.meant(unknown)}; a text to "
+                f"a {what} names columns that are not there{_meant(unknown, columns, schema)}; a text to "
                 f"write stands in single quotes inside of the SQL, or is pl.lit('…'). {which} "
                 f"unknown={unknown} known={[*columns]}"
             )
@@ -96,6 +96,30 @@ def new_value(
             f"{syntax if is_syntax_error(error) else cause_of(error)}{meant}. {which}"
         ) from error
     return expression
+
+
+def _meant(unknown: Iterable[str], columns: pl.Schema, schema: TableSchema) -> str:
+    """What names may mean that are no columns, as part of an error's message: fields of columns, or near columns."""
+    inside = [name for name, kind in columns.items() if isinstance(kind, pl.Struct)]
+    said = ""
+    for name in unknown:
+        places = [
+            (one, field) for one in inside for field in _fields(columns[one]) if name in (field, f"{one}.{field}")
+        ]
+        if not places:
+            said += schema.meant([name])
+            continue
+        column, field = places[0]
+        several = " and of ".join(repr(one) for one, _ in places)
+        said += (
+            f"; {name!r} is a field of {several}: write {column}.{field} in SQL, or "
+            f"pl.col({column!r}).struct.field({field!r})"
+        )
+    return said
+
+
+def _fields(kind: pl.DataType) -> list[str]:
+    return [field.name for field in kind.fields] if isinstance(kind, pl.Struct) else []
 
 
 def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema) -> bool:

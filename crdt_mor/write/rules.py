@@ -26,7 +26,7 @@ from crdt_mor.model.rules import Rule, Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.expressions import with_columns_named
-from crdt_mor.read.sql_tokens import tokens_of
+from crdt_mor.read.sql_tokens import Token, tokens_of
 from crdt_mor.write.named import shown_config
 
 
@@ -136,15 +136,36 @@ def renamed_rules(rules: Iterable[Rule], name: Callable[[str], str]) -> Rules:
 def with_names(text: str, name: Callable[[str], str], columns: Collection[str]) -> str:
     """The text of a condition under other names of these columns, in quotes where they change."""
     parts, end = list[str](), 0
+    for token, column in _with_columns(text, columns):
+        if column is not None and name(column) != column:
+            parts += [text[end : token.start], '"' + name(column).replace('"', '""') + '"']
+            end = token.end
+    return "".join([*parts, text[end:]])
+
+
+def meant_by(rules: Iterable[Rule]) -> set[tuple[str, ...]]:
+    """What rules say, in words: the same of checks that differ in blanks, or in quotes around a column."""
+    return {(rule.kind, rule.name, *_words(rule)) for rule in rules}
+
+
+def _words(rule: Rule) -> list[str]:
+    if rule.kind != "check":
+        return [rule.text]
+    words = [
+        rule.text[token.start : token.end] if column is None else '"' + column.replace('"', '""') + '"'
+        for token, column in _with_columns(rule.text, rule.columns)
+    ]
+    return words or [rule.text]
+
+
+def _with_columns(text: str, columns: Collection[str]) -> Iterator[tuple[Token, str | None]]:
+    """The tokens of a condition, each with the column that it names."""
     tokens = tokens_of(text) or []
     for before, token in zip([None, *tokens], tokens, strict=False):
         said = text[token.start : token.end]
         column = said[1:-1].replace('""', '"') if token.kind == "name" else said
         is_field = before is not None and before.text == "."
-        if token.kind in ("name", "word") and column in columns and not is_field and name(column) != column:
-            parts += [text[end : token.start], '"' + name(column).replace('"', '""') + '"']
-            end = token.end
-    return "".join([*parts, text[end:]])
+        yield token, column if token.kind in ("name", "word") and column in columns and not is_field else None
 
 
 def rules_in_stored_names(

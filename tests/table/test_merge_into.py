@@ -233,6 +233,14 @@ REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
         "columns that the table has not",
         lambda t: t.merge(numbers(a=1).append_column("m", pa.array([1]))).when_matched_update_all(),
     ),
+    "a column of one of two rows": (
+        r"'n' is a field of 'source' and of 'target': write source\.n in SQL, or pl\.col\('source'\)\.struct",
+        lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "n + 1"}),
+    ),
+    "a column of polars": (
+        r"'target\.n' is a field of 'target': write .* or pl\.col\('target'\)\.struct\.field\('n'\)",
+        lambda t: t.merge(numbers(a=1)).when_matched_delete(pl.col("target.n") > 1),
+    ),
     "an aggregate": ("other rows", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "sum(source.n)"})),
 }
 

@@ -419,6 +419,23 @@ def test_a_table_that_is_there_has_the_rules_that_are_asked_for(store: mor.Memor
         table_of(store, exist_ok=True, not_null="price")
 
 
+def test_a_check_is_the_same_whether_or_not_its_columns_stand_in_quotes(store: mor.MemoryStore) -> None:
+    columns = {"id": pa.int64(), "cost": pa.float64()}
+
+    def again(check: str) -> Table:
+        return Table.create("t", columns, key="id", check={"known": check}, exist_ok=True, store=store)
+
+    first = {"id": pa.int64(), "price": pa.float64()}
+    Table.create("t", first, key="id", check={"known": "price > 0 OR id = 7"}, store=store).alter(
+        rename={"price": "cost"}
+    )
+    for check in ("cost > 0 OR id = 7", '"cost">0 OR "id" = 7'):
+        assert again(check).rules.check == {"known": '"cost" > 0 OR id = 7'}
+    for other in ("cost > 1 OR id = 7", "id > 0 OR cost = 7", "cost > 0 OR id = 77"):
+        with pytest.raises(mor.TableExistsError, match="other rules"):
+            again(other)
+
+
 def test_a_table_without_rules_says_nothing_of_them(store: mor.MemoryStore) -> None:
     table = table_of(store)
     table.upsert(rows(GOOD))
