@@ -348,7 +348,8 @@ def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant])
     with_schema = [instant for instant in foreign if instant.schema]
     if not with_schema:
         schema = value.schema
-        _require_schema(schema, foreign)
+        if not projector.config.ours:
+            _require_schema(schema, foreign)
     elif value.version == 0 and not projector.config.ours:
         # Hudi's readers take the schema of the commit that was requested last, whatever older files hold.
         with_schema.sort(key=lambda instant: instant.completion.requested)

@@ -19,8 +19,10 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import UnsupportedFeatureError, WriterExpiredError
 from crdt_mor.events import write as events
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
@@ -54,7 +56,8 @@ from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, Role
 from tests.tiers import slow
 
-GENESIS = Timeline.genesis("[]", "the-table")
+COLUMNS = TableSchema(pa.schema([("id", pa.string())])).to_json()
+GENESIS = Timeline.genesis(COLUMNS, "the-table")
 FIXED, OPENED = bucket_file_id(0), "00000000-7c1e-4bbb-8ccc-1234567890ab-0"
 """The file group that a writer of ours opens for the one bucket, and the one that Hudi opens."""
 

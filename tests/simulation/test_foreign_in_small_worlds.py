@@ -17,8 +17,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import UnsupportedFeatureError
 from crdt_mor.events import plan as plans
 from crdt_mor.events import sweep, write
@@ -54,7 +56,8 @@ from tests.simulation.small_world import World
 from tests.simulation.worlds import ROLES, Place, Plant, Role
 from tests.tiers import long, slow
 
-GENESIS = replace(Timeline.genesis("[]", "the-table"), clock=from_ms(100))
+COLUMNS = TableSchema(pa.schema([("id", pa.string())])).to_json()
+GENESIS = replace(Timeline.genesis(COLUMNS, "the-table"), clock=from_ms(100))
 MERGE = MergeSpec.parse("latest")
 
 
