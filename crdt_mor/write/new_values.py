@@ -31,10 +31,16 @@ _WHOLE: Final = 2**53
 _SUMS_AND_PRODUCTS: Final = frozenset({"Plus", "Add", "Minus", "Sub", "Multiply", "Mul"})
 """polars' words for what fits in 128 bits where it is made of two integers of 64."""
 
+_QUOTIENTS: Final = frozenset({"FloorDivide", "IntDiv", "Modulus", "Rem"})
+"""polars' words for what fits as well; by 0 it is null, where floats have infinity."""
+
 _STRUCT: Final = "AsStruct"
 """polars' word for what makes a struct, whose fields have the names of its inputs."""
 
-_CHOICES: Final = frozenset({"Alias", "Cast", "Ternary", "Coalesce", "Replace", "ReplaceStrict", _STRUCT})
+_FALLBACKS: Final = frozenset({"Coalesce", "FillNull"})
+"""polars' words for the first of its inputs that is not null."""
+
+_CHOICES: Final = _FALLBACKS | {"Alias", "Cast", "Ternary", "Replace", "ReplaceStrict", _STRUCT}
 """polars' words for what computes nothing."""
 
 _TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -135,9 +141,9 @@ class _Steps:
 
     def _needed(self, word: str, before: Sequence[str], needed: pl.Series | None) -> pl.Series | None:
         """For which rows the next input of a step counts. before: the columns of those before it."""
-        if not before or word not in ("Ternary", "Coalesce"):
+        if not before or word not in {"Ternary", *_FALLBACKS}:
             return needed
-        if word == "Coalesce":
+        if word in _FALLBACKS:
             chosen = self.frame.select(pl.all_horizontal(pl.col(before).is_null())).to_series()
         else:
             holds = self.frame[before[0]].cast(pl.Boolean).fill_null(False)
@@ -168,7 +174,7 @@ class _Steps:
         kind = _with(found.dtype, pl.Int128())
         if _holds(exact.dtype, lambda one: one == pl.Int128):
             self._refuse(exact.cast(kind).ne_missing(found.cast(kind)), needed, _OVERFLOW)
-        if word not in _SUMS_AND_PRODUCTS:
+        if word not in _SUMS_AND_PRODUCTS | _QUOTIENTS:
             self._refuse_far_beyond(step, names, needed)
 
     def _refuse_far_beyond(self, step: pl.Expr, names: Sequence[str], needed: pl.Series | None) -> None:

@@ -77,6 +77,7 @@ WRAPPING: dict[str, str | pl.Expr] = {
     "duration": (LASTING + LASTING).dt.total_microseconds(),
     "moment": (pl.col("t") + LASTING * 3).dt.year(),
     "in the default of a replacement": pl.col("id").replace_strict({"a": 1}, default=N * 4),
+    "in place of null": pl.when(N == 1).then(1).fill_null(N * 4),
     "beside infinity": pl.when(pl.col("f") == float("inf")).then(1).otherwise(N * 4),
 }
 
@@ -109,6 +110,9 @@ def test_what_can_be_computed_is_what_mathematics_says() -> None:
         ("u", "u - n", 2**64 - 2 - 2**62),
         ("f", "n / 2", 2.0**61),
         ("xs", XS.list.eval(pl.element() - 1), [2**62 - 1] * 2),
+        ("k", M // pl.lit(0), None),
+        ("k", "n % 0", None),
+        ("k", (N // 2**60).fill_null(N * 4), 4),
         ("f", float("inf"), float("inf")),
         ("f", pl.when(pl.col("f") == float("inf")).then(-float("inf")).otherwise(N * 4), -float("inf")),
         ("k", N.replace({2**62: 6}), 6),
