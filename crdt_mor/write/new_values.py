@@ -43,6 +43,9 @@ _FALLBACKS: Final = frozenset({"Coalesce", "FillNull"})
 _CHOICES: Final = _FALLBACKS | {"Alias", "Cast", "Ternary", "Replace", "ReplaceStrict", _STRUCT}
 """polars' words for what computes nothing."""
 
+_STEP: Final = "_crdt_step_"
+"""How the columns of steps are called; no column of a table is called so."""
+
 _TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 """Of a second."""
 
@@ -75,7 +78,7 @@ def _computed(frame: pl.DataFrame, name: str, expression: pl.Expr, kind: pl.Data
 class _Steps:
     """The values of the steps of one expression, each a column of the frame that is added.
 
-    constants: those of steps that name no column.
+    constants: those of steps that name no column. made: how many steps there were.
     """
 
     frame: pl.DataFrame
@@ -83,6 +86,7 @@ class _Steps:
     expression: pl.Expr
     key: KeyOf
     constants: set[str] = field(default_factory=set)
+    made: int = 0
 
     def value(self, step: Operation, needed: pl.Series | None, *, are_exact: bool) -> str:
         """The column with the value of a step.
@@ -107,6 +111,7 @@ class _Steps:
             self._refuse_overflow(step.of([*map(column, names)]).expression(), step.word, names, made, needed)
             if are_exact and step.word != "Cast" and _holds(self.frame.schema[made], _is_float):
                 self._refuse_rounded(names, masks)
+        self.frame = self.frame.drop([name for name in names if name.startswith(_STEP)])  # no other step needs it
         return made
 
     def whole(self, expression: pl.Expr) -> str:
@@ -131,7 +136,8 @@ class _Steps:
 
     def _made(self, expression: pl.Expr, *, is_constant: bool) -> str:
         """The name of a new column."""
-        name = f"_crdt_step_{self.frame.width}"
+        name = f"{_STEP}{self.made}"
+        self.made += 1
         if is_constant:  # polars keeps one value for all rows: of a list of a thousand a million were too many
             self.frame = self.frame.with_columns(expression.first().alias(name))
             self.constants.add(name)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import InvalidInputError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor.write.new_values import new_values
 
 STRUCT = pa.struct([("ys", pa.list_(pa.int64()))])
 COLUMNS = {"n": pa.int64(), "m": pa.int64(), "k": pa.int64(), "u": pa.uint64(), "f": pa.float64()}
@@ -147,13 +148,13 @@ def test_elements_of_narrow_lists_do_not_wrap_around(unchanged: Table) -> None:
         unchanged.update({"narrow": pl.col("narrow") * 2})
 
 
-def test_a_list_that_all_rows_are_compared_with_is_not_held_for_each_of_them() -> None:
+def peak() -> float:
+    """The bytes that this process has held at most."""
     resource = pytest.importorskip("resource")
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (2**10 if sys.platform == "linux" else 1)
 
-    def peak() -> float:
-        unit = 2**10 if sys.platform == "linux" else 1
-        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit
 
+def test_a_list_that_all_rows_are_compared_with_is_not_held_for_each_of_them() -> None:
     rows = pl.DataFrame({"id": range(8_192), "k": range(8_192)})
     table = Table.create("t", rows, key="id", store=MemoryStore())
     table.append(rows)
@@ -162,6 +163,17 @@ def test_a_list_that_all_rows_are_compared_with_is_not_held_for_each_of_them() -
     table.update({"k": pl.when(K.is_in(listed)).then(K.replace(dict(zip(listed, listed, strict=True)))).otherwise(5)})
     assert table.to_polars().sort("id")["k"].to_list() == [5, *listed]
     assert peak() - before < 8 * len(listed) ** 2 / 2, "half of the bytes of the lists"
+
+
+def test_a_step_is_not_held_any_longer_than_the_next_one_needs_it() -> None:
+    rows, steps, value = 2**19, 40, N
+    for _ in range(steps):
+        value = value + 1
+    frame = pl.DataFrame({"n": pl.int_range(rows, eager=True)})
+    before = peak()
+    made = new_values(frame, {"n": value}, {"n": pl.Int64()}, lambda _: {})
+    assert made["n"].equals(frame["n"] + steps)
+    assert peak() - before < 8 * rows * steps / 2, "half of the bytes of all steps"
 
 
 def test_one_value_for_all_rows_beside_a_literal_is_a_value_of_each() -> None:
