@@ -78,15 +78,17 @@ class Names:
         """The stored names of columns that people give, in their order.
 
         grows: columns that the table lacks are new ones, and get the stored names that they will have; else
-            `SchemaMismatchError` says which columns there are.
+            `SchemaMismatchError` says which columns there are. A column that was renamed gets no new one beside it
+            under the name that it had: it is refused with the name that it has.
         """
-        if self.are_stored and all(map(_may_stay, given.names)):
+        if self.are_stored and not self.former and all(map(_may_stay, given.names)):
             return list(given.names)
         known = self.by_shown(schema.declared.names)
         unknown = [name for name in given.names if name not in known]
         if unknown and not grows:
             self._refuse_unknown(unknown, schema, given)
         elif unknown:
+            self.outward(schema).require_not_renamed(unknown, grows=True)
             new = [column.name for column in given if column.name in unknown and not pa.types.is_null(column.type)]
             check_shown([*new], known)
         taken = schema.declared.names
@@ -94,6 +96,7 @@ class Names:
 
     def _refuse_unknown(self, unknown: Sequence[str], schema: TableSchema, given: pa.Schema) -> None:
         known = self.by_shown(schema.declared.names)
+        self.outward(schema).require_not_renamed(unknown)
         lower = {name.lower(): name for name in known}
         misspelt = {name: lower[name.lower()] for name in unknown if name.lower() in lower}
         if misspelt:
@@ -107,12 +110,9 @@ class Names:
         )
 
     @cached_property
-    def _became(self) -> tuple[tuple[str, str], ...]:
-        """What has become of columns, by the names that they had once."""
-        return tuple(
-            (name, "was dropped" if stored in self._hidden else f"was renamed to {self.shown(stored)!r}")
-            for name, stored in self.former
-        )
+    def _became(self) -> tuple[tuple[str, str | None], ...]:
+        """The names that columns have now, by those that they had once; None: the column was dropped."""
+        return tuple((name, None if stored in self._hidden else self.shown(stored)) for name, stored in self.former)
 
     def one(self, name: object, schema: TableSchema) -> str:
         """The stored name of one column that people see; raises `InvalidInputError` where there is none."""

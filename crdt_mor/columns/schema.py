@@ -62,11 +62,12 @@ CHANGE_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 class TableSchema:
     """The user's columns of a table; build it with `of`, which checks them.
 
-    became: pairs of a name that a column had once, and what has become of that column; for messages alone.
+    became: pairs of a name that a column had once, and the name that this column has now; None: it was dropped. For
+        messages alone.
     """
 
     declared: pa.Schema
-    became: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False, kw_only=True)
+    became: tuple[tuple[str, str | None], ...] = field(default=(), repr=False, compare=False, kw_only=True)
     stored: pa.Schema = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -83,13 +84,16 @@ class TableSchema:
 
     @classmethod
     def _of(cls, schema: pa.Schema) -> TableSchema:
-        repeated = [name for name, count in Counter(schema.names).items() if count > 1]
-        if repeated:
-            raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        _refuse_repeated(schema.names)
         if len(schema) == 0:
             raise InvalidInputError("a table needs at least one column. columns=[]")
         for name in schema.names:
             check_name(name, name)
+        return cls._of_known_names(schema)
+
+    @classmethod
+    def _of_known_names(cls, schema: pa.Schema) -> TableSchema:
+        """As `_of`, of names that were checked before: stored ones, or those of a statement that is said in names."""
         return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))
 
     def select(self, names: Iterable[str]) -> TableSchema:
@@ -99,7 +103,21 @@ class TableSchema:
     def meant(self, unknown: Iterable[str]) -> str:
         """Of names that no column has, what became of them, or a near name, as part of an error's message."""
         became, known = dict(self.became), self.declared.names
-        return "".join(f"; {name!r} {became[name]}" if name in became else near(name, known) for name in unknown)
+        return "".join(f"; {_said_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
+
+    def require_not_renamed(self, unknown: Iterable[str], *, grows: bool = False) -> None:
+        """Raise `SchemaMismatchError` where names that no column has are former ones of columns that have others now.
+
+        grows: names that no column has ever had would be added.
+        """
+        became = dict(self.became)
+        renamed = {name: new for name in unknown if (new := became.get(name)) is not None}
+        if renamed:
+            said = ", and ".join(f"{_said_of(name, new)}: write it as {new!r}" for name, new in renamed.items())
+            other = (
+                "" if not grows else "; where another column is meant, add it under a third name, and rename it then"
+            )
+            raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={self.declared.names}")
 
     # --- as text --------------------------------------------------------------------------------------------------
 
@@ -182,7 +200,8 @@ class TableSchema:
         """
         typed = [column for column in map(self._said, batch) if column is not None]
         refuse_reserved(column.name for column in typed if column.name not in self.declared.names)
-        new = TableSchema._of(pa.schema(typed)) if typed else TableSchema(pa.schema([]))
+        _refuse_repeated(column.name for column in typed)
+        new = TableSchema._of_known_names(pa.schema(typed))
         columns: list[pa.Field] = []
         for column in self.declared:
             written = _column(new.declared, column.name)
@@ -214,9 +233,7 @@ class TableSchema:
         `accepts`: for some columns, the types that they may be written in instead of their own, by preference.
         """
         names = data.schema.names
-        if len(set(names)) < len(names):
-            repeated = [name for name, count in Counter(names).items() if count > 1]
-            raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        _refuse_repeated(names)
         self._refuse_unknown(data.schema)
         kept = [column for column in self.declared if column.name in names]
         arrays = []
@@ -293,6 +310,17 @@ def near(unknown: str, known: Iterable[str]) -> str:
     lower = {name.lower(): name for name in names}
     match = lower.get(unknown.lower()) or next(iter(get_close_matches(unknown, names, 1)), None)
     return f"; is {match!r} meant by {unknown!r}?" if match else ""
+
+
+def _said_of(name: str, new: str | None) -> str:
+    """What has become of a column that had a name once. new: the name that it has now; None: it was dropped."""
+    return f"{name!r} was dropped" if new is None else f"{name!r} was renamed to {new!r}"
+
+
+def _refuse_repeated(names: Iterable[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
 
 
 def _is_own(name: str) -> bool:

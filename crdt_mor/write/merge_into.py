@@ -134,6 +134,7 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
     if clause.given is None:
         unknown = [name for name in plan.source.column_names if name not in schema.declared.names]
         if unknown:
+            schema.require_not_renamed(unknown)
             raise InvalidInputError(
                 "the source has columns that the table has not: name the columns to set, or drop them"
                 f"{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"

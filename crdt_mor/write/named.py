@@ -6,9 +6,12 @@ same names; only what is written is given its stored names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -22,6 +25,9 @@ from crdt_mor.model.declared import Declared
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.statements import Operation, SchemaMode, Statements
+
+_VALUES: Final = re.compile(r"\. (?=\w+=)")
+"""What stands between the sentence of an error and its values."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +104,43 @@ class NamedStatements:
 
     @contextmanager
     def _said_in_names(self, again: Callable[[Statements], None]) -> Iterator[None]:
-        """What is wrong with a statement is said under the names that people see: the statement is made again there."""
+        """What is wrong with a statement is said under the names that people see: the statement is made again there.
+
+        Where that is wrong in another way, or in none, the error stands, with these names in its values.
+        """
         try:
             yield
-        except CrdtMorError:
-            if not self.names.are_stored:
-                value = self.statements.value
-                added = tuple(self.names.shown(name) for name in value.added)
-                seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
-                again(Statements(self.config, seen, self.statements.requested, declared=self._declared))
+        except CrdtMorError as error:
+            if self.names.are_stored:
+                raise
+            said = _error_of(partial(again, self._as_seen()))
+            if type(said) is type(error):
+                raise said from error
+            error.args = (_with_names(str(error), self.names), *error.args[1:])
             raise
+
+    def _as_seen(self) -> Statements:
+        """No statements, of the table under the names that people see."""
+        value = self.statements.value
+        added = tuple(self.names.shown(name) for name in value.added)
+        seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
+        return Statements(self.config, seen, self.statements.requested, declared=self._declared)
+
+
+def _error_of(action: Callable[[], None]) -> CrdtMorError | None:
+    try:
+        action()
+    except CrdtMorError as error:
+        return error
+    return None
+
+
+def _with_names(text: str, names: Names) -> str:
+    """The text of an error, with the names that people see in its values, which stand after `key=`."""
+    said, start, values = text.partition(found[0] if (found := _VALUES.search(text)) else "\0")
+    for stored, shown in names.renamed:
+        values = re.sub(rf"(?<!\w){re.escape(stored)}(?!\w)", lambda _: shown, values)  # noqa: B023
+    return f"{said}{start}{values}"
 
 
 def rules_under(rules: Rules, names: Names) -> Rules:

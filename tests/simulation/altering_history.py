@@ -26,11 +26,13 @@ Names = dict[str, int]
 class Write:
     """A write under way: by which names it knows columns, those that it adds, and what it says, in its order.
 
+    former: the numbers of columns by the names that they had before it began, of each name the last one.
     added: columns that came to the table since it began. said: by key the values of columns, which are numbers or, as
     long as the write has not been committed, the names of those that it adds.
     """
 
     names: Names
+    former: Names = field(default_factory=dict)
     tx: Transaction | None = None
     job: WriteJob | None = None
     receipts: list[Receipt] = field(default_factory=list)
@@ -46,6 +48,7 @@ class AlteringHistory:
     random: Random
     done: list[tuple[str, list[tuple[str, dict[int, int]]]]] = field(default_factory=list)
     names: Names = field(default_factory=lambda: {"k": 0, "n": 1, "m": 2})
+    former: Names = field(default_factory=dict)
     moments: list[tuple[str, Names, dict[str, dict[int, int]]]] = field(default_factory=list)
     open: list[Write] = field(default_factory=list)
     columns: int = 3
@@ -76,7 +79,7 @@ class AlteringHistory:
     def begin(self) -> None:
         if len(self.open) == 3:
             return
-        write = Write(dict(self.names))
+        write = Write(dict(self.names), dict(self.former))
         if self.random.random() < 0.3:
             schema = pa.schema(
                 [(name, pa.int64() if write.names[name] else pa.string()) for name in self.shown(write.names)]
@@ -99,6 +102,7 @@ class AlteringHistory:
             return
         r, write = self.random, self.random.choice(self.open)
         free = [name for name in NAMES if name not in write.names and name not in write.adds]
+        free = [name for name in free if write.former.get(name) not in write.names.values()]  # no renamed column's
         if write.tx is not None and free and r.random() < 0.4:
             write.adds.add(r.choice(free))
         given = {name: r.randint(0, 99) for name, number in write.names.items() if number}
@@ -106,7 +110,10 @@ class AlteringHistory:
         key = r.choice(KEYS)
         row = pa.table({self.key(write.names): [key]} | {name: [value] for name, value in (given | more).items()})
         if write.tx is not None:
-            write.tx.upsert(row, schema_mode="merge")
+            try:
+                write.tx.upsert(row, schema_mode="merge")
+            except InvalidInputError as refusal:
+                raise AssertionError(self.story()) from refusal
         elif write.job is not None:
             write.receipts.append(write.job.stage(row, task=len(write.receipts)))
         said: dict[int | str, int] = {write.names[name]: value for name, value in given.items()}
@@ -162,6 +169,7 @@ class AlteringHistory:
             return
         assert len(after) == len(self.names) - len(drop), f"{rename} {drop}\n{self.story()}"
         self.altered += 1
+        self.former.update((name, self.names[name]) for name in (*rename, *drop) if rename.get(name) != name)
         self.names = after
         self.disturb()
         self.note("alter", rename, drop)

@@ -8,8 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import CrdtMorError, MemoryStore, Table
+from crdt_mor import ConstraintViolationError, CrdtMorError, MemoryStore, SchemaMismatchError, Table
+from crdt_mor.model.instant import EPOCH
 from crdt_mor.payloads import Counter, ORSet
+from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.statements import Statements
+from tests.inside import session_of
 
 KEY, LAND, AT, COUNT = "Nr.", "Land, wo", "Zeit @", "Menge €"
 SCHEMA = pa.schema([(KEY, pa.string()), (LAND, pa.string()), (AT, pa.int64()), (COUNT, pa.int32())])
@@ -91,6 +95,55 @@ def test_no_refusal_has_a_name_of_files(make: Callable[[], Table]) -> None:
                 said.append((case, str(error)))
     assert {case for case, _ in said} == {*REFUSED}
     assert not [text for text in said if any(name in text[1] for name in (*IN_FILES, *MADE))]
+
+
+NEW = "Neu, €"
+MORE = ROW.append_column(NEW, pa.array([1]))
+NULL_KEY = MORE.set_column(0, KEY, pa.array([None], pa.string()))
+WRONG: dict[str, tuple[Callable[[Table], object], str]] = {
+    "null key": (lambda t: t.upsert(NULL_KEY, schema_mode="merge"), rf"key cannot be null.*column={KEY}"),
+    "rule": (
+        lambda t: t.upsert(MORE.set_column(3, COUNT, pa.array([-1], pa.int32())), schema_mode="merge"),
+        rf"'check plus: \"{COUNT}\" > 0'",
+    ),
+    "type": (lambda t: t.upsert(MORE.set_column(3, COUNT, pa.array(["x"])), schema_mode="merge"), f"column={COUNT}"),
+    "missing": (lambda t: t.upsert(MORE.drop_columns([COUNT]), schema_mode="merge"), rf"missing=\['{COUNT}'\]"),
+    "twice": (lambda t: t.append(pa.concat_tables([MORE, MORE]), schema_mode="merge"), "twice in an append"),
+    "overwrite": (lambda t: t.overwrite(NULL_KEY, schema_mode="merge"), f"column={KEY}"),
+    "block": (lambda t: t.transaction().__enter__().upsert(NULL_KEY, schema_mode="merge"), f"column={KEY}"),
+    "job": (lambda t: t.plan_write("upsert", MORE.drop_columns([COUNT]).schema, schema_mode="merge"), "missing="),
+}
+
+
+def plain_for_one() -> Table:
+    """A table with one name that files have not, in the check's text."""
+    return Table.create("memory", SCHEMA, key=KEY, buckets=1, store=MemoryStore(), check={"plus": f'"{COUNT}" > 0'})
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_new_column_of_any_name_hides_no_other_error(case: str) -> None:
+    write, said = WRONG[case]
+    table = plain_for_one()
+    with pytest.raises(CrdtMorError, match=said) as raised:
+        write(table)
+    assert isinstance(raised.value, ConstraintViolationError) == (case == "rule")
+    assert not [name for name in MADE if name in str(raised.value)]
+
+
+def null_key_again(shown: Statements) -> None:
+    shown.upsert(NULL_KEY.drop_columns([NEW]), "UPSERT", "strict")
+
+
+@pytest.mark.parametrize("again", [null_key_again, lambda _: None], ids=["another", "none"])
+def test_an_error_that_is_not_met_again_keeps_its_kind_and_has_the_names_that_people_see(
+    again: Callable[[Statements], None],
+) -> None:
+    session = session_of(odd())
+    named = NamedStatements(Statements(session.config, session.known(), EPOCH))
+    wrong = SchemaMismatchError(f"a sentence. columns=['{MADE[0]}'] other={MADE[1]}x")
+    with pytest.raises(SchemaMismatchError) as raised, named._said_in_names(again):
+        raise wrong
+    assert str(raised.value) == f"a sentence. columns=['{KEY}'] other={MADE[1]}x"
 
 
 def test_no_refusal_of_a_new_table_has_a_name_of_files() -> None:

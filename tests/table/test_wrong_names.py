@@ -101,6 +101,31 @@ def test_an_unknown_name_is_refused_with_what_became_of_it_or_a_near_one(table: 
     assert table.schema.names == ["id", "land", "new", "price"]
 
 
+MERGING: dict[str, Callable[[Table, pa.Table], object]] = {
+    "upsert": lambda t, rows: t.upsert(rows, schema_mode="merge"),
+    "append": lambda t, rows: t.append(rows, schema_mode="merge"),
+    "overwrite": lambda t, rows: t.overwrite(rows, schema_mode="merge"),
+    "plan_write": lambda t, rows: t.plan_write("upsert", rows.schema, schema_mode="merge"),
+    "merge": lambda t, rows: t.merge(rows).when_matched_update_all().execute(),
+    "without merge": lambda t, rows: t.upsert(rows),
+}
+
+
+@pytest.mark.parametrize("door", MERGING)
+def test_a_renamed_column_gets_no_second_one_of_its_former_name(table: Table, door: str) -> None:
+    with pytest.raises(SchemaMismatchError, match=r"^'old' was renamed to 'new': write it as 'new'(\.|; where)"):
+        MERGING[door](table, row(id="a", land="DE", old=1, more=2))
+    assert table.schema.names == ["id", "land", "new", "price"]
+
+
+def test_another_column_gets_a_former_name_by_a_rename() -> None:
+    table = Table.create("memory", SCHEMA, key="id", store=MemoryStore(), buckets=1)
+    table.alter(rename={"old": "new"})
+    table.upsert(row(id="a", land="DE", new=1, gone=2, price=3, third=4), schema_mode="merge")
+    table.alter(rename={"third": "old"})
+    assert table.scan(columns=["new", "old"]).to_arrow().to_pylist() == [{"new": 1, "old": 4}]
+
+
 def test_a_job_declares_columns_that_its_rows_bring(table: Table) -> None:
     brought = row(id="a", land="DE", **{"What for": 1}).schema
     job = table.plan_write("upsert", brought, columns=["What for"], schema_mode="merge")
