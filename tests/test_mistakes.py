@@ -345,7 +345,8 @@ READ: dict[str, Mistake] = {
     "a table as a frame": (lambda w: w.events["id"], InvalidUseError, r"to_polars\(\)\[.*item='id'"),
     "a scan as a list": (lambda w: list(w.events.scan()), InvalidUseError, r"to_polars\(\).*type=Scan"),
     "a lazy frame of no table": (lambda w: scan_table(w.folder / "no"), TableNotFoundError, "create it.*path="),
-    "a moment in a word": (scan(as_of="yesterday"), InvalidInputError, "no savepoint of this name.*'yesterday'"),
+    "a moment in a word": (
+        scan(as_of="yesterday"), InvalidInputError, "no savepoint of this name.*a version.*a date.*'yesterday'"),
     "a version to come": (scan(as_of=10_000), FutureSnapshotError, r"as_of=10000 newest=\d+"),
     "a moment to come": (scan(as_of=datetime(2199, 1, 1, tzinfo=UTC)), FutureSnapshotError, "as_of=21990101000000000"),
     "half a version": (scan(as_of=1.5), InvalidInputError, r"as_of=1\.5"),

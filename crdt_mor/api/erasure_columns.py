@@ -10,7 +10,8 @@ The update computes from what all earlier writes made, and waits for them, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 from crdt_mor.api.scan import Scan
 from crdt_mor.columns.names import STORED
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import ConstraintViolationError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
@@ -34,8 +35,9 @@ from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services import erasure as steps
 from crdt_mor.services.erasure_values import values
-from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.named import NamedStatements, shown_rules
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.rules import violation
 from crdt_mor.write.update import Update
 
 COLUMNS_INFO: Final[Info] = (
@@ -56,8 +58,9 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     known = schema.declared
     unknown = [name for name in names if name not in known.names]
     if unknown:
+        rows = "" if schema.dropped.isdisjoint(unknown) else "; erasing the rows, without columns=, removes its bytes"
         raise InvalidInputError(
-            f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={known.names}"
+            f"the table has no such columns{schema.meant(unknown)}{rows}. unknown={unknown} known={known.names}"
         )
     members = merging_of(config, schema.to_json()).rule.members
     merged = {name for member in members for name in member.columns}
@@ -104,7 +107,8 @@ def erase_values(
         rows = pl.concat([rows, sought(tail)]).unique()
         given = _with_values(view, rows, columns)
         if given.num_rows:
-            _set_null(given, columns, NamedStatements(write.statements, STORED))
+            with _held_by_rules(write.value, columns):
+                _set_null(given, columns, NamedStatements(write.statements, STORED))
         groups = _missing(session, tail, rows, columns)
         steps.note(session, Erasure(write.begun.requested, groups, write.value.table_id))
     except BaseException:
@@ -129,6 +133,25 @@ def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatemen
     keys = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
     statements.delete(given.select([*keys]), plain=True)
     statements.upsert(anew, "UPSERT", "strict", are_new=True)
+
+
+@contextmanager
+def _held_by_rules(value: Timeline, columns: Sequence[str]) -> Iterator[None]:
+    """A rule that rows break without the columns is said in the names that people see, with what may be erased then."""
+    try:
+        yield
+    except ConstraintViolationError as error:
+        stored, names = value.rules, value.names
+        broken = next(n for n, rule in enumerate(stored) if f"{rule.kind} {rule.name}" == error.constraint)
+        rule = shown_rules(value)[broken]
+        raise violation(
+            "rows break a rule of the table without the values that are to be erased, and nothing was erased: erase "
+            f"the rows whole, without columns=, or drop the rule before, drop_rules({rule.kind}=[{rule.name!r}])",
+            rule,
+            {names.shown(name): part for name, part in error.key.items()},
+            {names.shown(name): None for name in stored[broken].columns if name in columns},
+            error.rows,
+        ) from error
 
 
 def _missing(session: Session, value: Timeline, rows: pl.DataFrame, columns: Sequence[str]) -> tuple[FileGroup, ...]:

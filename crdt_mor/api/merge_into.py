@@ -76,11 +76,11 @@ class MergeInto:
     def when_not_matched_insert(
         self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Insert a row for each of the source that meets none; columns that are not given are null."""
+        """Insert a row for each of the source that meets none; columns not given have their default, or are null."""
         return self._with("only in source", "insert", updates, predicate)
 
     def when_not_matched_insert_all(self, predicate: pl.Expr | str | None = None) -> MergeInto:
-        """Insert the rows of the source that meet none."""
+        """Insert the rows of the source that meet none; columns that it lacks have their default, or are null."""
         return self._with("only in source", "insert", None, predicate)
 
     def when_not_matched_by_source_update(
@@ -127,7 +127,7 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
         there = MergePlan(keys, own).meets(schema)
-        refuse_occupied(outcome, read(filter=there), statements)
+        refuse_occupied(outcome, read(filter=there), plan, statements)
     for gone in outcome.deletes:
         statements.delete(gone, plain=False)
     for rows in (*outcome.rows, *outcome.moved):
@@ -135,7 +135,7 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
     if outcome.moved and config.merge.ordering is not None:
-        refuse_hidden(outcome, read(filter=there), statements)
+        refuse_hidden(outcome, read(filter=there), plan, statements)
     return _counted(plan, outcome.counts)
 
 

@@ -28,7 +28,7 @@ def move_plan(keys: pa.Table, partition: object, config: TableConfig, schema: Ta
     new = {name: _literal(value) for name, value in _values(partition, config, schema).items()}
     differs = [pl.col("target").struct.field(name).ne_missing(value) for name, value in new.items()]
     clause = Clause("matched", "update", new, reduce(or_, differs))
-    return MergePlan(keys, tuple((name, name) for name in config.key.fields), clauses=(clause,))
+    return MergePlan(keys, tuple((name, name) for name in config.key.fields), clauses=(clause,), is_move=True)
 
 
 def _literal(value: pa.Scalar) -> pl.Expr:

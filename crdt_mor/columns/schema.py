@@ -105,6 +105,11 @@ class TableSchema:
         became, known = dict(self.became), self.declared.names
         return "".join(f"; {_said_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
 
+    @property
+    def dropped(self) -> frozenset[str]:
+        """The names that columns had which were dropped."""
+        return frozenset(name for name, new in dict(self.became).items() if new is None)
+
     def require_not_renamed(self, unknown: Iterable[str], *, grows: bool = False) -> None:
         """Raise `SchemaMismatchError` where names that no column has are former ones of columns that have others now.
 

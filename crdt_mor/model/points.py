@@ -40,6 +40,12 @@ Now = Literal["now"]
 NOW: Final = "now"
 """What names all that is decided."""
 
+MOMENTS: Final = (
+    "a version, an instant of 17 digits, or a time like 2026-01-31T12:00:00+00:00, a date like 2026-01-31 (both in UTC "
+    "unless a zone is named)"
+)
+"""What names a moment, for messages."""
+
 CUTS: Final = get_args(By)
 
 
@@ -109,7 +115,6 @@ def _moment(text: str, checkpoint: bool, name: str) -> datetime:
     except ValueError as error:
         kinds = "a checkpoint, " if checkpoint else ""
         raise InvalidInputError(
-            f"{name} is {kinds}a version, an instant of 17 digits, or a time like 2026-01-31T12:00:00+00:00, a date "
-            f"like 2026-01-31 (both in UTC unless a zone is named), the name of a savepoint, or 'now'. {name}={text!r}"
+            f"{name} is {kinds}{MOMENTS}, the name of a savepoint, or 'now'. {name}={text!r}"
         ) from error
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -16,11 +16,12 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.filter_errors import cause_of, is_syntax_error
 from crdt_mor.read.sql import Condition
+from crdt_mor.read.sql_names import QUOTED, in_sql, unquoted
 
 _NULL: Final = pl.lit(None)
 """Null of whatever type a column has. As a condition, SQL's NULL is a Boolean."""
 
-_QUOTED: Final = "in which a name that is a word of SQL stands in double quotes, "
+_QUOTED: Final = f"in which {QUOTED}, "
 
 _VALUE: Final = f"""it is to be an SQL expression, "price * 1.1", {_QUOTED}'"order" + 1'"""
 
@@ -44,11 +45,17 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
         raise InvalidInputError(
             f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
         )
-    fixed = [name for name in given if name in (*config.key.fields, *config.key.partition_fields)]
+    fixed = [name for name in given if name in config.key.fields]
     if fixed:
         raise InvalidInputError(
-            "an update changes no key and no partition, which say where a row lies: delete the row and upsert it anew, "
-            f"both in one transaction(). columns={fixed}"
+            "an update changes no key, which says which row it is: delete the row and upsert it anew, both in one "
+            f"transaction(). columns={fixed}"
+        )
+    moving = [name for name in given if name in config.key.partition_fields]
+    if moving:
+        raise InvalidInputError(
+            "an update changes no partition, which says where a row lies: move(keys, partition="
+            f"{{{moving[0]!r}: …}}) moves rows to another one, and so does a merge that sets it. columns={moving}"
         )
     columns = polars_schema(schema.declared)
     return {name: new_value(name, value, columns, schema, columns[name]) for name, value in given.items()}
@@ -91,9 +98,13 @@ def new_value(
         syntax = _CONDITION if is_condition else _VALUE
         no_field = isinstance(error, pl.exceptions.StructFieldNotFoundError)
         meant = schema.meant(str(error).splitlines()[:1]) if no_field else ""
+        if is_syntax_error(error):
+            names = unquoted(value, _names(columns)) if isinstance(value, str) else ""
+            said = f"{syntax}, and so {names}" if names else syntax
+        else:
+            said = f"{cause_of(error)}{meant}"
         raise InvalidInputError(
-            f"this is no {what}{'' if is_condition else ' of a column'}: "
-            f"{syntax if is_syntax_error(error) else cause_of(error)}{meant}. {which}"
+            f"this is no {what}{'' if is_condition else ' of a column'}: {said}. {which}"
         ) from error
     return expression
 
@@ -111,11 +122,17 @@ def _meant(unknown: Iterable[str], columns: pl.Schema, schema: TableSchema) -> s
             continue
         column, field = places[0]
         several = " and of ".join(repr(one) for one, _ in places)
+        ways = " or ".join(f"{in_sql(one)}.{in_sql(inner)}" for one, inner in places)
         said += (
-            f"; {name!r} is a field of {several}: write {column}.{field} in SQL, or "
-            f"pl.col({column!r}).struct.field({field!r})"
+            f"; {name!r} is a field of {several}: write {ways} in SQL, and pl.col({column!r}).struct.field({field!r}) "
+            "in polars"
         )
     return said
+
+
+def _names(columns: pl.Schema) -> list[str]:
+    """The names that an expression may have: of columns, and of fields in them."""
+    return list(dict.fromkeys([*columns, *(field for kind in columns.values() for field in _fields(kind))]))
 
 
 def _fields(kind: pl.DataType) -> list[str]:

@@ -55,7 +55,8 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
             raise InvalidInputError(
                 "a filter decides each row by itself, and this one looks at other rows as well (an aggregate, a "
                 "window, an order, a function of a whole column): read the rows and filter those, "
-                f"scan().to_polars().filter(...); what that leaves can be given to delete(...). filter={filter}"
+                "scan().to_polars().filter(...). For a delete give what that leaves to delete(...), for an update "
+                f"change it, and give it to upsert(...). filter={filter}"
             )
         _refuse_numbers_beside_times(condition, columns, filter)
         pl.DataFrame(schema=columns).filter(condition)

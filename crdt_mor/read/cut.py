@@ -18,7 +18,7 @@ from crdt_mor.errors import (
 from crdt_mor.events.session import Session
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH
-from crdt_mor.model.points import NOW, Point, check_point, is_checkpoint
+from crdt_mor.model.points import MOMENTS, NOW, Point, check_point, is_checkpoint
 from crdt_mor.model.restore import restore_hiding
 from crdt_mor.model.savepoint import Savepoint, is_savepoint_name
 from crdt_mor.model.timeline import Timeline
@@ -52,18 +52,22 @@ def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of")
     where there is no savepoint of this name.
     """
     if is_savepoint_name(point):
-        return Cut("completed", saved_under(value, str(point), name).at)
+        return Cut("completed", saved_under(value, str(point), name, moments=True).at)
     cut = _cut_at(session, value, point, name)
     refuse_cut_off(value, cut, name)
     return cut
 
 
-def saved_under(value: Timeline, text: str, name: str = "as_of") -> Savepoint:
-    """The savepoint of this name; raises `InvalidInputError` where there is none."""
+def saved_under(value: Timeline, text: str, name: str = "as_of", *, moments: bool = False) -> Savepoint:
+    """The savepoint of this name; raises `InvalidInputError` where there is none.
+
+    moments: whether the text might name another moment as well, for the message.
+    """
     found = value.find_savepoint(text)
     if found is None:
         raise InvalidInputError(
-            f"the table has no savepoint of this name; table.savepoints() lists those that it has. {name}={text!r} "
+            f"the table has no savepoint of this name; table.savepoints() lists those that it has"
+            f"{f'. Any other moment is {MOMENTS}, or now' if moments else ''}. {name}={text!r} "
             f"savepoints={[s.name for s in value.savepoints]}"
         )
     return found

@@ -13,6 +13,7 @@ import polars as pl
 
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.read.sql_names import QUOTED, unquoted
 
 _EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
 
@@ -82,8 +83,10 @@ def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr
 
 def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
     """Of a filter that polars refuses for the columns of a table."""
+    names = unquoted(filter, schema.declared.names) if isinstance(filter, str) and is_syntax_error(error) else ""
+    said = f"; {QUOTED}: {names}" if names else ""
     return InvalidInputError(
-        f"the filter cannot be applied to this table: {cause_of(error)}. columns={_types(schema, filter)} "
+        f"the filter cannot be applied to this table: {cause_of(error)}{said}. columns={_types(schema, filter)} "
         f"filter={filter}"
     )
 

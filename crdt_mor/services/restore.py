@@ -174,7 +174,7 @@ def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline],
     value = sealed_at(session, to=to)
     if is_savepoint_name(to):
         name = str(to)
-        at = saved_under(value, name, "to").at
+        at = saved_under(value, name, "to", moments=True).at
 
         def saved(tail: Timeline) -> InstantTime:
             if saved_under(tail, name, "to").at != at:

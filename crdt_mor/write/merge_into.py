@@ -24,11 +24,12 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.assignments import Assignments, new_value
+from crdt_mor.read.sql_names import in_sql
 from crdt_mor.write.merge_into_plan import HIT, MATCHED, ROW, Clause, MergePlan
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.new_values import KeyOf
 from crdt_mor.write.statements import keyed
-from crdt_mor.write.update import changed_rows, key_of, refuse_lost, rows_anew, with_values
+from crdt_mor.write.update import SET_NO_LOWER, changed_rows, key_of, refuse_lost, rows_anew, with_values
 
 _CONDITION: Final = "condition"
 _PLACE: Final = [PARTITION_PATH, RECORD_KEY]
@@ -85,7 +86,7 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
             continue
         after, names = _updated(clause, chosen, before, plan, statements)
         if chosen.height:
-            _add_update(outcome, before, after, names, statements)
+            _add_update(outcome, before, after, names, statements, _if_lost(clause, plan, config))
     _refuse_several(changed, target, config)
     if inserted:
         outcome.inserted = pa.concat_tables(inserted, promote_options="permissive")
@@ -164,10 +165,25 @@ def _updated(
     return with_values(before, values, kinds, lambda row: key_of(before, row, config), pairs), [*values]
 
 
+def _if_lost(clause: Clause, plan: MergePlan, config: TableConfig) -> str:
+    """What is to be done where a clause would lower the ordering value of a row, for the message."""
+    ordering = config.merge.ordering
+    if ordering is None or ordering not in plan.source.column_names or clause.kind != "matched":
+        return SET_NO_LOWER
+    ours, theirs = (f"{in_sql(alias)}.{in_sql(ordering)}" for alias in plan.aliases)
+    later = f"let the clause take later rows alone, by its condition '{ours} > {theirs}'"
+    return later if clause.given is None else f"{SET_NO_LOWER}, or {later}"
+
+
 def _add_update(
-    outcome: Outcome, before: pa.Table, after: pa.Table, names: Sequence[str], statements: NamedStatements
+    outcome: Outcome,
+    before: pa.Table,
+    after: pa.Table,
+    names: Sequence[str],
+    statements: NamedStatements,
+    if_lost: str,
 ) -> None:
-    """Rows that change, some of which move to another partition."""
+    """Rows that change, some of which move to another partition. if_lost: as of `refuse_lost`."""
     config = statements.config
     where = [name for name in config.key.partition_fields if name in names and name not in config.key.fields]
     keys = [name for name in config.key.fields if name in names]
@@ -179,15 +195,15 @@ def _add_update(
     if stays.all():
         set_names = [name for name in names if name not in (*where, *keys)]
         kept = _with(after, before, [*where, *keys])
-        outcome.rows.append(changed_rows(before, kept, set_names, statements))
+        outcome.rows.append(changed_rows(before, kept, set_names, statements, if_lost))
         return
     mask = stays.to_arrow()
     moving = pa.array((~stays).to_list(), pa.bool_())
-    _add_update(outcome, before.filter(mask), after.filter(mask), names, statements)
+    _add_update(outcome, before.filter(mask), after.filter(mask), names, statements, if_lost)
     leaving, coming = before.filter(moving), after.filter(moving)
     ordering = config.merge.ordering
     if ordering is not None and ordering in names:
-        refuse_lost(leaving, coming, ordering, statements)
+        refuse_lost(leaving, coming, ordering, statements, if_lost)
     outcome.deletes.append(leaving)
     outcome.moved.append(rows_anew(coming, statements))
 
@@ -276,7 +292,7 @@ def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: Tabl
         )
 
 
-def refuse_occupied(outcome: Outcome, there: pa.Table, statements: NamedStatements) -> None:
+def refuse_occupied(outcome: Outcome, there: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
     """Raise where a row that moves comes to the place of another one, which would be lost.
 
     there: rows that may have one of the places; those that go themselves are not in the way.
@@ -287,23 +303,29 @@ def refuse_occupied(outcome: Outcome, there: pa.Table, statements: NamedStatemen
         left = pl.concat([left, _places([outcome.inserted], statements)])
     taken = pl.concat([moved.filter(pl.struct(_PLACE).is_duplicated()), moved.join(left, on=_PLACE, how="semi")])
     if taken.height:
+        columns = _names_of_places(statements.config)
+        clauses = "delete one of them in a clause, or rule the move out by the clause's condition"
+        before = (
+            f"delete one of them by key and partition, delete(rows of the columns {columns}), and move the other then"
+        )
         raise InvalidInputError(
-            "a row moves to a partition in which another row has its key, and one of the two would be lost: delete one "
-            "of them in a clause, or rule the move out by the clause's condition. "
+            "a row moves to a partition in which another row has its key, and one of the two would be lost: "
+            f"{before if plan.is_move else clauses}. "
             f"key={taken[RECORD_KEY][0]!r} partition={taken[PARTITION_PATH][0]!r}"
         )
 
 
-def refuse_hidden(outcome: Outcome, shown: pa.Table, statements: NamedStatements) -> None:
+def refuse_hidden(outcome: Outcome, shown: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
     """Raise where a row that moves is hidden by a delete with a greater ordering value, and so would be lost.
 
     shown: rows that the table shows with these statements, all that have one of the places among them.
     """
     hidden = _places(outcome.moved, statements).join(_places([shown], statements), on=_PLACE, how="anti")
     if hidden.height:
+        in_clause = "" if plan.is_move else "set a greater one in the clause, or "
         raise InvalidInputError(
             "a row moves to a partition in which its key was deleted with a greater ordering value, and would be lost: "
-            "set a greater one in the clause, or delete the row and upsert it with one. "
+            f"{in_clause}delete the row and upsert it with a greater one. "
             f"key={hidden[RECORD_KEY][0]!r} partition={hidden[PARTITION_PATH][0]!r}"
         )
 

@@ -46,13 +46,15 @@ class MergePlan:
     """A source, how its rows meet those of the table, and the clauses, in their order.
 
     on: pairs of a column of the source and one of the table that are equal where rows meet.
-    aliases: what the clauses call the source and the table.
+    aliases: what the clauses call the source and the table. is_move: whether it is `Table.move`, whose user writes no
+        clause.
     """
 
     source: pa.Table
     on: tuple[tuple[str, str], ...]
     aliases: tuple[str, str] = ("source", "target")
     clauses: tuple[Clause, ...] = ()
+    is_move: bool = False
 
     @property
     def reads_all(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,8 @@ from crdt_mor.read.assignments import Assignments
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.new_values import KeyOf, new_values
 from crdt_mor.write.statements import columns_of_delete
+
+SET_NO_LOWER: Final = "set one that is not lower"
 
 
 class Change(Protocol):
@@ -86,17 +88,23 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
     return [name for name in schema.declared.names if name in needed]
 
 
-def changed_rows(rows: pa.Table, after: pa.Table, assigned: Collection[str], statements: NamedStatements) -> pa.Table:
+def changed_rows(
+    rows: pa.Table,
+    after: pa.Table,
+    assigned: Collection[str],
+    statements: NamedStatements,
+    if_lost: str = SET_NO_LOWER,
+) -> pa.Table:
     """The rows of an upsert that changes `rows`, which are as the update has read them, to what they are `after`.
 
-    assigned: the columns that are set, in which the two may differ.
+    assigned: the columns that are set, in which the two may differ. if_lost: as of `refuse_lost`.
     """
     config, schema, merging = statements.config, statements.schema, statements.merging
     if config.merge.partial:
         assigned = sorted(asked_together(statements.rules, assigned))
     ordering = config.merge.ordering
     if ordering is not None and ordering in assigned:
-        refuse_lost(rows, after, ordering, statements)
+        refuse_lost(rows, after, ordering, statements, if_lost)
     written = after
     if config.merge.partial and config.merge.nulls == "keep":
         of_payloads = {name for member in merging.rule.members for name in member.columns}
@@ -162,8 +170,11 @@ def with_values(
     return rows
 
 
-def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements) -> None:
-    """Raise where an ordering value would be lower than it is: the row as it is would win over the changed one."""
+def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements, if_lost: str) -> None:
+    """Raise where an ordering value would be lower than it is: the row as it is would win over the changed one.
+
+    if_lost: what is to be done then, for the message.
+    """
     config, schema = statements.config, statements.schema
     old, new = (pl.from_arrow(schema.normalise(side.select([ordering]))[ordering]) for side in (before, after))
     values = pl.DataFrame({"before": old, "after": new})
@@ -171,8 +182,8 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Na
     if lower.any():
         row = int(lower.arg_max() or 0)
         raise InvalidInputError(
-            "a row with a lower ordering value loses against the row as it is, so that the update would be lost: set "
-            f"one that is not lower. column={ordering!r} key={key_of(before, row, config)} "
+            "a row with a lower ordering value loses against the row as it is, so that the update would be lost: "
+            f"{if_lost}. column={ordering!r} key={key_of(before, row, config)} "
             f"before={before[ordering][row]} after={after[ordering][row]}"
         )
 

@@ -224,14 +224,41 @@ def test_a_merged_column_is_empty_after_an_erasure_and_merges_what_comes_later()
     assert (row["at"], row["day"]) == (before["at"], None)
 
 
-def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it() -> None:
-    world = World(not_null=["email"]).history()
+@pytest.mark.parametrize(
+    ("rules", "way"),
+    [
+        ({"not_null": ["email"]}, r"drop_rules\(not_null=\['email'\]\)"),
+        ({"check": {"has one": "phones IS NOT NULL"}}, r"drop_rules\(check=\['has one'\]\)"),
+    ],
+    ids=["not_null", "check"],
+)
+def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it(
+    rules: dict[str, Any], way: str
+) -> None:
+    world = World(**rules).history()
     before = world.shown()
-    with pytest.raises(ConstraintViolationError, match="email"):
+    with pytest.raises(ConstraintViolationError, match=rf"erase the rows whole, without columns=.* {way}") as raised:
         world.table.maintenance.erase(keys=[ADA], columns=PERSONAL)
+    assert raised.value.key == {"id": ADA}
     assert world.shown() == before
     assert world.table.inspect.pending().num_rows == 0
     assert world.place.store.list(".hoodie/.crdt_mor/erasures") == []
+
+
+def test_a_rule_that_refuses_an_erasure_is_said_in_the_names_that_people_see() -> None:
+    rows = pa.table({"Nr.": ["a"], "E mail": ["x"]})
+    table = Simulated().create(rows.schema, key="Nr.", buckets=1, not_null=["E mail"])
+    table.upsert(rows)
+    with pytest.raises(ConstraintViolationError, match=r"\['E mail'\]\)\. constraint='not_null E mail'") as raised:
+        table.maintenance.erase(keys=["a"], columns=["E mail"])
+    assert raised.value.key == {"Nr.": "a"}
+
+
+def test_of_a_dropped_column_it_is_said_that_the_row_takes_its_bytes_along() -> None:
+    world = World().history()
+    world.table.alter(drop="email")
+    with pytest.raises(InvalidInputError, match="'email' was dropped; erasing the rows, without columns=, removes"):
+        world.table.maintenance.erase(keys=[ADA], columns=["email"])
 
 
 # --- whatever happens meanwhile ---------------------------------------------------------------------------------------

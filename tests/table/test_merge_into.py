@@ -234,11 +234,15 @@ REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
         lambda t: t.merge(numbers(a=1).append_column("m", pa.array([1]))).when_matched_update_all(),
     ),
     "a column of one of two rows": (
-        r"'n' is a field of 'source' and of 'target': write source\.n in SQL, or pl\.col\('source'\)\.struct",
+        r"'n' is a field of 'source' and of 'target': write source\.n or target\.n in SQL, and pl\.col\('source'\)\.st",
         lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "n + 1"}),
     ),
+    "a column of one of two rows, in a condition": (
+        r"write source\.n or target\.n in SQL",
+        lambda t: t.merge(numbers(a=1)).when_matched_delete("n > 1"),
+    ),
     "a column of polars": (
-        r"'target\.n' is a field of 'target': write .* or pl\.col\('target'\)\.struct\.field\('n'\)",
+        r"'target\.n' is a field of 'target': write .* and pl\.col\('target'\)\.struct\.field\('n'\) in polars",
         lambda t: t.merge(numbers(a=1)).when_matched_delete(pl.col("target.n") > 1),
     ),
     "an aggregate": ("other rows", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "sum(source.n)"})),
@@ -253,6 +257,28 @@ def test_what_cannot_be_is_refused_and_nothing_changes(case: str) -> None:
         merge(table).execute()
     assert shown(table) == {"a": 1, "b": 2, "c": 3}
     assert table.inspect.pending().num_rows == 0
+
+
+LATE = "Zeit @"
+CLAUSES: dict[str, tuple[Callable[[MergeInto], MergeInto], str]] = {
+    "all": (lambda m: m.when_matched_update_all(), r"would be lost: let the clause take later rows alone.* '%s'\."),
+    "set": (lambda m: m.when_matched_update({LATE: f's."{LATE}"'}), r"set one that is not lower, or let.* '%s'\."),
+    "a row of no source": (
+        lambda m: m.when_not_matched_by_source_update({LATE: "1"}), r"lost: set one that is not lower\. column"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("clause", CLAUSES)
+def test_a_row_that_comes_late_is_refused_with_the_condition_that_leaves_it_out(clause: str) -> None:
+    rows = pa.table({"id": ["a", "b"], LATE: [5, 5]})
+    table = Table.create("memory", rows.schema, key="id", ordering=LATE, buckets=1, store=MemoryStore())
+    table.upsert(rows)
+    late = table.merge(pa.table({"id": ["a"], LATE: [4]}), source_alias="s", target_alias="t")
+    condition = f's."{LATE}" > t."{LATE}"'
+    add, said = CLAUSES[clause]
+    with pytest.raises(InvalidInputError, match=said.replace("%s", condition)):
+        add(late).execute()
+    assert late.when_matched_update_all(condition).execute().updated == 0
 
 
 def test_a_block_of_its_own_is_serializable() -> None:

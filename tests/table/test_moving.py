@@ -135,9 +135,22 @@ def test_a_row_that_is_there_is_left_alone() -> None:
 def test_a_row_that_would_hide_another_does_not_move() -> None:
     table = make()
     table.upsert(frame(("ada", "FR", 1, 37)))
-    with pytest.raises(InvalidInputError, match="another row has its key"):
-        table.move(["ada", "bob"], partition={"country": "FR"})
+    said = r"another row has its key.*: delete one of them by key and partition, .*'country', 'year', 'name'\].* then\."
+    for country in ("FR", "IT"):
+        with pytest.raises(InvalidInputError, match=said):
+            table.move(["ada", "bob"], partition={"country": country})
     assert len(shown(table)) == 4
+    table.delete(frame(("ada", "FR", 1, 37)))
+    assert table.move(["ada", "bob"], partition={"country": "FR"}).updated == 2
+
+
+def test_an_update_of_a_partition_names_move() -> None:
+    table = make()
+    for update in (table.update, partial(table.update_in_parts, execute_parts=lambda parts: [])):
+        with pytest.raises(
+            InvalidInputError, match=r"changes no partition.*: move\(keys, partition=\{'country': …\}\)"
+        ):
+            update({"country": "'FR'"})
 
 
 def test_what_an_earlier_write_gives_a_row_moves_with_it() -> None:

@@ -58,6 +58,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "among numbers": (city.is_in([1]), "another type than the column"),
     "among nothing": ("views IN ()", "no SQL condition"),
     "half a comparison": ("views >", "no SQL condition; one is like .views > 10"),
+    "an aggregate": ("views > AVG(views)", r"For a delete give .* delete\(\.\.\.\), for an update .* upsert\(\.\.\.\)"),
     "half an and": ("views > 1 AND", "no SQL condition"),
     "two operators": ("views = = 3", "no SQL condition.*'views': 'int64'"),
     "nothing": ("", "no SQL condition"),
@@ -141,6 +142,35 @@ def test_a_text_that_polars_makes_no_date_is_refused_with_the_form_that_works(ta
     with pytest.raises(InvalidInputError, match=r"cannot be applied.*by TRY_CAST\(… AS DATE\).*by itself on one side"):
         table.count(condition)
     assert table.count("TRY_CAST(city AS DATE) IS NULL AND TRY_CAST('2026-01-31' AS DATE) = day") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("Total Sales > 2", '"Total Sales"'),
+        ("select = 2", '"select"'),
+        ("id = 'select' AND Total Sales + select > 2", '"Total Sales", "select"'),
+        ("id = 'Total Sales' AND", None),
+        ('"Total Sales" > 2 AND', None),
+    ],
+)
+def test_a_name_without_the_quotes_that_it_needs_is_named_with_them(text: str, quoted: str | None) -> None:
+    schema = pa.schema([("id", pa.string()), ("Total Sales", pa.int64()), ("select", pa.int64())])
+    table = Table.create("t", schema, key="id", buckets=1, store=MemoryStore())
+    said = f"; a name that is no plain word, or is a word of SQL, stands in double quotes: {quoted}. columns="
+    doors: list[Callable[[], object]] = [
+        lambda: table.scan(filter=text),
+        lambda: table.delete(filter=text),
+        lambda: table.update({"select": 1}, where=text),
+        lambda: table.add_rules(check={"a": text}),
+    ]
+    for door in doors:
+        with pytest.raises(InvalidInputError, match="cannot be applied") as refused:
+            door()
+        assert (said in str(refused.value)) == (quoted is not None)
+    with pytest.raises(InvalidInputError, match="no new value") as refused:
+        table.update({"select": text.removesuffix(" > 2").removesuffix(" = 2") + " +"})
+    assert (f", and so {quoted}. column=" in str(refused.value)) == (quoted is not None)
 
 
 def test_what_the_messages_advise_works(table: Table) -> None:
