@@ -25,9 +25,13 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
 
     Example: crdt-mor takeback events
     """
-    commits = inputs.opened(uri).maintenance.takeback()
+    table = inputs.opened(uri)
+    is_theirs = table.handed_over is not None
+    commits = table.maintenance.takeback()
     if output is Output.json:
         render.document({"handed_over": False, "commits": commits})
+    elif not is_theirs:
+        render.note("nothing to take back: Hudi's writers do not have the table")
     else:
         render.note(f"taken back, with {commits:,} commit{'s' * (commits != 1)} of Hudi's")
 

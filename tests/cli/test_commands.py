@@ -345,8 +345,11 @@ def test_show_and_history_say_that_hudis_writers_have_the_table_and_the_way_back
     for told in (crdt_mor("show", table).stdout, crdt_mor("history", table).stderr):
         assert said in told
         assert "until crdt-mor takeback URI" in told
-    crdt_mor("takeback", table)
+    assert "taken back, with 0 commits of Hudi's" in crdt_mor("takeback", table).stderr
     assert "takeback" not in crdt_mor("show", table).stdout
+    again = crdt_mor("takeback", table).stderr
+    assert "nothing to take back: Hudi's writers do not have the table" in again
+    assert "commits" not in again
     assert crdt_mor("history", table).stderr == ""
 
 
