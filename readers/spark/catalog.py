@@ -20,6 +20,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructField, StructType
 
 from crdt_mor import InvalidInputError, Receipt, SchemaMismatchError, Table
+from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.types import NEVER_NULL, check_schema
 from crdt_mor.readers.spark.writing import BatchWriter, Planned, Staged
 
@@ -174,6 +175,7 @@ class GivenWriter(BatchWriter):
         self._catalog = catalog
         self._doubtful = doubtful
 
+    @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedWithNulls:
         """Called in a task: stage its rows, and note which columns have no value."""
         nulls: list[frozenset[str]] = []
@@ -187,6 +189,7 @@ class GivenWriter(BatchWriter):
         receipt = self._planned.stage(looked_at())
         return StagedWithNulls(receipt, frozenset.intersection(*nulls) if nulls else None)
 
+    @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Called on the driver when every task has succeeded."""
         noted = [message.nulls for message in messages if isinstance(message, StagedWithNulls)]

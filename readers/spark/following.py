@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StringType, StructType
 
 from crdt_mor import Changes, Point, Table, UnsupportedFeatureError
-from crdt_mor.readers.spark.failing import message_first
+from crdt_mor.readers.spark.failing import message_first, rows_message_first
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.reading import Part, changes
 from crdt_mor.readers.spark.types import arrow_schema, fitted
@@ -94,6 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A partition of Spark's for each part of what lies between two offsets."""
         return [Part(rows) for rows in self._between(start["checkpoint"], end["checkpoint"]).parts()]
 
+    @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""
         if not isinstance(partition, Part):

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.functions import lit, struct
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.failing import own_errors
 from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.shuffling import Numbers, by_number, numbered, quoted
 from crdt_mor.readers.spark.tasks import pickled_outcome
@@ -123,7 +124,7 @@ def _execute(
     job = _Job(columns, spread)
     tasks = by_number(both.select(_NUMBER, _PART, _SOURCE), _NUMBER, len(parts))
     writer = tasks.write.format(MergeTasks.name()).mode("append")
-    with active(spark):
+    with own_errors(), active(spark):
         spark.dataSource.register(MergeTasks)
         writer.option("job", b64encode(pickle.dumps(job)).decode()).save()
     outcomes: dict[int, Outcome] = pickle.loads(spread.told())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
-_OF_THE_TABLE = "said once, as the table is made: crdt_mor.readers.spark.create(df, path, key=…, ordering=…, …)"
+_OF_THE_TABLE = (
+    "nothing, as it is said once, when the table is made: crdt_mor.readers.spark.create(df, path, key=…, ordering=…, …)"
+)
 _OF_HUDI = "nothing, or a property of the table (Table.set_properties, docs/maintenance.md)"
 _OVERWRITES = 'mode("overwrite")'
 _DYNAMIC = 'mode("overwrite") with option("partitionOverwriteMode", "dynamic")'
 _AS_OF, _SINCE, _UNTIL = (f'option("{name}", "{{value}}")' for name in ("asOf", "since", "until"))
+_FROM_VERSION = 'option("since", …) with the version before {value}, as since excludes its own commit'
+_FROM_MOMENT = 'option("since", …) with a moment before {value}, as since excludes the commit of its own moment'
 _IMAGES = 'option("changes", "images"), with since and until'
 _DELETES_SHOW = 'option("changes", "merged"), whose column _change_type tells deletes from other rows'
 
@@ -20,8 +25,9 @@ WAYS = {
     "as-of-timestamp": 'option("asOf", …) with a version or a time',
     "readChangeFeed": _IMAGES,
     "readChangeData": _IMAGES,
-    "startingVersion": _SINCE,
-    "startingTimestamp": _SINCE,
+    "startingVersion=0": "nothing, as changes without since begin with the empty table",
+    "startingVersion": _FROM_VERSION,
+    "startingTimestamp": _FROM_MOMENT,
     "endingVersion": _UNTIL,
     "endingTimestamp": _UNTIL,
     "startingOffsets": 'option("since", …), without which a stream begins with the empty table',
@@ -63,20 +69,37 @@ WAYS = {
 
 _BY_NAME = {name.lower(): (name, way) for name, way in WAYS.items()}
 
+_CLOSE = 0.8
+"""How alike two names are, of 1, where the one may be meant by the other."""
 
-def instead(options: Mapping[str, str]) -> str:
-    """What to say here instead of those of the options that are other systems'; empty where none is.
 
-    options: by their names in lower case, as Spark hands them over.
+def instead(options: Mapping[str, str], known: Sequence[str] = ()) -> str:
+    """What to say here instead of those of the options that are other systems' or nearly ours; empty where none is.
+
+    options: by their names in lower case, as Spark hands them over. known: options of ours that are not set.
     """
     said: dict[str, list[str]] = {}
     for name, value in options.items():
-        found = _BY_NAME.get(f"{name}={value.lower()}") or _BY_NAME.get(name) or _of_a_family(name)
+        found = (
+            _BY_NAME.get(f"{name}={value.lower()}") or _BY_NAME.get(name) or _of_a_family(name) or _near(name, known)
+        )
         if found is not None:
-            known, way = found
-            said.setdefault(way.replace("{value}", value), []).append(known)
+            meant, way = found
+            said.setdefault(way.replace("{value}", value), []).append(meant)
     return "; ".join(f"instead of {' and '.join(names)} say {way}" for way, names in said.items())
 
 
 def _of_a_family(name: str) -> tuple[str, str] | None:
     return (name, _OF_HUDI) if name.startswith(("hoodie.", "delta.")) else None
+
+
+def _near(name: str, known: Sequence[str]) -> tuple[str, str] | None:
+    """The name with the way of an option that is written nearly so, as `version_as_of` and `consistancy` are."""
+    ways = {_letters(one): way for one, way in WAYS.items() if "=" not in one}
+    ways |= {_letters(one): f'option("{one}", "{{value}}")' for one in known}
+    close = get_close_matches(_letters(name), ways, 1, _CLOSE)
+    return (name, ways[close[0]]) if close else None
+
+
+def _letters(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

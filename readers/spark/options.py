@@ -156,7 +156,8 @@ def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict
     options = {name.lower(): value for name, value in options.items()}
     unknown = sorted(options.keys() - names.keys())
     if unknown:
-        ways = instead({name: options[name] for name in unknown})
+        unset = [names[name] for name in names if name not in options]
+        ways = instead({name: options[name] for name in unknown}, unset)
         raise InvalidInputError(
             f"{ways and ways + ': '}no such options of a {what}; there are {', '.join(known)}. unknown={unknown}"
         )

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from crdt_mor import Changes, InvalidInputError, Scan, Table
+from crdt_mor import Changes, InvalidInputError, Scan, SchemaMismatchError, Table
+from crdt_mor.readers.spark.failing import message_first, rows_message_first
 from crdt_mor.readers.spark.options import ReadOptions
 from crdt_mor.readers.spark.types import arrow_schema, check_schema, fitted, spark_schema
 from crdt_mor.readers.spark.versions import PUSHES_CONDITIONS, READS_NO_COLUMNS, require_spark
@@ -48,7 +49,7 @@ def reader(options: ReadOptions, schema: StructType, check: Check = check_schema
     if options.changes is not None:
         return RowsReader(changes(options.open(), options, schema, check), schema)
     rows = snapshot(options)
-    check(schema, spark_schema(rows.schema))
+    _check(check, schema, rows.schema, lambda names: rows.narrowed(columns=names))
     rows = rows.narrowed(columns=schema.names)
     if not options.pushdown:
         return RowsReader(rows, schema)
@@ -82,9 +83,21 @@ def changes(
     window = _changes(table, options, options.columns)
     if schema is None:
         return window
-    check(schema, spark_schema(window.schema))
+    _check(check, schema, window.schema, lambda names: _changes(table, options, names))
     columns = [name for name in schema.names if name not in OF_CHANGES]
     return _changes(table, options, columns)
+
+
+def _check(check: Check, schema: StructType, there: pa.Schema, read: Callable[[list[str]], object]) -> None:
+    """Check the columns that are asked for. read: of columns, which says of one that is not there what it became."""
+    unknown = [name for name in schema.names if name not in there.names]
+    if unknown and check is check_schema:
+        try:
+            read(unknown)
+        except InvalidInputError as error:
+            what = "the schema that was asked for has columns that are not there"
+            raise SchemaMismatchError(f"{what}: {error}") from error
+    check(schema, spark_schema(there))
 
 
 def _changes(table: Table, options: ReadOptions, columns: list[str] | None) -> Changes:
@@ -110,10 +123,12 @@ class RowsReader(DataSourceReader):
         """Workers get their parts, not the whole."""
         return {"_schema": self._schema}
 
+    @message_first
     def partitions(self) -> list[Part]:
         """A partition of Spark's for each part."""
         return [Part(rows) for rows in self._rows.parts()]
 
+    @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part. A read without parts has no rows: Spark then passes an empty partition of its own."""
         if isinstance(partition, Part):

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.writing import OPTIONS, plan, table_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         self._planned = plan(options, (*OPTIONS, *STREAM_OPTIONS), schema, overwrite=False)
 
+    @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:
         """Called in a task: stage its rows."""
         context = TaskContext.get()
@@ -56,6 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert query is not None, "Spark tells every task of a stream the query's id"
         return StagedBatch(self._planned.job, self._planned.stage(iterator), query)
 
+    @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Called on the driver when every task has succeeded. A batch without tasks has no messages and no commit."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
@@ -64,6 +67,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             token = (f"spark-stream/{staged[0].query}", batchId)
             table_of(job).complete_write(job, [message.receipt for message in staged], token=token)
 
+    @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
         """Called on the driver when a task has failed for good. If no task had come to its end, the write expires."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]

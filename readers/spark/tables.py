@@ -23,6 +23,12 @@ def create(columns: DataFrame | StructType, path: str, *, key: str | Sequence[st
 
     settings: `partition_by`, `ordering`, `merge` and all others of `crdt_mor.Table.create`.
     """
+    if not isinstance(columns, StructType) and not isinstance(getattr(columns, "schema", None), StructType):
+        given = f"{type(columns).__module__}.{type(columns).__name__}"
+        raise mor.InvalidUseError(
+            "columns are those of a frame of Spark or of a StructType: crdt_mor.Table.create takes schemas of pyarrow "
+            f"and polars, and Spark finds such a table as well. given={given}"
+        )
     if isinstance(columns, StructType):
         schema = written_schema(columns, pa.schema([]))
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql.functions import udf
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.failing import own_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,9 @@ def in_tasks(
 
     rows = spark.range(0, len(tasks), 1, numPartitions=len(tasks))
     done: dict[int, R | mor.CrdtMorError] = {}
-    for row in rows.select("id", outcomes("id").alias("outcomes")).collect():
+    with own_errors():
+        told = rows.select("id", outcomes("id").alias("outcomes")).collect()
+    for row in told:
         done |= zip(tasks[row.id], map(pickle.loads, pickle.loads(row.outcomes)), strict=True)
     return [done[number] for number in range(len(parts))]
 

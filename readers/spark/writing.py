@@ -33,6 +33,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.failing import message_first, own_errors
 from crdt_mor.readers.spark.options import by_name, flag, names_of, payloads, without_storage
 from crdt_mor.readers.spark.sessions import active
 from crdt_mor.readers.spark.shuffling import Numbers, shuffled
@@ -94,18 +95,18 @@ def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
 def _partitions(settings: Mapping[str, str], overwrite: bool) -> Partitions:
     """The partitions that a write keeps to. Of an overwrite these are replaced, or what Spark's own option says."""
     named = names_of("partitions", settings)
+    mode = settings.get("partitionOverwriteMode", "static").lower()
+    if mode not in ("static", "dynamic"):
+        raise mor.InvalidInputError(
+            "partitionOverwriteMode is static, which replaces all rows of the table, or dynamic, those of the "
+            f"partitions that the frame has rows of. partitionOverwriteMode={mode!r}"
+        )
     if not overwrite or (named is not None and "partitionOverwriteMode" not in settings):
         return named
     if named is not None:
         raise mor.InvalidInputError(
             "an overwrite replaces the partitions that the option partitions names, or what partitionOverwriteMode "
             f"says: leave one of them out. partitions={named}"
-        )
-    mode = settings.get("partitionOverwriteMode", "static").lower()
-    if mode not in ("static", "dynamic"):
-        raise mor.InvalidInputError(
-            "partitionOverwriteMode is static, which replaces all rows of the table, or dynamic, those of the "
-            f"partitions that the frame has rows of. partitionOverwriteMode={mode!r}"
         )
     return "dynamic" if mode == "dynamic" else None
 
@@ -155,15 +156,18 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
 
+    @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Called in a task: stage its rows."""
         return Staged(self._planned.stage(iterator))
 
+    @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Called on the driver when every task has succeeded. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
         table_of(self._planned.job).complete_write(self._planned.job, receipts)
 
+    @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
         """Called on the driver when a task, or the commit, has failed for good."""
         table_of(self._planned.job).abandon_write(self._planned.job)
@@ -292,6 +296,7 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
     return shuffled(df, names, tasks, numbers)
 
 
+@message_first
 def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
     """A number for each row: equal within a file group, and as a rule different in different ones."""
     groups = table.file_groups(pa.Table.from_batches([keys]))
@@ -336,7 +341,7 @@ def _write(
         grouped = by_file_group(df, path, storage_options=table.storage_options)
         rows = grouped.write.format(PlannedWrites.name()).mode("append")
         try:
-            with active(df.sparkSession):
+            with own_errors(), active(df.sparkSession):
                 df.sparkSession.dataSource.register(PlannedWrites)
                 rows.option("job", b64encode(pickle.dumps(Planned(job, written))).decode()).save()
         except BaseException:

@@ -200,3 +200,17 @@ def test_a_name_that_the_catalog_has_for_files_of_sparks_own_is_refused(sql: Spa
     rows(sql).write.mode("overwrite").saveAsTable("days")  # no format: Parquet
     with pytest.raises(InvalidInputError, match=r"keeps its rows by itself.*DROP TABLE days.*format=parquet"):
         register_path(sql, "days", table.uri)
+
+
+def test_a_replacement_without_a_format_is_refused_by_spark_and_changes_nothing(
+    sql: SparkSession, table: Table
+) -> None:
+    before = listed(table.scan())
+    for attempt in (
+        lambda: sql.sql("CREATE OR REPLACE TABLE days AS SELECT * FROM days"),
+        lambda: rows(sql).writeTo("days").replace(),
+        lambda: rows(sql).writeTo("days").createOrReplace(),
+    ):
+        with pytest.raises(PySparkException, match="REPLACE TABLE AS SELECT"):
+            attempt()
+    assert listed(sql.table("days")) == listed(table.scan()) == before

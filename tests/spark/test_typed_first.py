@@ -10,9 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from crdt_mor import SchemaMismatchError
+from crdt_mor import ConstraintViolationError, InvalidInputError, SchemaMismatchError, Table, TokenOrderError
+from crdt_mor.readers.spark.failing import told_by
 from crdt_mor.readers.spark.near_options import WAYS, instead
+from crdt_mor.readers.spark.options import ReadOptions
+from crdt_mor.readers.spark.reading import reader
 from crdt_mor.readers.spark.tasks import TASK_BYTES, packed
 from tests.spark.helpers import listed
 from tests.spark.sessions import ROOT, fixture
@@ -80,7 +84,58 @@ def test_options_of_others_are_answered_with_the_name_here() -> None:
     assert instead({"hoodie.clean.async": "true", "columns": "id"}).startswith(
         "instead of hoodie.clean.async say nothing"
     )
-    assert instead({"colour": "red"}) == ""
+    assert instead({"colour": "red"}, ["columns", "consistency"]) == ""
+    assert instead({"hoodie.table.name": "t"}).startswith(
+        "instead of hoodie.table.name say nothing, as it is said once"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "way"),
+    [
+        ("version_as_of", "1", 'say option("asOf", "1")'),
+        ("readchangedfeed", "true", 'say option("changes", "images")'),
+        ("startversion", "7", 'say option("since", …) with the version before 7, as since excludes its own commit'),
+        ("as_of", "1", 'say option("asOf", "1")'),
+        ("consistancy", "stable", 'say option("consistency", "stable")'),
+        ("merge_schema", "true", 'say option("schemaMode", "merge")'),
+    ],
+)
+def test_an_option_that_is_written_nearly_right_is_known(name: str, value: str, way: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"instead of {name} {re.escape(way)}.*: no such options of a read"):
+        ReadOptions.of({"path": "/lake/none", name: value})
+
+
+@pytest.mark.parametrize("option", ["startingVersion", "startingTimestamp"])
+def test_what_delta_includes_and_since_excludes_is_said(option: str) -> None:
+    assert re.search(
+        "before 7, as since excludes (its own commit|the commit of its own moment)", instead({option.lower(): "7"})
+    )
+    assert "endingVersion" in WAYS, "which both include"
+
+
+def test_an_append_refuses_a_wrong_partition_overwrite_mode(names: dict[str, Any]) -> None:
+    append = names["df"].write.format("crdt_mor").mode("append")
+    with pytest.raises(PySparkException, match="partitionOverwriteMode is static, which"):
+        append.option("partitionOverwriteMode", "dynamc").save(names["path"])
+
+
+def test_columns_of_spark_and_schemas_of_others_are_refused_with_what_is_taken(names: dict[str, Any]) -> None:
+    from pyspark.sql.functions import col
+
+    from crdt_mor.readers.spark import create, delete_where, update
+
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: update(names["spark"], names["path"], {"n": col("n") + 1}),
+        lambda: update(names["spark"], names["path"], {"n": "n + 1"}, col("n") > 1),  # type: ignore[arg-type]
+        lambda: delete_where(names["spark"], names["path"], col("n") > 1),  # type: ignore[arg-type]
+    )
+    for attempt in attempts:
+        with pytest.raises(InvalidInputError, match=r"give SQL text, .* an expression of polars, and no column of Sp"):
+            attempt()
+    for columns in (pa.schema([("id", pa.string())]), {"id": pa.string()}):
+        with pytest.raises(InvalidInputError, match="columns are those of a frame of Spark or of a StructType"):
+            create(columns, "/lake/never", key="id")  # type: ignore[arg-type]
 
 
 READS = {"versionAsOf": "0", "as.of.instant": "20260101000000000", "readChangeFeed": "true"}
@@ -116,6 +171,51 @@ def test_the_first_line_of_an_error_is_ours(names: dict[str, Any], tmp_path: Pat
         assert str(raised.value).startswith(FIRST)
         assert says in str(raised.value).splitlines()[0]
         assert "Traceback" not in str(raised.value)
+
+
+def test_an_error_of_a_task_or_a_commit_is_raised_as_ours(spark: Any, tmp_path: Path) -> None:
+    """By the functions, and told by `df.write` without a traceback, in its first two lines."""
+    from crdt_mor.readers.spark import append, create, delete, upsert
+
+    columns = "id string, day string, n int"
+    df = spark.createDataFrame([("a", "mon", 1), ("b", "tue", 2)], columns)
+    path = str(tmp_path / "t")
+    create(df, path, key="id", partition_by="day", check={"positive": "n > 0"}, buckets=1)
+    negative = df.selectExpr("id", "day", "-n n").where("id = 'a'")
+    null = df.selectExpr("cast(null as string) id", "day")
+    twice = df.limit(1).union(df.limit(1))
+    with pytest.raises(ConstraintViolationError, match="rows break a rule of the table") as violation:
+        upsert(negative, path)
+    assert (violation.value.constraint, violation.value.rows) == ("check positive", 1)
+    assert violation.value.key == {"day": "mon", "id": "a"}
+    assert "\n" not in str(violation.value)
+    with pytest.raises(InvalidInputError, match=r"^a record key cannot be null.*row=0$"):
+        delete(null, path)
+    with pytest.raises(InvalidInputError, match=r"^a key stands twice in an append.*key='a'$"):
+        append(twice, path)
+    for rows, operation, says in (
+        (negative, "upsert", "ConstraintViolationError: rows break a rule"),
+        (twice, "append", "InvalidInputError: a key stands twice in an append"),
+    ):
+        with pytest.raises(PySparkException, match=says) as shown:
+            rows.write.format("crdt_mor").mode("append").option("operation", operation).save(path)
+        assert says in "".join(str(shown.value).splitlines()[:2])
+        assert "Traceback" not in str(shown.value)
+
+
+def test_the_error_that_spark_tells_of_is_the_last_one_of_ours() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback\ncrdt_mor.errors.InvalidInputError: the cause\n\nThe above\n"
+        "crdt_mor.errors.TokenOrderError: said, over\ntwo lines. token=7\n SQLSTATE: 38000"
+    )
+    found = told_by(text)
+    assert (type(found), str(found)) == (TokenOrderError, "said, over\ntwo lines. token=7")
+    facts = "constraint='not_null n' key={'d': datetime.date(2026, 1, 1)} values={} rows=3"
+    broken = told_by(f"crdt_mor.errors.ConstraintViolationError: no. {facts}")
+    assert isinstance(broken, ConstraintViolationError)
+    assert (broken.constraint, broken.key, broken.rows) == ("not_null n", {}, 3)
+    assert told_by("crdt_mor.errors.NoSuchError: x") is None
+    assert told_by("ValueError: crdt_mor") is None
 
 
 def test_what_works_without_a_word(names: dict[str, Any]) -> None:
@@ -199,3 +299,14 @@ def test_a_type_that_no_table_holds_is_named_with_what_does(spark: Any, tmp_path
     with pytest.raises(SchemaMismatchError, match=f"{re.escape(says)}.*type="):
         create(spark.range(1).selectExpr("id", f"{value} as v"), str(tmp_path / "t"), key="id")
     assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize("options", [{}, {"changes": "merged"}], ids=["rows", "changes"])
+def test_a_column_that_is_asked_for_by_its_former_name_is_said_to_be_renamed(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    table = Table.create(tmp_path / "t", pa.schema([("id", pa.string()), ("Total Sales", pa.int64())]), key="id")
+    table.alter(rename={"Total Sales": "net"})
+    asked = StructType([StructField("id", StringType()), StructField("Total Sales", LongType())])
+    with pytest.raises(SchemaMismatchError, match=r"that are not there: .*; 'Total Sales' was renamed to 'net'\."):
+        reader(ReadOptions.of({"path": table.uri, **options}), asked)
