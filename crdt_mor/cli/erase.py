@@ -21,16 +21,14 @@ def erase(
     keys: Annotated[
         list[str] | None,
         typer.Option(
-            "--key",
+            "--keys",
             metavar="A,B|@FILE|-",
             help="Rows by key, in every partition: values; @FILE or - has one key a line. May be repeated.",
         ),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(
-            "--filter", metavar="SQL", help="The rows for which this holds, and all older ones of their keys."
-        ),
+        typer.Option("--where", metavar="SQL", help="The rows for which this holds, and all older ones of their keys."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -48,10 +46,10 @@ def erase(
 
     Where writes are under way that may bring them back it says so; the same command goes on from there.
 
-    Example: crdt-mor erase events --key ada@example.org --wait 10m
+    Example: crdt-mor erase events --keys ada@example.org --wait 10m
     """
     if (where is None) == (not keys):
-        raise typer.BadParameter("say what to erase in exactly one way: --key or --filter")
+        raise typer.BadParameter("say what to erase in exactly one way: --keys or --where")
     patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
     from_stdin = [text for text in keys or () if text in ("-", "@-")]
     if not yes and (from_stdin or output is Output.json):

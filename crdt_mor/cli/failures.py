@@ -13,7 +13,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
@@ -43,12 +43,16 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """The program that read our stdout has ended, as `head` does; what a shell shows for a program that SIGPIPE ended."""
 
+_PARAMETER: Final = re.compile(r'\b([a-z]\w*)=(True|False|"(\w+)")')
 _FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
 
-def report(error: BaseException, *, json: bool, debug: bool) -> int:
-    """Say on stderr what went wrong, and return the exit code. `debug`: with the traceback in front of it."""
+def report(error: BaseException, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
+    """Say on stderr what went wrong, and return the exit code.
+
+    parameters: of the command, whose options have their names. debug: with the traceback in front of it.
+    """
     if isinstance(error, BrokenPipeError):
         discard_output()
         return PIPE_CLOSED
@@ -57,7 +61,7 @@ def report(error: BaseException, *, json: bool, debug: bool) -> int:
     if isinstance(error, KeyboardInterrupt):
         say("KeyboardInterrupt", "interrupted; a write that was under way is rolled back", json=json)
         return INTERRUPTED
-    say(type(error).__name__, describe(error), json=json)
+    say(type(error).__name__, in_options(describe(error), parameters), json=json)
     return REFUSED
 
 
@@ -109,6 +113,23 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory: read fewer columns or fewer rows, or split the input into several commits"
     return f"crdt-mor did not expect this; please report it with what --debug shows: {type(error).__name__}: {text}"
+
+
+def in_options(text: str, parameters: Collection[str]) -> str:
+    """A message that names parameters of Python, `exist_ok=True`, with options of the command instead, `--exist-ok`.
+
+    Only those that the command has; the facts at the end of the message stay as they are.
+    """
+
+    def option(said: re.Match[str]) -> str:
+        name, value, word = said.groups()
+        if name not in parameters:
+            return said[0]
+        option = f"--{'no-' if value == 'False' else ''}{name.replace('_', '-')}"
+        return option if word is None else f"{option} {word}"
+
+    advice, *facts_after = _FIRST_FACT.split(text, maxsplit=1)
+    return " ".join([_PARAMETER.sub(option, advice), *facts_after])
 
 
 def facts(text: str) -> dict[str, object]:

@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import crdt_mor as mor
-from crdt_mor.cli import commands, failures, inputs, writes
+from crdt_mor.cli import commands, failures, inputs, near_commands, writes
 from crdt_mor.cli.alter import alter
 from crdt_mor.cli.archive import archive
 from crdt_mor.cli.changes import changes, diff
@@ -84,6 +84,27 @@ class Commands(TyperGroup):
             code = failures.USAGE
         sys.exit(code if isinstance(code, int) else 0)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first argument names; of a word of other systems the error says what to say here."""
+        instead = near_commands.COMMANDS.get(args[0].lower())
+        if instead is not None and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {args[0]!r}. {instead}.")
+        return super().resolve_command(ctx, args)
+
+
+class Command(TyperCommand):
+    """A command that knows options by the names that others have for them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; the error of an option that is another's says what to say here."""
+        try:
+            return super().parse_args(ctx, args)
+        except WRONG_USAGE as error:
+            instead = near_commands.OPTIONS.get(getattr(error, "option_name", ""))
+            if instead in {name for option in self.params for name in option.opts}:
+                ctx.fail(f"{error}: say {instead}.")
+            raise
+
 
 def _wants_json(words: Sequence[str]) -> bool:
     return "--output=json" in words or ("--output", "json") in pairwise(words)
@@ -137,7 +158,8 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
         except (typer.Exit, typer.Abort, WRONG_USAGE, SystemExit):
             raise
         except BaseException as error:  # a panic of polars is no `Exception`
-            raise typer.Exit(failures.report(error, json=json, debug=debug)) from error
+            parameters = inspect.signature(function).parameters
+            raise typer.Exit(failures.report(error, parameters, json=json, debug=debug)) from error
 
     hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]
@@ -195,7 +217,7 @@ for _command in (
     check_store,
     demo,
 ):
-    app.command()(_reporting(_command))
+    app.command(cls=Command)(_reporting(_command))
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class _Rounds:
         self._open: dict[str, mor.Table] = {}
 
     def once(self) -> bool:
-        """Maintain each table, whatever becomes of the others; whether all went well."""
+        """Maintain each table, whatever becomes of the others; whether nothing failed, and no table refused all."""
         done = [self._table(uri) for uri in self._uris]
         return all(done)
 
@@ -85,7 +85,7 @@ class _Rounds:
             return False
         self._open[uri] = table
         self._print(uri, done)
-        return done.ok
+        return done.ok and not any(action.service == "maintain" for action in done.actions)
 
     def _print(self, uri: str, done: mor.Maintained) -> None:
         if self._output is Output.json:

@@ -19,7 +19,7 @@ def move(
     keys: Annotated[
         list[str],
         typer.Option(
-            "--key",
+            "--keys",
             metavar="A,B|@FILE|-",
             help="Rows by key, in whatever partition: values; @FILE or - has one key a line. May be repeated.",
             show_default=False,
@@ -41,7 +41,7 @@ def move(
 ) -> None:
     """Move rows to another partition: each is deleted where it is and written there, in one commit.
 
-    Example: crdt-mor move people --key ada,bob --partition country=FR
+    Example: crdt-mor move people --keys ada,bob --partition country=FR
     """
     check_inputs([STDIN] * sum(text in ("-", "@-") for text in keys))
     table = inputs.opened(uri)

@@ -108,7 +108,7 @@ def test_rows_move_to_null_and_to_an_empty_text_with_a_token(tmp_path: Path) -> 
     table.upsert(pl.DataFrame({"id": ["k"], "land": ["DE"]}))
     for said, found, moved in (("", None, 1), ('""', "", 1), ('""', "", 0)):
         done = crdt_mor(
-            "move", table.uri, "--key", "k", "--partition", f"land={said}", "--token", f"job:{len(said) + 1}",
+            "move", table.uri, "--keys", "k", "--partition", f"land={said}", "--token", f"job:{len(said) + 1}",
             "--message", "for the move", "--output", "json",
         ).stdout  # fmt: skip
         assert json.loads(done) == {"version": json.loads(done)["version"], "moved": moved, "repeated": not moved}

@@ -33,42 +33,42 @@ def names(people: Path) -> list[str]:
 
 
 def test_it_asks_before(people: Path) -> None:
-    asked = run("erase", people, "--key", 1, stdin="n\n", code=1).stderr
+    asked = run("erase", people, "--keys", 1, stdin="n\n", code=1).stderr
     assert "1 keys will be erased" in asked
     assert "cannot be undone" in asked
     assert names(people) == ["ada", "ada", "bob"]
-    assert "erased 2 rows" in run("erase", people, "--key", 1, stdin="y\n").stderr
+    assert "erased 2 rows" in run("erase", people, "--keys", 1, stdin="y\n").stderr
     assert names(people) == ["bob"]
 
 
 def test_a_filter_says_how_many_rows_it_means(people: Path) -> None:
-    assert "2 rows, and" in run("erase", people, "--filter", "name = 'ada'", stdin="y\n").stderr
+    assert "2 rows, and" in run("erase", people, "--where", "name = 'ada'", stdin="y\n").stderr
     assert names(people) == ["bob"]
 
 
 def test_columns_of_rows_that_stay(people: Path) -> None:
-    asked = run("erase", people, "--key", 1, "--columns", "name", stdin="n\n", code=1).stderr
+    asked = run("erase", people, "--keys", 1, "--columns", "name", stdin="n\n", code=1).stderr
     assert "name of 1 keys will be erased" in asked
-    said = json.loads(run("erase", people, "--key", 1, "--columns", "name", "--yes", "--output", "json").stdout)
+    said = json.loads(run("erase", people, "--keys", 1, "--columns", "name", "--yes", "--output", "json").stdout)
     assert (said["rows"], said["columns"]) == (2, ["name"])
     assert mor.Table(people).to_polars().sort("id", "day").rows() == [
         (1, "mon", None),
         (1, "tue", None),
         (2, "mon", "bob"),
     ]
-    assert "which row is which" in run("erase", people, "--key", 1, "--columns", "id", "--yes", code=1).stderr
+    assert "which row is which" in run("erase", people, "--keys", 1, "--columns", "id", "--yes", code=1).stderr
 
 
 def test_keys_come_from_a_file_and_what_is_gone_goes_out_as_json(people: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("1\n2\n")
-    said = run("erase", people, "--key", f"@{tmp_path / 'keys'}", "--yes", "--output", "json").stdout
+    said = run("erase", people, "--keys", f"@{tmp_path / 'keys'}", "--yes", "--output", "json").stdout
     assert json.loads(said)["rows"] == 3
     assert names(people) == []
 
 
 @pytest.mark.parametrize(
-    "wrong", [[], ["--key", 1, "--filter", "id = 1"], ["--key", 1, "--wait", "soon"], ["--key", "-"],
-              ["--key", 1, "--output", "json"]]
+    "wrong", [[], ["--keys", 1, "--where", "id = 1"], ["--keys", 1, "--wait", "soon"], ["--keys", "-"],
+              ["--keys", 1, "--output", "json"]]
 )  # fmt: skip
 def test_wrong_usage_is_told(people: Path, wrong: list[object]) -> None:
     run("erase", people, *wrong, code=2)
@@ -77,5 +77,5 @@ def test_wrong_usage_is_told(people: Path, wrong: list[object]) -> None:
 
 def test_writes_that_are_under_way_are_named(people: Path) -> None:
     with mor.Table(people).transaction():
-        assert "erase again" in run("erase", people, "--key", 1, "--yes", code=1).stderr
-    assert "erased 0 rows" in run("erase", people, "--key", 1, "--yes", "--wait", "10s").stderr
+        assert "erase again" in run("erase", people, "--keys", 1, "--yes", code=1).stderr
+    assert "erased 0 rows" in run("erase", people, "--keys", 1, "--yes", "--wait", "10s").stderr

@@ -11,10 +11,12 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
+import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
-from crdt_mor.cli import failures
+from crdt_mor.cli import failures, near_commands
 from crdt_mor.cli.main import app
 
 
@@ -169,3 +171,60 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         )
     assert done.returncode == 1
     assert done.stderr == b"error: the machine refused: No space left on device. errno=ENOSPC\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("merge", "is Python's: Table.merge"),
+        ("insert", "append, upsert"),
+        ("vacuum", "Say clean"),
+        ("OPTIMIZE", "Say compact"),
+        ("describe", "Say show"),
+        ("sql", "Say cat, with --where"),
+        ("ls", "Say files"),
+    ],
+)
+def test_a_word_that_is_no_command_is_answered_with_what_to_say(word: str, says: str) -> None:
+    message = str(error_of(run(word, "t", "--output", "json", code=2))["message"])
+    assert message.startswith(f"No such command '{word}'. ")
+    assert says in message
+    assert "Did you mean" not in message
+
+
+def test_a_word_of_others_names_no_command_and_what_it_says_names_some() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert not near_commands.COMMANDS.keys() & group.commands.keys()
+    assert "Did you mean 'append'?" in str(error_of(run("appendd", "--output", "json", code=2))["message"])
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "instead"),
+    [("cat", "--filter", "--where"), ("erase", "--filter", "--where"), ("move", "--key", "--keys")],
+)
+def test_an_option_that_others_have_is_answered_with_the_one_here(command: str, option: str, instead: str) -> None:
+    message = str(error_of(run(command, "t", option, "a", "--output", "json", code=2))["message"])
+    assert message == f"No such option: {option}: say {instead}."
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("open it, or pass exist_ok=True. path=x", "open it, or pass --exist-ok. path=x"),
+        ("add it with validate=False, which", "add it with --no-validate, which"),
+        ('or with schema_mode="merge". unknown=[]', "or with --schema-mode merge. unknown=[]"),
+        ('write. schema_mode="merge"', 'write. schema_mode="merge"'),
+        ("call it with removed=True", "call it with removed=True"),
+    ],
+)
+def test_parameters_in_a_message_are_said_as_options_of_the_command(message: str, said: str) -> None:
+    assert failures.in_options(message, ("uri", "exist_ok", "validate", "schema_mode")) == said
+
+
+def test_a_table_that_is_there_is_answered_with_the_option_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,n\na,1\n")
+    create = ("create", tmp_path / "t", "--like", tmp_path / "rows.csv", "--key", "id")
+    run(*create, code=0)
+    assert "pass --exist-ok. path=" in run(*create, code=1).stderr
+    run(*create, "--exist-ok", code=0)

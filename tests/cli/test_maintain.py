@@ -79,6 +79,12 @@ def test_a_table_that_is_not_there_is_named_and_the_others_are_maintained(table:
     assert f"{table}: compaction done" in done.stdout
 
 
+def test_a_table_that_takes_no_upkeep_is_refused(table: Path) -> None:
+    mor.Table.open(table).maintenance.handover()
+    for dry_run in ([], ["--dry-run"]):
+        assert f"{table}: maintain refused: this table is handed over" in run(table, *dry_run, code=1).stdout
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

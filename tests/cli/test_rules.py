@@ -62,10 +62,10 @@ def test_rows_are_moved(fast_path: Path) -> None:
     table = fast_path / "t"
     made = mor.Table.create(table, {"id": pl.Int64, "day": pl.String}, key="id", partition_by="day")
     made.upsert(pl.DataFrame({"id": [1, 2, 3], "day": ["mon", "mon", "tue"]}))
-    assert "moved 2 rows" in run("move", table, "--key", "1,2", "--partition", "day=tue")[1]
+    assert "moved 2 rows" in run("move", table, "--keys", "1,2", "--partition", "day=tue")[1]
     assert made.scan().to_polars()["day"].to_list() == ["tue"] * 3
-    assert json.loads(run("move", table, "--key", "3", "--partition", "day=wed", "--output", "json")[0])["moved"] == 1
-    run("move", table, "--key", "3", "--partition", "day", code=2)
+    assert json.loads(run("move", table, "--keys", "3", "--partition", "day=wed", "--output", "json")[0])["moved"] == 1
+    run("move", table, "--keys", "3", "--partition", "day", code=2)
 
 
 def test_a_table_in_which_a_key_may_live_twice_is_warned_of_on_one_line(fast_path: Path) -> None:
