@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.readers import HudiSpark, Rows, hudi_rs
+from crdt_mor import Table
+from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs
 from tests.interop.turn_tables import KINDS, SESSION
 from tests.interop.turns import HUDIS, Turns
 from tests.tiers import long
@@ -71,6 +72,41 @@ def test_hudis_archiver_brings_deleted_rows_back_in_a_restored_table_of_its_own(
     spark.sql(f"call archive_commits(table => '{name}', {counts})")
     assert ids(hudi_rs(root)) == {"k3", "k5"}
     assert ids(spark.read(root)) == {"k3", "k5"} | (set() if cleaned else {"k1"})
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("compacted", [False, True], ids=["parts", "compacted"])
+def test_hudis_reader_fails_where_a_row_comes_back_above_parts_of_rows_in_a_table_of_its_own(
+    spark: HudiSpark, tmp_path: Path, compacted: bool
+) -> None:
+    """Why histories compact after a `MERGE INTO` that updates some columns: it says when Hudi has mended it."""
+    name = f"parts_{compacted}".lower()
+    properties = {
+        "type": "mor", "primaryKey": "id", "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1",
+        "hoodie.metadata.enable": "false", "hoodie.table.timeline.timezone": "UTC",
+    }  # fmt: skip
+    told = ", ".join(f"'{key}'='{text}'" for key, text in properties.items())
+    for setting in SESSION:
+        spark.sql(f"set {setting}")
+    where = f"using hudi tblproperties ({told}) location '{tmp_path / name}'"
+    spark.sql(f"create table {name} (id string, n bigint, v string) {where}")
+    spark.sql(f"insert into {name} select 'k0' as id, 1L as n, 'a' as v union all select 'k4' as id, 1L as n, 'a' as v")
+    source = "(select 'k4' as id, 7L as n)"
+    spark.sql(f"merge into {name} t using {source} s on t.id = s.id when matched then update set n = s.n")
+    if compacted:
+        options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+        spark.sql(f"call run_compaction(op => 'scheduleAndExecute', table => '{name}', options => '{options}')")
+    spark.sql(f"delete from {name} where id = 'k0'")
+    spark.sql(f"insert into {name} select 'k0' as id, 2L as n, 'b' as v")
+    assert set(Table.open(tmp_path / name).scan().to_arrow()["id"].to_pylist()) == {"k0", "k4"}
+    if compacted:
+        assert ids(spark.read(tmp_path / name)) == {"k0", "k4"}
+        return
+    with pytest.raises(Refused, match="NullPointerException"):
+        spark.read(tmp_path / name)
+    Table.open(tmp_path / name).maintenance.compact()
+    assert ids(spark.read(tmp_path / name)) == {"k0", "k4"}
 
 
 def ids(rows: Rows) -> set[object]:

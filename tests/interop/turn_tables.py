@@ -73,6 +73,8 @@ class InTurn:
         self.steps: list[str] = []
         self.done: Counter[str] = Counter()
         self.count = 0
+        self.has_parts = False
+        """Whether log files may hold parts of rows, which a `MERGE INTO` of Hudi's has updated."""
         self.name = root.name
         for setting in SESSION:
             spark.sql(f"set {setting}")
