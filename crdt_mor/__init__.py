@@ -99,6 +99,7 @@ if _TYPE_CHECKING:
     from crdt_mor.services.migration import MigrationProgress
     from crdt_mor.services.restore import Restored, Savepoint
     from crdt_mor.services.rollback import GivenUp
+    from crdt_mor.services.verify import Finding, Verified
     from crdt_mor.store.local import LocalStore
     from crdt_mor.store.memory import MemoryStore
     from crdt_mor.store.open import storage_options
@@ -191,6 +192,7 @@ _NAMES = {
     "services.clean": ("Cleaned",),
     "services.migration": ("MigrationProgress",),
     "services.restore": ("Restored", "Savepoint"),
+    "services.verify": ("Finding", "Verified"),
     "services.rollback": ("GivenUp",),
     "services.maintain_report": ("Maintained", "Upkeep"),
     "api.load_sources": ("LoadSource",),
@@ -272,6 +274,7 @@ __all__ = [
     "FileGroup",
     "FileRows",
     "Files",
+    "Finding",
     "ForkedProcessError",
     "FormatError",
     "FutureSnapshotError",
@@ -349,6 +352,7 @@ __all__ = [
     "UpdatePart",
     "Upkeep",
     "UpkeepEvent",
+    "Verified",
     "WaitEvent",
     "WriteJob",
     "WriterExpiredError",

@@ -23,7 +23,7 @@ PUBLIC = [
     "Content", "CrdtMorError", "Data",
     "DataFile", "Dot", "Durable", "EarlierWritePendingError", "Environment", "Erased",
     "ErasureUnfinishedError", "Event", "Explanation",
-    "FileGroup", "FileRows", "Files", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
+    "FileGroup", "FileRows", "Files", "Finding", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
     "GroupInput", "Inspect", "InvalidInputError", "InvalidUseError", "KeySpec", "Kind", "LawError", "LoadProgress",
     "LoadSource", "LocalStore", "Maintained", "Maintenance", "MemoryStore", "Merge", "MergeInto",
     "MergePart", "MergeSpec", "MergeSpread", "Merged",
@@ -40,7 +40,7 @@ PUBLIC = [
     "TableMovedError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "UpdatePart", "Upkeep", "UpkeepEvent",
-    "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe",
+    "Verified", "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe",
     "parse_point", "read_files", "secret_options", "storage_options",
 ]  # fmt: skip
 
@@ -81,6 +81,7 @@ SIGNATURES = {
     "Table.diff": "self before after * columns",
     "Table.history": "self limit",
     "Table.refresh": "self",
+    "Table.verify": "self",
     "Table.savepoint": "self name * comment",
     "Table.savepoints": "self",
     "Table.drop_savepoint": "self name",
@@ -131,7 +132,7 @@ MEMBERS = {
     "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups handed_over "
     "head history inspect maintenance merge merge_in_parts move move_in_parts open overwrite plan_write properties "
     "refresh rules savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars "
-    "transaction truncate update update_in_parts upsert version",
+    "transaction truncate update update_in_parts upsert verify version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",
@@ -141,6 +142,8 @@ MEMBERS = {
     "to_reader version",
 }
 FIELDS = {
+    "Finding": ["check", "partition", "file_group", "rows", "said"],
+    "Verified": ["version", "rows", "file_groups", "findings", "keys_in_several_partitions", "some_keys"],
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated", "covered"],
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],

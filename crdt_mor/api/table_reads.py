@@ -29,6 +29,7 @@ from crdt_mor.read.snapshot import Snapshot
 if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
     from crdt_mor.services.restore import Savepoint
+    from crdt_mor.services.verify import Verified
 
 
 @operations
@@ -168,6 +169,20 @@ class TableReads(Readable):
         from crdt_mor.api.history import history
 
         return history(self._session, limit)
+
+    def verify(self) -> Verified:
+        """Read every row that the table shows, with all of its columns, and say what is wrong. Safe beside writers.
+
+        It finds file groups whose rows cannot be read, as a file is damaged or gone, and rows that a write of their key
+        would not find: those whose record key, partition path or bucket is another one than this release would make, as
+        where the number of buckets of a table of Hudi's was told wrongly. It counts the keys that are in several
+        partitions, which are no damage: `move` brings such rows together.
+
+        What no reader of the newest snapshot sees, such as the history, is not read.
+        """
+        from crdt_mor.services.verify import verify
+
+        return verify(self._session)
 
     @property
     def handed_over(self) -> datetime | None:

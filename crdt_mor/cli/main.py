@@ -39,6 +39,7 @@ from crdt_mor.cli.render import Output
 from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
 from crdt_mor.cli.rules import rules
+from crdt_mor.cli.verify import verify
 
 Payloads = Annotated[
     list[str] | None,
@@ -214,6 +215,7 @@ for _command in (
     migrate,
     cancel_migration,
     laws,
+    verify,
     check_store,
     demo,
 ):

@@ -3,7 +3,7 @@
 Hudi keeps what decides a key's file group in the options of its writers: how many buckets there are, and which columns
 the hash is of. Users tell us in `hoodie.properties`, and may be wrong. So before this process writes to a table that
 Hudi made, some rows of it are keyed again: their record key, partition path and bucket have to be those that they have.
-`misplaced` asks that of every row that a snapshot shows.
+`services.verify` asks that of every row that a snapshot shows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.open_slice import base_source, open_slice
-from crdt_mor.read.snapshot import Snapshot
 
 FILES_MAX: Final = 32
 """Files from which rows are taken, of as many file groups."""
@@ -89,7 +88,7 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
     live = fold_slices(session.views.snapshot_completions(value))
     written = [(slice_, file) for slice_ in live for file in slice_.files if file.path in paths]
     types = merging_of(config, value.schema).columns.schema
-    if absent := [name for name in _columns(config) if name not in types]:
+    if absent := [name for name in key_columns(config) if name not in types]:
         raise UnsupportedFeatureError(
             f"the key or partition of this table is of fields in columns, which this release only reads: {_COPY}. "
             f"fields={absent}"
@@ -110,7 +109,7 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
                 f"buckets={config.buckets} partition={slice_.partition!r} file_group={slice_.file_id}"
             )
     for slice_, frame in rows:
-        wrong = next(_misplaced_in(config, slice_, frame), None)
+        wrong = next(misplaced_in(config, slice_, frame), None)
         if wrong is not None:
             raise _refusal(config, wrong, rows)
 
@@ -128,21 +127,14 @@ def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice
     return first[:: -(-len(first) // FILES_MAX)] if first else []
 
 
-def misplaced(snapshot: Snapshot) -> Iterator[Misplaced]:
-    """All rows that a snapshot shows and that would be keyed otherwise if they were written again."""
-    config = snapshot.session.config
-    for slice_ in snapshot.slices:
-        for frame in snapshot.with_slices([slice_]).frames(_columns(config), None):
-            yield from _misplaced_in(config, slice_, frame)
-
-
-def _columns(config: TableConfig) -> list[str]:
+def key_columns(config: TableConfig) -> list[str]:
+    """The columns that say where a row is, and those that say where it would be put."""
     return list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *config.key.fields, *config.key.partition_fields]))
 
 
 def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[pl.DataFrame]:
     """A few rows of a file, where it has all columns of the key. What was cleaned meanwhile has none."""
-    names = _columns(session.config)
+    names = key_columns(session.config)
     try:
         if file.is_base:
             with base_source(session.store, file).open() as parquet:
@@ -160,7 +152,7 @@ def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[
                 yield rows.select(names).head(ROWS_MAX)
 
 
-def _misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Misplaced]:
+def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Misplaced]:
     """The rows of one file group that would be keyed otherwise."""
     if not frame.height:
         return

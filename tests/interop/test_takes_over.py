@@ -22,9 +22,6 @@ from crdt_mor.format import properties
 from crdt_mor.format.commit import decode_commit, encode_commit
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.names import OWN_KEY
-from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.write.adopted_keys import misplaced
-from tests.inside import session_of
 from tests.interop.made_by_hudi import COUNT, hudi_makes, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 
@@ -60,7 +57,7 @@ def test_a_table_that_says_what_hudi_did_is_written(made: Path) -> None:
     table = Table.open(made)
     table.upsert(ROWS)
     assert table.scan().count() == 12
-    assert list(misplaced(Snapshot.seal(session_of(table), session_of(table).tail()))) == []
+    assert table.verify().is_sound
 
 
 @pytest.mark.parametrize(
@@ -89,8 +86,7 @@ def test_a_wrong_bucket_index_is_refused_with_the_one_that_fits(
         table.plan_write("upsert", SCHEMA)
     assert Table.open(made).scan().count() == 12
     assert not table.inspect.pending().num_rows
-    found = list(misplaced(Snapshot.seal(session_of(table), session_of(table).tail())))
-    assert {wrong.what for wrong in found} == {"bucket"}
+    assert {finding.check for finding in table.verify().findings} == {"bucket"}
     said(made, {COUNT: "4", HASHED: None})
     again = Table.open(made)
     again.upsert(ROWS)
@@ -151,6 +147,8 @@ def test_keys_whose_texts_hudi_makes_in_another_way_are_refused(fast_path: Path)
     said(root, {"hoodie.table.recordkey.fields": "b"})
     with pytest.raises(InvalidInputError, match=r"another record key .* key='k0' record_key='k0' ours='0'"):
         Table.open(root).upsert(ROWS)
+    (finding,) = Table.open(root).verify().findings
+    assert (finding.check, finding.rows) == ("record key", 12)
 
 
 # --- a timeline in the zone of Hudi's writers -------------------------------------------------------------------------

@@ -1,0 +1,116 @@
+"""`Table.verify`: what cannot be read and what would be written elsewhere is found, and sound tables are called so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import PartialUpdate, Table
+from crdt_mor.payloads import Counter
+from crdt_mor.read.snapshot import Snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.PartitionNotInKeyWarning")
+
+SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("Total Sales", pa.int64())])
+
+
+def rows(*places: tuple[str, str | None], n: int = 1) -> pa.Table:
+    return pa.table(
+        {"id": [i for i, _ in places], "p": [p for _, p in places], "Total Sales": [n] * len(places)}, SCHEMA
+    )
+
+
+def made(path: Path, **settings: Any) -> Table:
+    """Base files in three partitions, and a log above two of them."""
+    table = Table.create(path, SCHEMA, key="id", partition_by="p", buckets=2, **settings)
+    table.upsert(rows(*((f"k{i}", "xy"[i % 2]) for i in range(8)), ("k9", None)))
+    table.maintenance.compact()
+    table.upsert(rows(("k0", "x"), ("k1", "y"), n=2))
+    return table
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"merge": PartialUpdate()}, {"merge": {"Total Sales": Counter()}}, {"ordering": "Total Sales"}],
+    ids=["default", "partial", "payload", "ordering"],
+)
+def test_a_sound_table_is_called_so(fast_path: Path, settings: Any) -> None:
+    found = made(fast_path / "t", **settings).verify()
+    assert found.is_sound
+    assert (found.rows, found.keys_in_several_partitions, found.some_keys) == (9, 0, ())
+
+
+def test_keys_in_several_partitions_are_counted(fast_path: Path) -> None:
+    table = made(fast_path / "t")
+    table.upsert(rows(*((f"k{i}", "z") for i in range(8)), ("k9", "x"), ("k9", "y"), ("new", "z")))
+    found = table.verify()
+    assert found.is_sound
+    assert found.keys_in_several_partitions == 9
+    assert sorted(found.some_keys) == ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k9"]
+    for key in found.some_keys[:-1]:
+        table.delete(filter=f"id = '{key}' and p = 'z'")
+    assert table.verify().keys_in_several_partitions < 9
+
+
+def test_a_key_that_names_its_partition_is_in_one(fast_path: Path) -> None:
+    table = Table.create(fast_path / "t", SCHEMA, key=["id", "p"], partition_by="p", buckets=2)
+    table.upsert(rows(("a", "x"), ("a", "y")))
+    assert table.verify().keys_in_several_partitions == 0
+
+
+def broken(file: Path) -> None:
+    file.write_bytes(b"PAR1" + bytes(200))
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def changed(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[8:48] = bytes(40)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [broken, cut, changed, Path.unlink], ids=["broken", "cut", "changed", "gone"])
+@pytest.mark.parametrize("name", ["[!.]*.parquet", ".*.log.*"], ids=["base", "log"])
+def test_each_damage_names_its_file_group_and_the_others_are_read(fast_path: Path, damage: Any, name: str) -> None:
+    made(fast_path / "t")
+    file = max((fast_path / "t" / "p=x").glob(name))
+    damage(file)
+    found = Table.open(fast_path / "t").verify()
+    assert not found.is_sound
+    (finding,) = found.findings
+    assert (finding.check, finding.partition, finding.rows) == ("read", file.parent.name, None)
+    assert finding.file_group in file.name
+    assert file.name in finding.said
+    assert 0 < found.rows < 9
+
+
+def test_a_clean_beside_it_is_no_damage(fast_path: Path) -> None:
+    """The files of the snapshot go before they are read: those of the newest one are read then."""
+    table, other = made(fast_path / "t"), Table.open(fast_path / "t")
+    seal, sealed = Snapshot.seal, list[Snapshot]()
+
+    def once(session: Any, value: Any, cut: Any = None) -> Snapshot:
+        snapshot = seal(session, value, cut)
+        if not sealed:
+            sealed.append(snapshot)
+            other.maintenance.compact()
+            other.maintenance.clean(commits=1, readers=timedelta(0))
+        return snapshot
+
+    with patch.object(Snapshot, "seal", once):
+        found = table.verify()
+    assert found.is_sound
+    assert found.rows == 9
+
+
+def test_an_empty_table_is_sound(fast_path: Path) -> None:
+    found = Table.create(fast_path / "t", SCHEMA, key="id").verify()
+    assert (found.is_sound, found.rows, found.file_groups) == (True, 0, 0)
