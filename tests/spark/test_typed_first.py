@@ -199,7 +199,8 @@ def test_an_error_of_a_task_or_a_commit_is_raised_as_ours(spark: Any, tmp_path: 
     ):
         with pytest.raises(PySparkException, match=says) as shown:
             rows.write.format("crdt_mor").mode("append").option("operation", operation).save(path)
-        assert says in "".join(str(shown.value).splitlines()[:2])
+        lines = [line for line in str(shown.value).splitlines() if line.strip()]  # Spark 4.0 begins with an empty one
+        assert says in "".join(lines[:2])
         assert "Traceback" not in str(shown.value)
 
 
