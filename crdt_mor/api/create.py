@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,8 +62,7 @@ def new_properties(
     """
     if names:
         seen = names_after(created_with({OUR_NAMES: names}))
-        shown = replace(layout, columns=tuple(map(seen.shown, layout.columns)))
-        _require_fitting(called_config(requested, seen), seen.outward(columns), shown)
+        _require_fitting(called_config(requested, seen), seen.outward(columns), layout.renamed(seen.shown))
     _require_fitting(requested, columns, layout)
     made_with = {OUR_RULES: rules_text(rules)} if rules else {}
     own = requested.to_properties(columns, environment.nonce(), names)
@@ -174,7 +172,7 @@ def in_stored_names(
     odd = {name: own for name, own in by_shown.items() if name != own}
     if odd:
         config = renamed_config(config, odd)
-        layout = replace(layout, columns=tuple(odd.get(name, name) for name in layout.columns))
+        layout = layout.renamed(lambda name: odd.get(name, name))
     return config, layout, TableSchema.of(stored), odd
 
 

@@ -44,7 +44,10 @@ class Asked:
         """Of what has stored names. odd: the stored names of columns that people call otherwise, by those names."""
         names = Names(tuple((own, name) for name, own in odd.items()))
         return cls(
-            called_config(config, names), names.outward(columns), _named(layout, names), rules_under(rules, names)
+            called_config(config, names),
+            names.outward(columns),
+            layout.renamed(names.shown),
+            rules_under(rules, names),
         )
 
 
@@ -64,7 +67,7 @@ def require_asked_for(session: Session, asked: Asked) -> None:
     """
     value = session.known()
     config, columns = shown_table(session.config, value)
-    made, now = (_named(layout, value.names) for layout in _layouts(session))
+    made, now = (layout.renamed(value.names.shown) for layout in _layouts(session))
     _refuse(
         session.uri,
         [
@@ -102,10 +105,6 @@ def _refuse(uri: str, found: Sequence[_Difference]) -> None:
 def _layouts(session: Session) -> tuple[Layout, Layout]:
     """The layout that a table was made with, and the one that it has now, in stored names."""
     return Layout.of(said(session.config.properties)), Layout.of(session.known().properties)
-
-
-def _named(layout: Layout, names: Names) -> Layout:
-    return replace(layout, columns=tuple(map(names.shown, layout.columns)))
 
 
 def _settings(asked: TableConfig, there: TableConfig) -> Iterator[_Difference]:

@@ -137,8 +137,9 @@ def _is_dataset(data: object) -> TypeGuard[ArrowDataset]:
 
 def _collected(frame: pl.LazyFrame) -> pa.Table:
     try:
-        with as_arrow(frame.collect_schema().names()):
-            return frame.collect(engine="streaming").to_arrow()
+        collected = frame.collect(engine="streaming")
+        with as_arrow(collected.columns):
+            return collected.to_arrow()
     except pl.exceptions.PolarsError as error:
         raise _not_computed(error) from error
 

@@ -16,6 +16,7 @@ from crdt_mor.columns.casts import plain_values
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.model.config import TableConfig
+from crdt_mor.read.sql_names import name_of
 from crdt_mor.write.merge_into import (
     merged,
     refuse_hidden,
@@ -219,7 +220,7 @@ def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tupl
 def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
     """`target.id = source.id`, as a pair of a column of the source and one of the table."""
     found = _EQUALITY.match(text)
-    sides = {found[1]: _unquoted(found[2]), found[3]: _unquoted(found[4])} if found else {}
+    sides = {found[1]: name_of(found[2]), found[3]: name_of(found[4])} if found else {}
     if sides.keys() != {*aliases}:
         source, table = aliases
         raise InvalidInputError(
@@ -227,8 +228,3 @@ def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
             f"condition belongs to the clauses. on={text!r}"
         )
     return sides[aliases[0]], sides[aliases[1]]
-
-
-def _unquoted(name: str) -> str:
-    """A name as SQL writes it, which stands in double quotes or not."""
-    return name[1:-1].replace('""', '"') if name.startswith('"') else name

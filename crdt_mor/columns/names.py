@@ -19,8 +19,8 @@ from typing import Final
 import pyarrow as pa
 
 from crdt_mor.columns.fields import NAME_MAX, is_stored_name, made_name, refuse_unseen
-from crdt_mor.columns.schema import TableSchema, refuse_reserved, refuse_void
-from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+from crdt_mor.columns.schema import TableSchema, refuse_reserved
+from crdt_mor.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -86,28 +86,13 @@ class Names:
         known = self.by_shown(schema.declared.names)
         unknown = [name for name in given.names if name not in known]
         if unknown and not grows:
-            self._refuse_unknown(unknown, schema, given)
+            self.outward(schema).refuse_unknown(given)
         elif unknown:
             self.outward(schema).require_not_renamed(unknown, grows=True)
             new = [column.name for column in given if column.name in unknown and not pa.types.is_null(column.type)]
             check_shown([*new], known)
         taken = schema.declared.names
         return [known.get(name) or stored_name(name, taken) for name in given.names]
-
-    def _refuse_unknown(self, unknown: Sequence[str], schema: TableSchema, given: pa.Schema) -> None:
-        known = self.by_shown(schema.declared.names)
-        self.outward(schema).require_not_renamed(unknown)
-        lower = {name.lower(): name for name in known}
-        misspelt = {name: lower[name.lower()] for name in unknown if name.lower() in lower}
-        if misspelt:
-            raise SchemaMismatchError(
-                f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
-            )
-        refuse_void(given, unknown)
-        raise SchemaMismatchError(
-            'the table has no such columns: drop them, or add them with schema_mode="merge"'
-            f"{self.outward(schema).meant(unknown)}. unknown={list(unknown)} known={list(known)}"
-        )
 
     @cached_property
     def _became(self) -> tuple[tuple[str, str | None], ...]:

@@ -105,6 +105,14 @@ class TableSchema:
         became, known = dict(self.became), self.declared.names
         return "".join(f"; {_said_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
 
+    def require(self, names: Iterable[str]) -> None:
+        """Raise `InvalidInputError` for names that no column has."""
+        unknown = [name for name in names if name not in self.declared.names]
+        if unknown:
+            raise InvalidInputError(
+                f"the table has no such columns{self.meant(unknown)}. unknown={unknown} known={self.declared.names}"
+            )
+
     @property
     def dropped(self) -> frozenset[str]:
         """The names that columns had which were dropped."""
@@ -239,7 +247,7 @@ class TableSchema:
         """
         names = data.schema.names
         _refuse_repeated(names)
-        self._refuse_unknown(data.schema)
+        self.refuse_unknown(data.schema)
         kept = [column for column in self.declared if column.name in names]
         arrays = []
         for column in kept:
@@ -250,7 +258,8 @@ class TableSchema:
             arrays.append(casts.to_stored(written, field))
         return pa.table(arrays, names=[column.name for column in kept])
 
-    def _refuse_unknown(self, given: pa.Schema) -> None:
+    def refuse_unknown(self, given: pa.Schema) -> None:
+        """Raise `SchemaMismatchError` for columns that the table lacks, with what became of them or is meant."""
         declared = frozenset(self.declared.names)
         unknown = [name for name in given.names if name not in declared]
         reserved = [name for name in unknown if _is_own(name)]
@@ -258,13 +267,14 @@ class TableSchema:
             raise SchemaMismatchError(f"drop the table's own columns before writing. columns={reserved}")
         if not unknown:
             return
+        self.require_not_renamed(unknown)
         known = {name.lower(): name for name in self.declared.names}
         misspelt = {name: known[name.lower()] for name in unknown if name.lower() in known}
         if misspelt:
             raise SchemaMismatchError(
                 f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
             )
-        refuse_void(given, unknown)
+        _refuse_void(given, unknown)
         raise SchemaMismatchError(
             f'the table has no such columns: drop them, or add them with schema_mode="merge"{self.meant(unknown)}. '
             f"unknown={unknown} known={self.declared.names}"
@@ -300,7 +310,7 @@ def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.Da
     return column.with_type(kind)
 
 
-def refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
+def _refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
     """Refuse columns of type null that a table lacks, which no mode adds: they do not say what they are to be."""
     void = [name for name in unknown if pa.types.is_null(given.field(name).type)]
     if void:

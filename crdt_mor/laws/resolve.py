@@ -169,8 +169,7 @@ def carried(refs: Iterable[PayloadRef]) -> Carried:
 
 @cache
 def _provided() -> dict[str, EntryPoint]:
-    """The entry points of installed packages, and those of this one; of two with one name, that which is first on the
-    path."""
+    """The entry points of installed packages and of this one; of two with one name, the first on the path counts."""
     entries: dict[str, EntryPoint] = {}
     for package in distributions(path=_installed(sys.path)):
         for entry in package.entry_points.select(group=GROUP):

@@ -35,7 +35,7 @@ from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superse
 from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, Ends, in_chunks, repack
 
 FILE_IDS_MAX = 256
-"""How many file ids of buckets a version carries itself, of forty bytes each. Most tables have none at all."""
+"""How many file ids of buckets a version carries itself, of fifty bytes each. Most tables have none at all."""
 
 _CLEAN = "clean"
 """The action of a clean, as `model.names` has it, which knows Hudi's words and is not for what publishes."""

@@ -13,7 +13,7 @@ that are compressed in different ways lie side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -73,6 +73,10 @@ class Layout:
         _refuse_columns(columns, columns)
         _refuse_z_order(columns, order, columns)
         return cls(columns, order, compression)
+
+    def renamed(self, name: Callable[[str], str]) -> Layout:
+        """The same layout under other names of the columns."""
+        return replace(self, columns=tuple(map(name, self.columns)))
 
     @property
     def by_key(self) -> bool:

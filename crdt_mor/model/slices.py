@@ -105,7 +105,8 @@ def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) ->
         return slices
     shared = shared_logs(completions)
     if not old_logs:
-        _refuse_shared_logs(slices, shared)
+        if shared:
+            _refuse_shared_logs(slices, shared)
         return slices
     committed = Committed.since_the_first(c.requested for c in completions)
     return [_with_old_logs(slice_, committed, shared) for slice_ in slices]

@@ -16,7 +16,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
 from crdt_mor.read.filter_errors import cause_of, is_syntax_error
 from crdt_mor.read.sql import Condition
-from crdt_mor.read.sql_names import QUOTED, in_sql, unquoted
+from crdt_mor.read.sql_names import QUOTED, in_sql, lacking_quotes
 
 _NULL: Final = pl.lit(None)
 """Null of whatever type a column has. As a condition, SQL's NULL is a Boolean."""
@@ -40,11 +40,7 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
         raise InvalidInputError(
             f'an update sets columns by name: update(set={{"price": "price * 1.1"}}, where="id = 1"). set={given!r}'
         )
-    unknown = [name for name in given if name not in schema.declared.names]
-    if unknown:
-        raise InvalidInputError(
-            f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
-        )
+    schema.require(given)
     fixed = [name for name in given if name in config.key.fields]
     if fixed:
         raise InvalidInputError(
@@ -99,7 +95,7 @@ def new_value(
         no_field = isinstance(error, pl.exceptions.StructFieldNotFoundError)
         meant = schema.meant(str(error).splitlines()[:1]) if no_field else ""
         if is_syntax_error(error):
-            names = unquoted(value, _names(columns)) if isinstance(value, str) else ""
+            names = lacking_quotes(value, _names(columns)) if isinstance(value, str) else ""
             said = f"{syntax}, and so {names}" if names else syntax
         else:
             said = f"{cause_of(error)}{meant}"

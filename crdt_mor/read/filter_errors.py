@@ -13,12 +13,15 @@ import polars as pl
 
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.read.sql_names import QUOTED, unquoted
+from crdt_mor.read.sql_names import QUOTED, lacking_quotes
 
 _EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
 
 _SHOWN: Final = 30
 """Columns of a wide table that are listed."""
+
+_UNPARSED: Final = r"^unable to parse|unexpected token|^sql parser error"
+_NO_EXPRESSION: Final = r"^expected an expression"
 
 _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern, re.DOTALL), cause)
@@ -51,8 +54,8 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
             r"^expression \w+ ?[({]|^value \w+\(|Span\(",
             "it has a form of SQL that polars has not: write another, or an expression",
         ),
-        (r"^unable to parse|unexpected token|^sql parser error", f"it is no SQL condition; one is like {_EXAMPLE}"),
-        (r"^expected an expression", f"a filter is the condition alone, what stands after WHERE: {_EXAMPLE}"),
+        (_UNPARSED, f"it is no SQL condition; one is like {_EXAMPLE}"),
+        (_NO_EXPRESSION, f"a filter is the condition alone, what stands after WHERE: {_EXAMPLE}"),
         (r"^arithmetic on dtypes", "numbers and text are added or subtracted: cast one of them"),
         (r"^filter predicate must be of type|^& on|^\| on|in 'not' operation", "AND, OR and NOT take conditions"),
         (r"^regex error", "the pattern is no regular expression"),
@@ -60,7 +63,7 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 )
 
 
-_NO_SQL: Final = re.compile(r"^unable to parse|unexpected token|^sql parser error|^expected an expression")
+_NO_SQL: Final = re.compile(f"{_UNPARSED}|{_NO_EXPRESSION}")
 
 
 def not_a_filter(given: object) -> InvalidInputError:
@@ -83,7 +86,7 @@ def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr
 
 def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
     """Of a filter that polars refuses for the columns of a table."""
-    names = unquoted(filter, schema.declared.names) if isinstance(filter, str) and is_syntax_error(error) else ""
+    names = lacking_quotes(filter, schema.declared.names) if isinstance(filter, str) and is_syntax_error(error) else ""
     said = f"; {QUOTED}: {names}" if names else ""
     return InvalidInputError(
         f"the filter cannot be applied to this table: {cause_of(error)}{said}. columns={_types(schema, filter)} "

@@ -19,10 +19,20 @@ def in_sql(name: str) -> str:
         is_plain = pl.sql_expr(name).meta.eq(pl.col(name))
     except pl.exceptions.PolarsError:
         is_plain = False
-    return name if is_plain else '"' + name.replace('"', '""') + '"'
+    return name if is_plain else quoted(name)
 
 
-def unquoted(text: str, names: Iterable[str]) -> str:
+def quoted(name: str) -> str:
+    """A name in double quotes, of which those in it are doubled."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def name_of(text: str) -> str:
+    """The name that SQL text has, in double quotes or without."""
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def lacking_quotes(text: str, names: Iterable[str]) -> str:
     """Which names stand in a text of SQL without the quotes that they need, in these; "" where none does."""
     bare = _IN_QUOTES.sub("''", text)
     found = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", bare) and in_sql(name) != name]

@@ -7,6 +7,7 @@ without buckets keeps them all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -22,7 +23,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.write.adopted_keys import key_columns, misplaced_in
+from crdt_mor.write.adopted_keys import Misplaced, key_columns, misplaced_in
 
 KEYS_NAMED: Final = 10
 """How many keys that are in several partitions are named."""
@@ -118,18 +119,17 @@ def _misplaced(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> I
     """The rows of a file group that would be put elsewhere, where the table says enough to tell."""
     if not set(key_columns(config)) <= set(frame.columns):
         return
+    first: dict[str, Misplaced] = {}
+    rows = Counter[str]()
     try:
-        wrong = list(misplaced_in(config, slice_, frame))
+        for row in misplaced_in(config, slice_, frame):
+            first.setdefault(row.what, row)
+            rows[row.what] += 1
     except InvalidInputError as error:
         yield Finding("record key", *slice_.group, frame.height, str(error))
-        return
-    for what in dict.fromkeys(row.what for row in wrong):
-        these = [row for row in wrong if row.what == what]
-        first = these[0]
-        said = (
-            f"a write would give this row another {what}: key={first.key!r} found={first.found!r} made={first.made!r}"
-        )
-        yield Finding(what, *slice_.group, len(these), said)
+    for what, row in first.items():
+        said = f"a write would give this row another {what}: key={row.key!r} found={row.found!r} made={row.made!r}"
+        yield Finding(what, *slice_.group, rows[what], said)
 
 
 def _in_several(places: Sequence[pl.DataFrame]) -> list[str]:

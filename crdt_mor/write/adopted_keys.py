@@ -157,7 +157,6 @@ def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) ->
     if not frame.height:
         return
     data, key = frame.to_arrow(), config.key
-    kept = frame[RECORD_KEY].to_list()
     try:
         made, paths = key.record_keys(data), key.partition_paths(data)
     except InvalidInputError as error:
@@ -165,17 +164,17 @@ def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) ->
             f"a row that Hudi wrote could not be written again: {error} Let Hudi write this table, or {_COPY}. "
             f"partition={slice_.partition!r} file_group={slice_.file_id}"
         ) from error
-    compared: list[tuple[str, Sequence[object], Sequence[object]]] = [
-        ("record key", kept, made.to_pylist()),
-        ("partition path", frame[PARTITION_PATH].to_list(), paths.to_pylist()),
+    compared = [
+        ("record key", frame[RECORD_KEY], pl.Series(pl.from_arrow(made))),
+        ("partition path", frame[PARTITION_PATH], pl.Series(pl.from_arrow(paths))),
     ]
     own = bucket_of_file_id(slice_.file_id)
     if own is not None and config.buckets is not None:
-        compared.append(("bucket", [own] * frame.height, buckets(made, key, config.buckets).tolist()))
+        of_file = pl.repeat(own, frame.height, dtype=pl.Int32, eager=True)
+        compared.append(("bucket", of_file, pl.Series(buckets(made, key, config.buckets))))
     for what, found, expected in compared:
-        for text, is_, would_be in zip(kept, found, expected, strict=True):
-            if is_ != would_be:
-                yield Misplaced(what, text, is_, would_be, slice_.partition, slice_.file_id)
+        for row in found.ne_missing(expected).arg_true():
+            yield Misplaced(what, frame[RECORD_KEY][row], found[row], expected[row], *slice_.group)
 
 
 def _refuse_counts_of_partitions(session: Session) -> None:

@@ -124,7 +124,7 @@ def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, sch
     if values[_CONDITION].type not in (pa.bool_(), pa.null()):
         raise InvalidInputError(
             "a clause has a condition that is true or false for each pair of rows: 'source.at > target.at'. "
-            f"condition={condition} type={values['condition'].type}"
+            f"condition={condition} type={values[_CONDITION].type}"
         )
     return pl.Series(pl.from_arrow(values[_CONDITION].cast(pa.bool_()))).fill_null(False)
 
@@ -143,11 +143,7 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
         return {name: pl.col(source).struct.field(name) for name in plan.source.column_names}
     if not clause.given:
         raise InvalidInputError(f"a clause sets columns by name: {{'price': '{source}.price'}}. set={clause.given!r}")
-    unknown = [name for name in clause.given if name not in schema.declared.names]
-    if unknown:
-        raise InvalidInputError(
-            f"the table has no such columns{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
-        )
+    schema.require(clause.given)
     columns = _columns(clause, pairs, plan)
     kinds = polars_schema(schema.declared)
     return {name: new_value(name, value, columns, schema, kinds[name]) for name, value in clause.given.items()}

@@ -97,7 +97,8 @@ class _Steps:
         if step.column is not None:
             return step.column
         if not step.inputs:
-            return self._made(step.expression(), is_constant=not step.expression().meta.root_names())
+            alone = step.expression()
+            return self._made(alone, is_constant=not alone.meta.root_names())
         names, masks = list[str](), list[pl.Series | None]()
         for tree in step.inputs:
             masks.append(self._needed(step.word, names, needed))

@@ -26,6 +26,7 @@ from crdt_mor.model.rules import Rule, Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.expressions import with_columns_named
+from crdt_mor.read.sql_names import name_of, quoted
 from crdt_mor.read.sql_tokens import Token, tokens_of
 from crdt_mor.write.named import shown_config
 
@@ -138,7 +139,7 @@ def with_names(text: str, name: Callable[[str], str], columns: Collection[str]) 
     parts, end = list[str](), 0
     for token, column in _with_columns(text, columns):
         if column is not None and name(column) != column:
-            parts += [text[end : token.start], '"' + name(column).replace('"', '""') + '"']
+            parts += [text[end : token.start], quoted(name(column))]
             end = token.end
     return "".join([*parts, text[end:]])
 
@@ -152,7 +153,7 @@ def _words(rule: Rule) -> list[str]:
     if rule.kind != "check":
         return [rule.text]
     words = [
-        rule.text[token.start : token.end] if column is None else '"' + column.replace('"', '""') + '"'
+        rule.text[token.start : token.end] if column is None else quoted(column)
         for token, column in _with_columns(rule.text, rule.columns)
     ]
     return words or [rule.text]
@@ -162,8 +163,7 @@ def _with_columns(text: str, columns: Collection[str]) -> Iterator[tuple[Token, 
     """The tokens of a condition, each with the column that it names."""
     tokens = tokens_of(text) or []
     for before, token in zip([None, *tokens], tokens, strict=False):
-        said = text[token.start : token.end]
-        column = said[1:-1].replace('""', '"') if token.kind == "name" else said
+        column = name_of(text[token.start : token.end])
         is_field = before is not None and before.text == "."
         yield token, column if token.kind in ("name", "word") and column in columns and not is_field else None
 
