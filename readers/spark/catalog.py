@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructField, StructType
 
-from crdt_mor import InvalidInputError, Receipt, SchemaMismatchError, Table
+from crdt_mor import InvalidInputError, KeySpec, Receipt, SchemaMismatchError
 from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.types import NEVER_NULL, check_schema
 from crdt_mor.readers.spark.writing import BatchWriter, Planned, Staged
@@ -40,13 +40,12 @@ MISSING = "missing"
 """The option of a write that says, by the value `null`, that nulls are meant where Spark may have filled them in."""
 
 
-def marked(columns: StructType, name: str, table: Table) -> StructType:
+def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
     """The columns of a table as CREATE TABLE USING name has them in Spark's catalog: no INSERT may leave one out.
 
     A key of one column is NOT NULL there, as it is, so that Spark has something to cast in every query whose key may be
     null, and hands on the marks, also where the query's columns have the names and types of the table's.
     """
-    key = table.config.key
     never_null = () if key.composite else key.fields
     fields: list[StructField] = []
     for field in columns:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.options import Payloads
 from crdt_mor.readers.spark.tasks import in_tasks
-from crdt_mor.readers.spark.updating import Payloads
 
 _OF_FILES = (mor.FormatError, mor.PayloadError, mor.SnapshotExpiredError, mor.UnsupportedFeatureError)
 """What `execute` raises of a file group that cannot be compacted, however often it is tried."""

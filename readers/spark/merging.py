@@ -11,7 +11,6 @@ well. What a task tells the driver comes through one of Spark's data sources, as
 from __future__ import annotations
 
 import pickle
-from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
@@ -23,12 +22,11 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.functions import lit, struct
 
 import crdt_mor as mor
-from crdt_mor.readers.spark.failing import own_errors
-from crdt_mor.readers.spark.sessions import active
+from crdt_mor.readers.spark.options import Payloads
 from crdt_mor.readers.spark.shuffling import Numbers, by_number, numbered, quoted
-from crdt_mor.readers.spark.tasks import pickled_outcome
+from crdt_mor.readers.spark.tasks import hand_over, job_of, pickled_outcome
 from crdt_mor.readers.spark.types import written_schema
-from crdt_mor.readers.spark.updating import WAIT, Payloads, is_final
+from crdt_mor.readers.spark.updating import WAIT, is_final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,12 +119,8 @@ def _execute(
     pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
     of_parts = spark.createDataFrame(pickled, f"{_NUMBER} int, {_PART} binary")
     both = rows.withColumn(_PART, lit(None).cast("binary")).unionByName(of_parts, allowMissingColumns=True)
-    job = _Job(columns, spread)
     tasks = by_number(both.select(_NUMBER, _PART, _SOURCE), _NUMBER, len(parts))
-    writer = tasks.write.format(MergeTasks.name()).mode("append")
-    with own_errors(), active(spark):
-        spark.dataSource.register(MergeTasks)
-        writer.option("job", b64encode(pickle.dumps(job)).decode()).save()
+    hand_over(tasks, MergeTasks, _Job(columns, spread))
     outcomes: dict[int, Outcome] = pickle.loads(spread.told())
     return [outcomes[number] for number in sorted(outcomes)]
 
@@ -220,4 +214,4 @@ class MergeTasks(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> TasksWriter:  # noqa: ARG002  it only appends
         """The writer of one merge, which is pickled in the option `job`."""
-        return TasksWriter(pickle.loads(b64decode(self.options["job"])))
+        return TasksWriter(job_of(self.options))

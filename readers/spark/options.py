@@ -18,8 +18,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from crdt_mor import InvalidInputError, Point, Table, parse_point, secret_options, storage_options
+from crdt_mor import InvalidInputError, Payload, Point, Table, parse_point, secret_options, storage_options
 from crdt_mor.readers.spark.near_options import instead
+
+Payloads = Sequence[str | type[Payload]]
+"""Payloads of the user's own, as `crdt_mor.Table.open` takes them."""
 
 CHANGES = ("merged", "images", "raw")
 

@@ -32,13 +32,12 @@ def shuffled(df: DataFrame, names: Sequence[str], tasks: int, make: Callable[[],
     names: the columns that say the number. tasks: how many there are where Spark does not look at the rows first. make:
     called once in each task.
     """
-    if _counts_first(df):
-        if SPARK >= HANDS_KEYS_ALONE:
-            return df.repartition(_number(df, names, make))
-        return numbered(df, names, _GROUP, make).repartition(_GROUP).drop(_GROUP)
+    counts_first = _counts_first(df)
     if SPARK >= HANDS_KEYS_ALONE:
-        return df.repartitionById(tasks, _number(df, names, make))
-    return by_number(numbered(df, names, _GROUP, make), _GROUP, tasks).drop(_GROUP)
+        number = _number(df, names, make)
+        return df.repartition(number) if counts_first else df.repartitionById(tasks, number)
+    rows = numbered(df, names, _GROUP, make)
+    return (rows.repartition(_GROUP) if counts_first else by_number(rows, _GROUP, tasks)).drop(_GROUP)
 
 
 def _counts_first(df: DataFrame) -> bool:

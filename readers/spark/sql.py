@@ -46,7 +46,8 @@ def register_path(
         raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
     text = os.fspath(path)
     address = text if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", text) else os.path.abspath(os.path.expanduser(text))
-    options_here = Table.open(address, storage_options=storage_options).storage_options
+    opened = Table.open(address, storage_options=storage_options)
+    options_here, key = opened.storage_options, opened.config.key
     said = catalog.Catalog(name, address)
 
     class BoundSource(CrdtMorSource):
@@ -63,12 +64,12 @@ def register_path(
         def schema(self) -> StructType:
             """The columns; for CREATE TABLE, which names the provider, marked for its catalog."""
             columns = super().schema()
-            return catalog.marked(columns, name, self._read().open()) if "provider" in self.options else columns
+            return catalog.marked(columns, name, key) if "provider" in self.options else columns
 
         @message_first
         def reader(self, schema: StructType) -> DataSourceReader:
             """The reader of a batch, of columns that the catalog, or the user, says are the table's."""
-            options = self._read().for_batch()
+            options = ReadOptions.of(self.options).for_batch()
             of_table = options.columns is None and options.names == "now"
             return reading.reader(options, schema, said.check_read if of_table else check_schema)
 
@@ -83,9 +84,6 @@ def register_path(
                 said.explain_write(schema, spark_schema(here.schema))
                 raise
             return writing.BatchWriter(planned) if nulls_meant else said.writer(planned, schema)
-
-        def _read(self) -> ReadOptions:
-            return ReadOptions.of(self.options)
 
         @classmethod
         def name(cls) -> str:

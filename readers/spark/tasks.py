@@ -1,4 +1,4 @@
-"""Parts of the engine's work as tasks of Spark's: a part is pickled for its task, what becomes of it for the driver.
+"""The engine's work as tasks of Spark's: what a task is told is pickled for it, and what becomes of it for the driver.
 
 Parts of one size are a task each. Small ones share a task, as each costs Spark the same: the tasks are as many as
 spark.sql.shuffle.partitions says, or more where that many would have more bytes than `TASK_BYTES`.
@@ -7,24 +7,43 @@ spark.sql.shuffle.partitions says, or more where that many would have more bytes
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from heapq import heapreplace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.functions import udf
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.failing import own_errors
+from crdt_mor.readers.spark.sessions import active
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
 P = TypeVar("P")
 R = TypeVar("R")
 
+_JOB: Final = "job"
+
 TASK_BYTES = 128 << 20
 """What the parts of a task read, about, where there are more tasks than run at once anyway."""
+
+
+def hand_over(rows: DataFrame, source: type[DataSource], job: object) -> None:
+    """Have a source of this package write the rows of a frame. job: what its tasks are told, by `job_of`."""
+    spark = rows.sparkSession
+    with own_errors(), active(spark):
+        spark.dataSource.register(source)
+        writer = rows.write.format(source.name()).mode("append")
+        writer.option(_JOB, b64encode(pickle.dumps(job)).decode()).save()
+
+
+def job_of(options: Mapping[str, str]) -> Any:
+    """What `hand_over` has told a source, by the options that the source was given."""
+    return pickle.loads(b64decode(options[_JOB]))
 
 
 def in_tasks(

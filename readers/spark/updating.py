@@ -22,12 +22,12 @@ import polars as pl
 from pyspark.sql import Column
 
 import crdt_mor as mor
+from crdt_mor.readers.spark.options import Payloads
 from crdt_mor.readers.spark.tasks import in_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Payloads = Sequence[str | type[mor.Payload]]
 WAIT = timedelta(seconds=60)
 """For how long a write waits for those that began before it, unless it is told otherwise."""
 
@@ -49,7 +49,7 @@ def update(
     set, where: SQL texts, expressions of polars, or values; a Spark column is none of them.
     payloads: those of your own, as of `crdt_mor.Table.open`.
     """
-    refuse_columns(set, where)
+    _refuse_columns(set, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
     return table.update_in_parts(set, where, execute_parts=run, wait=wait, token=token, commit_info=commit_info)
@@ -68,7 +68,7 @@ def delete_where(
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
     """Delete the rows for which `where` holds among all that was written before. See `crdt_mor.Table.delete`."""
-    refuse_columns({}, where)
+    _refuse_columns({}, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
     return table.delete_in_parts(where, execute_parts=run, plain=plain, wait=wait, token=token, commit_info=commit_info)
@@ -78,7 +78,7 @@ def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.P
     return in_tasks(spark, parts, mor.UpdatePart.execute, is_final)
 
 
-def refuse_columns(set: object, where: object) -> None:
+def _refuse_columns(set: object, where: object) -> None:
     """Raise `InvalidInputError` for values and conditions that are columns of Spark, which Spark alone can compute."""
     values = set.values() if isinstance(set, Mapping) else ()
     columns = [one for one in (*values, where) if isinstance(one, Column)]

@@ -18,9 +18,7 @@ tasks stage base files, the driver merges those of several tasks.
 
 from __future__ import annotations
 
-import pickle
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,12 +31,11 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 import crdt_mor as mor
-from crdt_mor.readers.spark.failing import message_first, own_errors
-from crdt_mor.readers.spark.options import by_name, flag, names_of, payloads, without_storage
-from crdt_mor.readers.spark.sessions import active
+from crdt_mor.readers.spark.failing import message_first
+from crdt_mor.readers.spark.options import Payloads, by_name, flag, names_of, payloads, without_storage
 from crdt_mor.readers.spark.shuffling import Numbers, shuffled
+from crdt_mor.readers.spark.tasks import hand_over, job_of
 from crdt_mor.readers.spark.types import written_schema
-from crdt_mor.readers.spark.updating import Payloads
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -186,7 +183,7 @@ class PlannedWrites(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  the job says it all
         """The writer of the job that is pickled in the option `job`."""
-        return BatchWriter(pickle.loads(b64decode(self.options["job"])))
+        return BatchWriter(job_of(self.options))
 
 
 # --- shuffled by file group -------------------------------------------------------------------------------------------
@@ -339,11 +336,8 @@ def _write(
     job = asked.plan(table, written)
     if not job.job.repeated:
         grouped = by_file_group(df, path, storage_options=table.storage_options)
-        rows = grouped.write.format(PlannedWrites.name()).mode("append")
         try:
-            with own_errors(), active(df.sparkSession):
-                df.sparkSession.dataSource.register(PlannedWrites)
-                rows.option("job", b64encode(pickle.dumps(Planned(job, written))).decode()).save()
+            hand_over(grouped, PlannedWrites, Planned(job, written))
         except BaseException:
             table.abandon_write(job)
             raise
