@@ -62,3 +62,9 @@ def hudi_makes(spark: HudiSpark, root: Path, data: pa.Table, key: str, **options
     settings = {**NON_BLOCKING, **named, **more}
     spark.ask(upsert=str(root), rows=str(root.with_name("batch.parquet")), options=settings)
     said(root, {COUNT: settings[COUNT], "hoodie.table.timeline.timezone": "UTC"})
+
+
+def run_compaction(name: str) -> str:
+    """The statement by which Hudi plans a compaction of a table of Spark's catalog, and executes it."""
+    options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    return f"call run_compaction(op => 'scheduleAndExecute', table => '{name}', options => '{options}')"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from crdt_mor import Table
+from tests.interop.made_by_hudi import run_compaction
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs
 from tests.interop.turn_tables import KINDS, SESSION
 from tests.interop.turns import HUDIS, Turns
@@ -44,15 +46,7 @@ def test_hudis_archiver_brings_deleted_rows_back_in_a_restored_table_of_its_own(
     """Why histories clean before: it says when Hudi has mended it."""
     name = f"own_{cleaned}".lower()
     root = tmp_path / name
-    properties = {
-        "type": "mor", "primaryKey": "id", "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1",
-        "hoodie.metadata.enable": "false", "hoodie.table.timeline.timezone": "UTC",
-        "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING",
-    }  # fmt: skip
-    told = ", ".join(f"'{key}'='{text}'" for key, text in properties.items())
-    for setting in SESSION:
-        spark.sql(f"set {setting}")
-    spark.sql(f"create table {name} (id string, n bigint) using hudi tblproperties ({told}) location '{root}'")
+    by_hudi(spark, root, "id string, n bigint", {"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"})
     spark.sql(f"insert into {name} select 'k1' as id, 2L as n union all select 'k5' as id, 2L as n")
     to = next((root / ".hoodie/timeline").glob("2*_*.deltacommit")).name[:17]
     spark.sql(f"call create_savepoint(table => '{name}', commit_time => '{to}')")
@@ -62,8 +56,7 @@ def test_hudis_archiver_brings_deleted_rows_back_in_a_restored_table_of_its_own(
     spark.sql(f"update {name} set n = 9L where id = 'k1'")
     spark.sql(f"insert into {name} select 'k3' as id, 3L as n")
     spark.sql(f"delete from {name} where id = 'k1'")
-    options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
-    spark.sql(f"call run_compaction(op => 'scheduleAndExecute', table => '{name}', options => '{options}')")
+    spark.sql(run_compaction(name))
     assert ids(spark.read(root)) == ids(hudi_rs(root)) == {"k3", "k5"}
     if cleaned:
         policy = "clean_policy => 'KEEP_LATEST_FILE_VERSIONS', file_versions_retained => 1"
@@ -82,21 +75,12 @@ def test_hudis_reader_fails_where_a_row_comes_back_above_parts_of_rows_in_a_tabl
 ) -> None:
     """Why histories compact after a `MERGE INTO` that updates some columns: it says when Hudi has mended it."""
     name = f"parts_{compacted}".lower()
-    properties = {
-        "type": "mor", "primaryKey": "id", "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1",
-        "hoodie.metadata.enable": "false", "hoodie.table.timeline.timezone": "UTC",
-    }  # fmt: skip
-    told = ", ".join(f"'{key}'='{text}'" for key, text in properties.items())
-    for setting in SESSION:
-        spark.sql(f"set {setting}")
-    where = f"using hudi tblproperties ({told}) location '{tmp_path / name}'"
-    spark.sql(f"create table {name} (id string, n bigint, v string) {where}")
+    by_hudi(spark, tmp_path / name, "id string, n bigint, v string", {})
     spark.sql(f"insert into {name} select 'k0' as id, 1L as n, 'a' as v union all select 'k4' as id, 1L as n, 'a' as v")
     source = "(select 'k4' as id, 7L as n)"
     spark.sql(f"merge into {name} t using {source} s on t.id = s.id when matched then update set n = s.n")
     if compacted:
-        options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
-        spark.sql(f"call run_compaction(op => 'scheduleAndExecute', table => '{name}', options => '{options}')")
+        spark.sql(run_compaction(name))
     spark.sql(f"delete from {name} where id = 'k0'")
     spark.sql(f"insert into {name} select 'k0' as id, 2L as n, 'b' as v")
     assert set(Table.open(tmp_path / name).scan().to_arrow()["id"].to_pylist()) == {"k0", "k4"}
@@ -107,6 +91,18 @@ def test_hudis_reader_fails_where_a_row_comes_back_above_parts_of_rows_in_a_tabl
         spark.read(tmp_path / name)
     Table.open(tmp_path / name).maintenance.compact()
     assert ids(spark.read(tmp_path / name)) == {"k0", "k4"}
+
+
+def by_hudi(spark: HudiSpark, root: Path, columns: str, more: Mapping[str, str]) -> None:
+    """Let Hudi create a table of its own, named as its folder, of one bucket. more: further properties."""
+    properties = {
+        "type": "mor", "primaryKey": "id", "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "1",
+        "hoodie.metadata.enable": "false", "hoodie.table.timeline.timezone": "UTC", **more,
+    }  # fmt: skip
+    told = ", ".join(f"'{key}'='{text}'" for key, text in properties.items())
+    for setting in SESSION:
+        spark.sql(f"set {setting}")
+    spark.sql(f"create table {root.name} ({columns}) using hudi tblproperties ({told}) location '{root}'")
 
 
 def ids(rows: Rows) -> set[object]:

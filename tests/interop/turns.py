@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from crdt_mor import CrdtMorError, InvalidInputError, SnapshotExpiredError, Table, UnsupportedFeatureError
-from tests.interop.made_by_hudi import data_source
+from tests.interop.made_by_hudi import data_source, run_compaction
 from tests.interop.readers import HudiSpark, Refused
 from tests.interop.turn_tables import BUCKETS, KEYS, KINDS, InTurn, Said
 
@@ -274,8 +274,7 @@ class Turns(InTurn):
         self.rows |= batch
 
     def _sql_compaction(self) -> None:
-        options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
-        self._call("run_compaction", f"op => 'scheduleAndExecute', table => '{self.name}', options => '{options}'")
+        self.spark.sql(run_compaction(self.name))
 
     def _sql_cleaning(self) -> None:
         retained = self.chance.choice(["retain_commits => 1", "file_versions_retained => 1"])
