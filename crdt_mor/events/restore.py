@@ -121,7 +121,8 @@ def restore(
         segments = yield from _cut_segments(tail, completions, plan.to, contents, attempt, written)
         made = plan, tail
         buckets = publisher.projector.config.buckets
-        return restored(tail, nonce, attempt, plan, path, completions, segments, author, buckets)
+        active = yield from named_in(publisher.projector.folder)
+        return restored(tail, nonce, attempt, plan, path, completions, segments, author, buckets, active)
 
     while True:
         known = yield from adopt(publisher, known)

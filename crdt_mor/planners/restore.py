@@ -6,8 +6,8 @@
     tokens      of each application the last one that a kept commit carries, so that what was dropped may be written
                 again
 
-The schema stays, as it only grows: where a dropped commit brought it, or none is left that Hudi's readers would take it
-from, the event has a commit without files that does. Times are never used again.
+The schema stays, as it only grows: where a dropped commit brought it, or none is left in Hudi's active timeline that its
+readers would take it from, the event has a commit without files that does. Times are never used again.
 
 What cannot be restored is refused before anything is published: a moment whose files a clean or an erasure has removed;
 one that an earlier restore has cut off; one that would drop what a savepoint shows; and one from before what Hudi's
@@ -295,11 +295,13 @@ def restored(
     segments: Sequence[Segment],
     author: Author | None,
     buckets: int | None,
+    active: Collection[InstantTime],
 ) -> Timeline:
     """The table shows what it showed at `plan.to`. The plan stands at `path`.
 
     nonce: of the event. attempt: of the attempt to publish it, which the path of the plan bears.
     completions: all that are known of `value`. segments: those of it without what is dropped. buckets: of the table.
+    active: the requested times that stand in Hudi's active timeline, from which Hudi may have archived some.
     """
     version = value.version + 1
     dropped = [c for c in completions if is_dropped(c, plan.to)]
@@ -308,7 +310,7 @@ def restored(
     clock = plan.requested
     done = tick_after(clock, 0)
     fresh.append(Completion(plan.requested, done, version, attempt, RESTORE, "RESTORE", author=author))
-    if _schema_is_lost(value, kept, dropped):
+    if _schema_is_lost(kept, dropped, active):
         clock = begin_after(done, 0)
         done = tick_after(clock, 0)
         fresh.append(Completion(clock, done, version, attempt, DELTA_COMMIT, "ALTER_SCHEMA", author=author))
@@ -343,10 +345,13 @@ def restored(
     )
 
 
-def _schema_is_lost(value: Timeline, kept: Sequence[Completion], dropped: Sequence[Completion]) -> bool:
-    """Whether Hudi's readers would find no commit with the table's schema any more."""
+def _schema_is_lost(kept: Sequence[Completion], dropped: Sequence[Completion], active: Collection[InstantTime]) -> bool:
+    """Whether Hudi's readers would find no commit with the table's schema any more.
+
+    Its Spark reader takes a table without any commit in its active timeline for an empty one.
+    """
     brought = any(c.adopted or c.operation == "ALTER_SCHEMA" for c in dropped)
-    left = any(c.action in DATA_ACTIONS and c.requested > value.archive.watermark for c in kept)
+    left = any(c.action in DATA_ACTIONS and c.requested in active for c in kept)
     return bool(dropped) and (brought or not left)
 
 

@@ -13,6 +13,7 @@ import pytest
 from crdt_mor import Commit, InvalidInputError, Table, UnsupportedFeatureError
 from crdt_mor.hudi import restore
 from crdt_mor.log.steps import Delete, Steps
+from tests.interop.hudi_archive import archive, completed
 from tests.interop.readers import HudiSpark, Rows, hudi_rs, ours
 from tests.interop.shapes import NO_TIME, Maker, rows
 from tests.interop.upkeep_histories import soon_over
@@ -170,6 +171,25 @@ def called(spark: HudiSpark, call: str) -> list[dict[str, object]]:
     return found  # type: ignore[return-value]
 
 
+def restored_to_what_hudi_archived(make: Maker) -> tuple[Table, Rows]:
+    """A table whose restore keeps no commit that stands in Hudi's active timeline; and what it has to show."""
+    table = make.create(buckets=1)
+    table.upsert(rows(range(4), 1))
+    table.maintenance.compact()
+    kept = table.upsert(rows([3, 5], 2))
+    expected = ours(table)
+    archive(make.root, len(completed(make.root)))
+    table.upsert(rows([0, 9], 3))
+    table.maintenance.restore(kept)
+    return table, expected
+
+
+def test_a_restore_leaves_a_commit_in_hudis_active_timeline(make: Maker) -> None:
+    table, expected = restored_to_what_hudi_archived(make)
+    assert [name.action for name, _ in completed(make.root)] == ["restore", "deltacommit"]
+    assert hudi_rs(table.uri) == ours(table) == ours(Table.open(make.root)) == expected
+
+
 # --- Spark ------------------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +237,16 @@ def test_spark_after_archiving_up_to_a_savepoint_and_a_restore_to_it(
     table.drop_savepoint("four")
     table.maintenance.archive(keep_commits=1)
     assert spark.read(table.uri) == ours(table)
+
+
+@pytest.mark.spark
+def test_spark_shows_a_table_that_was_restored_to_what_hudi_has_archived(make: Maker, spark: HudiSpark) -> None:
+    table, expected = restored_to_what_hudi_archived(make)
+    assert spark.read(table.uri) == expected
+    table.upsert(rows([1, 9], 90))
+    assert spark.read(table.uri) == ours(table) == hudi_rs(table.uri)
+    table.maintenance.compact()
+    assert spark.read(table.uri) == ours(table) == hudi_rs(table.uri)
 
 
 @pytest.mark.spark

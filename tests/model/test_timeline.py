@@ -416,7 +416,7 @@ def test_every_event_after_a_value_of_an_older_release_has_the_newest_format() -
         saved,
         unsave(replace(saved, format=1), "n8", now, "here"),
         overwritten(old, "n7", now, write, staged, (), ()),
-        restored(old, "n7", "n7", plan, "plan", old.completions, old.segments, None, 2),
+        restored(old, "n7", "n7", plan, "plan", old.completions, old.segments, None, 2, ()),
         old.begin("n7", now),
         old.complete("n7", now, write.requested, "UPSERT", ()),
     ]
