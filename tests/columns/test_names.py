@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import crdt_mor as mor
 from crdt_mor.columns.fields import is_stored_name
 from crdt_mor.columns.names import created, stored_name
-from crdt_mor.columns.schema import RESERVED_PREFIXES, TableSchema
+from crdt_mor.columns.schema import CHANGE_COLUMNS, RESERVED_PREFIXES, TableSchema
 from crdt_mor.model.alteration import Alteration, Alterations, names_at, names_of, with_added
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 
@@ -51,7 +51,8 @@ def test_stored_names_are_as_the_page_of_the_format_says() -> None:
 
 @given(st.lists(NAMES, unique_by=str.lower, min_size=1, max_size=6))
 def test_the_names_of_a_new_table_go_in_and_come_out(shown: list[str]) -> None:
-    shown = [name for name in shown if not name.lower().startswith(RESERVED_PREFIXES)] or ["a"]
+    own = (*RESERVED_PREFIXES, *CHANGE_COLUMNS)
+    shown = [name for name in shown if not name.lower().startswith(own)] or ["a"]
     stored, by_shown = created(pa.schema([(name, pa.int64()) for name in shown]))
     names = names_of((Alteration(EPOCH, added=tuple((own, name) for name, own in by_shown.items())),))
     table = TableSchema(stored)
