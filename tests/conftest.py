@@ -7,10 +7,13 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import HealthCheck, __version_info__, settings
 
 from crdt_mor.store.protocol import Store
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from tests.simulated import Simulated
 
 bytecode.keep()
+
+# Typer makes every command of a program anew for each call in a test, which takes longer than most of them run.
+vars(typer.testing)["_get_command"] = cache(typer.main.get_command)
 
 # Deadlines measure the machine, not the code; a failing example is printed so that it can be pasted into a test.
 settings.register_profile("crdt_mor", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
