@@ -86,6 +86,12 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text())
 
 
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Every node of a tree: walking takes longer than what most rules ask of the nodes."""
+    return tuple(ast.walk(tree))
+
+
 def name_of(file: Path) -> str:
     name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     return f"crdt_mor.{name}" if name.split(".")[0] in LINKED else name
@@ -123,7 +129,7 @@ def modules_imported(file: Path) -> tuple[str, ...]:
 
 
 def _modules_imported(file: Path) -> Iterator[str]:
-    for node in ast.walk(parsed(file)):
+    for node in nodes(parsed(file)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -148,10 +154,10 @@ def test_imports_point_one_way(file: Path) -> None:
 @each(FILES)
 def test_what_is_imported_late_is_seen_here(file: Path) -> None:
     """A module that `Late` stands for is imported for type checkers under the same name, where these tests find it."""
-    calls = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Late"]
+    calls = [node for node in nodes(parsed(file)) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Late"]
     late = [
         (ast.unparse(node.targets[0]), ast.literal_eval(node.value.args[0]))
-        for node in ast.walk(parsed(file))
+        for node in nodes(parsed(file))
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value in calls
     ]
     assert len(late) == len(calls), "write name = Late(module), one a line"
@@ -161,7 +167,7 @@ def test_what_is_imported_late_is_seen_here(file: Path) -> None:
 
 def names_imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Names that imports of whole modules bind, with the module, wherever they stand."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -197,7 +203,7 @@ def test_time_and_chance_come_in_through_one_door(file: Path) -> None:
 
 def clocks_of_their_own(tree: ast.AST) -> Iterator[str]:
     """Calls that wait, or ask for the time, of something that is not an `Environment`."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name("environment") | ast.Attribute(attr="environment"))):
                 continue
@@ -265,7 +271,7 @@ def test_no_test_sleeps(file: Path) -> None:
 
 def sleeps(tree: ast.AST) -> Iterator[str]:
     """Calls that let real time pass."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name("time") | ast.Call(func=ast.Name("SystemEnvironment")), attr="sleep")
@@ -346,7 +352,7 @@ LIBRARY_NAMES = {"io", "pa", "pl", "polars", "pq", "pyarrow"}
 
 def files_opened(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Lines that may open a file by its address, and what they do. Bytes in memory are told by how they are made."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, f"import {a.name}") for a in node.names if a.name in OPENS_FILES)
         elif isinstance(node, ast.ImportFrom):
@@ -382,7 +388,7 @@ def opens(call: ast.Call) -> bool:
 def in_memory(call: ast.Call, module: ast.Module) -> bool:
     """Whether one of the arguments is a file in memory, made on the spot or under a name that has no other value."""
     buffers: dict[str, set[bool]] = {}
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Assign | ast.NamedExpr | ast.AnnAssign) and node.value is not None:
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 buffers.setdefault(ast.unparse(target), set()).add(is_buffer(node.value))
@@ -396,7 +402,7 @@ def is_buffer(value: ast.expr) -> bool:
 
 
 def is_called(function: ast.Attribute, module: ast.Module) -> bool:
-    return any(isinstance(node, ast.Call) and node.func is function for node in ast.walk(module))
+    return any(isinstance(node, ast.Call) and node.func is function for node in nodes(module))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_the_command_line_beside_packages_of_these_names_finds_ours(project: Pat
     assert run(project, "-m", "crdt_mor.cli.main", *command)
 
 
-@pytest.mark.parametrize("link", ["a file with the address", slow("nothing")])
+@pytest.mark.parametrize("link", [slow("a file with the address"), slow("nothing")])
 def test_a_checkout_without_symbolic_links_finds_its_folders(fast_path: Path, link: str) -> None:
     """Git for Windows makes a text file of each link, and programs that unpack a zip file make that or nothing."""
     for folder in ("crdt_mor", "payloads", "readers"):

@@ -9,7 +9,7 @@ CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import pytest
@@ -31,6 +31,11 @@ def one_in(number: int, cases: Iterable[Any]) -> list[Any]:
         case if index % number == 0 else slow(*case) if isinstance(case, tuple) else slow(case)
         for index, case in enumerate(cases)
     ]
+
+
+def only(fast: Container[Any], cases: Iterable[Any]) -> list[Any]:
+    """These of the cases in the fast tier, and all others in the slow one."""
+    return [case if case in fast else slow(*case) if isinstance(case, tuple) else slow(case) for case in cases]
 
 
 def seeds(fast: Iterable[int], more: Iterable[int], most: Iterable[int] = ()) -> list[Any]:

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(os.environ.get("CRDT_MOR_SHARED", Path(__file__).parents[2].parent / "shared")) / "hudi-tables"
+MADE_BY_HUDI = sorted(path.stem for path in FOLDER.glob("*.zip"))
+"""The names of the tables that Hudi made."""
+
 needs_hudi_files = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no tables made by Hudi in {FOLDER}")
 
 

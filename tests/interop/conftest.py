@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.format.hudi_files import FOLDER
+from tests.format.hudi_files import FOLDER, MADE_BY_HUDI
 from tests.interop.readers import HudiSpark, spark_is_possible
 from tests.interop.shapes import Maker
 
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiSpark]:
     reader.close()
 
 
-@pytest.fixture(params=sorted(path.stem for path in FOLDER.glob("*.zip")))
+@pytest.fixture(params=MADE_BY_HUDI)
 def made_by_hudi(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of one of the tables that Hudi made."""
     with zipfile.ZipFile(FOLDER / f"{request.param}.zip") as archive:

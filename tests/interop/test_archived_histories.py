@@ -12,7 +12,7 @@ from crdt_mor.log import publish
 from tests.interop.histories import write_history
 from tests.interop.readers import HudiSpark, Rows, hudi_rs, ours
 from tests.interop.shapes import Maker
-from tests.tiers import seeds
+from tests.tiers import seeds, slow
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ class Archiver:
 
 
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 40)))
-@pytest.mark.parametrize("ordering", [None, "n"])
+@pytest.mark.parametrize("ordering", ["n", slow(None)])
 def test_random_histories_in_hudi_rs(make: Maker, seed: int, ordering: str | None) -> None:
     archiver = Archiver(make.root)
     table = write_history(make, seed, ordering, archiver)

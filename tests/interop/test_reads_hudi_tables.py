@@ -13,8 +13,9 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import CrdtMorError
-from tests.format.hudi_files import FOLDER, needs_hudi_files
+from tests.format.hudi_files import FOLDER, MADE_BY_HUDI, needs_hudi_files
 from tests.interop.readers import by_key, hudi_rs, ours
+from tests.tiers import one_in
 
 pytestmark = needs_hudi_files
 USER_COLUMN_OF_TEXT = (bool, int, float, str, type(None))
@@ -63,6 +64,7 @@ def test_reading_writes_nothing_into_the_table(made_by_hudi: Path) -> None:
     assert contents(made_by_hudi) == before
 
 
+@pytest.mark.parametrize("made_by_hudi", one_in(2, MADE_BY_HUDI), indirect=True)
 def test_every_moment_is_answered_as_it_was(made_by_hudi: Path) -> None:
     """Hudi wrote these tables one commit after another, so that its time travel and ours mean the same."""
     table = Table.open(made_by_hudi)

@@ -216,8 +216,8 @@ class History:
 CASES = list(product(RULES, [None, "k"]))
 """Rules, and whether the key is a column of the user's."""
 
-FAST = CASES[:1] + CASES[3:5] + CASES[7:]
-"""The cases of the fast tier: each rule once, each kind of key twice."""
+FAST = [CASES[0], CASES[7]]
+"""The cases of the fast tier: each kind of key once, with the plainest rule and with the one that keeps most."""
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from crdt_mor import InvalidInputError, Scan, Table, TableNotFoundError
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.payloads import Counter
 from crdt_mor.readers.polars import scan_table
-from tests.tiers import one_in, slow
+from tests.tiers import one_in, only, slow
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("ms")), ("small", pa.uint16()), ("n", pa.int64())]
@@ -133,7 +133,7 @@ QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 @pytest.mark.parametrize(
     ("query", "engine"),
     [
-        *one_in(2, ((query, ENGINES[number // 2 % 2]) for number, query in enumerate(QUERIES))),
+        *one_in(3, ((query, ENGINES[number // 2 % 2]) for number, query in enumerate(QUERIES))),
         *(slow(query, ENGINES[1 - number // 2 % 2]) for number, query in enumerate(QUERIES)),
     ],
 )
@@ -181,6 +181,7 @@ def test_rows_are_counted_before_a_later_filter_and_after_an_earlier_one(table: 
     assert lazy.filter(pl.col("n") > 1).head(20).filter(pl.col("n") < 0).collect(engine=engine).height == 0
 
 
+@pytest.mark.parametrize("own_table", only(["payload"], MERGES), indirect=True)
 def test_a_frame_shows_one_snapshot_for_ever(own_table: Table, engine: Engine) -> None:
     table = own_table
     lazy = scan_table(table)
@@ -231,6 +232,7 @@ def test_a_table_can_be_sunk_to_a_file(table: Table, tmp_path: Path) -> None:
     assert_frame_equal(pl.read_parquet(tmp_path / "copy.parquet"), table.scan().to_polars(), check_row_order=False)
 
 
+@pytest.mark.parametrize("table", only(["payload"], MERGES), indirect=True)
 def test_many_tables_in_one_query(table: Table, engine: Engine) -> None:
     joined = scan_table(table).select("id", "n")
     for i in range(4):

@@ -418,6 +418,7 @@ def test_processes_that_a_program_starts_may_use_what_it_has_allowed(stranger: S
     assert done.stdout == f"{ROWS}\n", done.stderr
 
 
+@pytest.mark.slow
 def test_the_installed_command_has_the_current_folder_behind_all_others_and_only_when_asked(stranger: Stranger) -> None:
     command = str(Path(sys.executable).with_name("crdt-mor"))
     for name in ("payloads", "polars", "typer"):

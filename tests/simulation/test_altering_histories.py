@@ -11,7 +11,7 @@ from crdt_mor.columns import names
 from crdt_mor.events import write
 from crdt_mor.model import alteration
 from tests.simulation.altering_history import AlteringHistory
-from tests.tiers import seeds
+from tests.tiers import seeds, slow
 
 
 def history(seed: int, steps: int = 60) -> AlteringHistory:
@@ -43,7 +43,7 @@ def the_names_of_then_are_those_of_now(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "plant",
     [
-        growth_is_not_asked_what_it_means,
+        slow(growth_is_not_asked_what_it_means),
         names_of_dropped_columns_are_used_again,
         the_names_of_then_are_those_of_now,
     ],

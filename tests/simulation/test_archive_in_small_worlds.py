@@ -48,6 +48,7 @@ from tests.simulation.small_store import (
     is_version,
 )
 from tests.simulation.worlds import ROLES, Place, Plant, RecoveringWorld, small_numbers
+from tests.tiers import slow
 
 HISTORY = PROJECTOR.archive
 
@@ -244,7 +245,7 @@ LATE_HELP = {"standing": 9, "deletions": False}
     ("history", "who", "options", "archived"),
     [
         ("ckcd", ["archiver", "looker"], {}, 2),
-        ("ckcd", ["archiver"], {"faults": 1}, 2),
+        slow("ckcd", ["archiver"], {"faults": 1}, 2),
         ("bckfkcd", ["archiver"], {}, 4),
         ("bckcd", ["archiver"], {}, 0),
         ("bcgkcd", ["archiver", "sweeper"], {"deletions": False}, 0),
@@ -252,7 +253,7 @@ LATE_HELP = {"standing": 9, "deletions": False}
         ("bfkcd", ["archiver", "expirer"], {"helped": [0], **LATE_HELP}, 2),
         ("ckcdakcd", ["archiver"], {}, 4),
         ("ckcdad", ["sweeper"], {"helped": [0]}, 2),
-        ("ckcd", ["archiver", "sweeper"], {"deletions": False}, 2),
+        slow("ckcd", ["archiver", "sweeper"], {"deletions": False}, 2),
     ],
     ids=str,
 )

@@ -40,7 +40,7 @@ def require_each_once(sim: Simulation) -> list[Completion]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("writers", [4, 40])
+@pytest.mark.parametrize("writers", [4, slow(40)])
 def test_each_acknowledged_commit_is_there_once_whoever_dies(writers: int, seed: int) -> None:
     sim = crowd_of(writers, seconds=15, latency_ms=30, seed=seed, deadly=0.0005)
     assert sim.commits
@@ -50,6 +50,7 @@ def test_each_acknowledged_commit_is_there_once_whoever_dies(writers: int, seed:
     assert told == sorted(told, reverse=True), "Hudi is told of commits in the order in which they completed"
 
 
+@pytest.mark.slow
 def test_in_a_crowd_one_commit_is_that_of_many_writers() -> None:
     sim = crowd_of(40, seconds=10, latency_ms=30)
     completions = require_each_once(sim)

@@ -191,20 +191,20 @@ def nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("who", "options"),
     [
-        (["owner", "owner"], {"deletions": False}),
+        slow(["owner", "owner"], {"deletions": False}),
         (["owner"], {"slept": 3, "dead": 1}),
         (["bucket"], {"slept": 3}),
         (["ahead in a bucket"], {"slept": 3}),
-        (["along in a bucket", "owner"], {"deletions": False}),
-        (["gives up"], {"slept": 3}),
+        slow(["along in a bucket", "owner"], {"deletions": False}),
+        slow(["gives up"], {"slept": 3}),
         (["owner", "along"], {"taken": True, "deletions": False}),
-        (["owner", "along"], {"copies": 1, "deletions": False}),
+        slow(["owner", "along"], {"copies": 1, "deletions": False}),
         slow(["gives up", "along"], {}),
         (["owner", "eraser"], {}),
         (["owner", "restorer"], {"deletions": False}),
         slow(["rigid", "grower"], {}),
         slow(["along", "begins"], {}),
-        (["along"], {"ends": 1, "deletions": False}),
+        slow(["along"], {"ends": 1, "deletions": False}),
         slow(["owner", "begins"], {"deletions": False}),
         slow(["owner"], {"ends": 1}),
         slow(["bucket", "begins and ends"], {"deletions": False}),
@@ -374,15 +374,15 @@ def events_that_are_taken_along_are_not_noted(patch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("plant", "who", "options", "found"),
     [
-        (a_name_is_forgotten_within_the_window, ["owner", "along"], {}, "twice"),
+        slow(a_name_is_forgotten_within_the_window, ["owner", "along"], {}, "twice"),
         (a_post_is_open_for_ever, ["along"], {"taken": True}, "twice"),
         slow(no_value_judges_what_was_listed, ["owner", "owner"], {}, "twice"),
         (an_owner_that_gives_up_voids_nothing, ["gives up", "along"], {}, "refused, and is committed"),
-        (what_a_void_found_taken_is_refused, ["gives up", "along"], {}, "refused, and is committed"),
+        slow(what_a_void_found_taken_is_refused, ["gives up", "along"], {}, "refused, and is committed"),
         (an_eraser_voids_nothing, ["along", "eraser"], {"dead": 1}, "after it was erased"),
         slow(an_outcome_is_believed_of_a_ghost, ["owner", "along", "three more"], {"dead": 1}, "."),
         (a_commit_follows_what_may_be_a_ghost, ["owner"], {"slept": 3}, "."),
-        (a_lone_commit_follows_what_may_be_a_ghost, ["ahead in a bucket"], {"slept": 3}, "."),
+        slow(a_lone_commit_follows_what_may_be_a_ghost, ["ahead in a bucket"], {"slept": 3}, "."),
         slow(
             a_time_that_the_clock_has_passed_is_kept,
             ["along in a bucket", "grower", "sweeper"],
@@ -390,9 +390,11 @@ def events_that_are_taken_along_are_not_noted(patch: pytest.MonkeyPatch) -> None
             "was removed",
         ),
         slow(history_is_not_looked_at, ["owner", "along", "decider"], {"deletions": False}, "."),
-        (acknowledged_before_hudi_knows, ["owner", "along"], {}, "Hudi was not told"),
+        slow(acknowledged_before_hudi_knows, ["owner", "along"], {}, "Hudi was not told"),
         (a_restore_is_not_looked_for, ["owner", "restorer"], {"deletions": False}, "."),
-        (events_that_are_taken_along_are_not_noted, ["owner", "begins and ends"], {"deletions": False}, "begun twice"),
+        slow(
+            events_that_are_taken_along_are_not_noted, ["owner", "begins and ends"], {"deletions": False}, "begun twice"
+        ),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )

@@ -66,7 +66,7 @@ def world(
         pytest.param({"late": 1, "cleaners": 1}, id="a-writer-dies-after-its-put"),
         pytest.param({"readers": (3, 6)}, id="two-readers"),
         pytest.param({"readers": (3, 6), "staged": 1}, marks=pytest.mark.slow, id="two-readers-and-a-write"),
-        pytest.param({"staged": 1, "faults": 1}, id="a-lost-reply"),
+        pytest.param({"staged": 1, "faults": 1}, marks=pytest.mark.slow, id="a-lost-reply"),
         pytest.param({"readers": (5,), "writers": 1}, marks=pytest.mark.slow, id="a-write-begins"),
     ],
 )

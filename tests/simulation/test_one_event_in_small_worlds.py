@@ -147,7 +147,7 @@ def world(
 @pytest.mark.parametrize(
     "options",
     [
-        {"buckets": 2, "writers": 1, "turned": True},
+        slow({"buckets": 2, "writers": 1, "turned": True}),
         {"alone": 1, "begun": 1, "others": ("reader",)},
         slow({"buckets": 2, "ahead": True, "begun": 1}),
         slow({"alone": 2, "writers": 1}),

@@ -48,7 +48,7 @@ def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
         (["canceller", "sweeper"], {}, 200),
         (["worker", "canceller"], {"faults": 1}, 1_000),
         (["canceller", "planner"], {"faults": 1}, 1_000),
-        (["worker", "worker", "canceller"], {"plan": "unprojected"}, 10_000),
+        slow(["worker", "worker", "canceller"], {"plan": "unprojected"}, 10_000),
         slow(["worker", "canceller", "planner"], {}, 20_000),
     ],
     ids=str,

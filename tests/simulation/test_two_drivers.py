@@ -31,6 +31,7 @@ from tests.simulation.actors import PUBLISHER, Run
 from tests.simulation.small_store import LOG, Violation, decoded, is_version
 from tests.simulation.small_world import World
 from tests.simulation.worlds import Place, Plant, nothing
+from tests.tiers import slow
 
 
 def data_path(requested: InstantTime, driver: int) -> str:
@@ -170,7 +171,7 @@ def a_driver_is_told_that_a_commit_is_not_there(patch: pytest.MonkeyPatch) -> No
     ("plant", "rows", "options", "found"),
     [
         (all_drivers_give_a_file_the_same_name, [3, 5], {}, "is not true of it|was removed"),
-        (a_driver_that_was_overtaken_may_complete, [3, 5], {}, "was removed|for its own"),
+        slow(a_driver_that_was_overtaken_may_complete, [3, 5], {}, "was removed|for its own"),
         (a_driver_clears_away_all_files_but_its_own, [3, 5, 7], {}, "was removed"),
         (what_earlier_drivers_placed_stays, [3], {"dead": True}, "a file of no commit"),
         (nobody_removes_what_a_driver_placed, [3, 5], {}, "a file of no commit"),

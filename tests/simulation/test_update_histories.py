@@ -70,7 +70,7 @@ def what_is_declared_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     ("plant", "seed"),
     [
         slow(nobody_is_waited_for, 3),
-        (what_ended_meanwhile_is_not_read, 6),
+        slow(what_ended_meanwhile_is_not_read, 6),
         (the_newest_snapshot_is_read, 6),
         (a_block_does_not_see_its_own_statements, 4),
         slow(what_is_declared_is_not_waited_for, 6),

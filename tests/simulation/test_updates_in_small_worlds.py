@@ -112,14 +112,14 @@ def world(who: Sequence[str], **options: Any) -> World:
 @pytest.mark.parametrize(
     ("who", "options"),
     [
-        (["write", "update"], {"faults": 1}),
+        slow(["write", "update"], {"faults": 1}),
         slow(["update", "write"], {"faults": 1}),
         (["update", "update"], {"faults": 1}),
         (["write", "update", "cleaner"], {"deletions": False}),
-        (["update", "update", "cleaner"], {"deletions": False}),
+        slow(["update", "update", "cleaner"], {"deletions": False}),
         slow(["write", "update", "writer"], {"deletions": False}),
         (["write", "update", "update"], {"deletions": False}),
-        (["write", "write", "update"], {"deletions": False}),
+        slow(["write", "write", "update"], {"deletions": False}),
         slow(["elsewhere", "update", "cleaner"], {"deletions": False}),
         slow(["elsewhere", "update"], {"faults": 1}),
         (["here", "elsewhere", "careful"], {"deletions": False}),

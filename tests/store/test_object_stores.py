@@ -233,6 +233,7 @@ print(rows)
 """
 
 
+@pytest.mark.slow
 def test_another_process_takes_the_keys_from_its_own_environment(server: servers.Server, tmp_path: Path) -> None:
     table = Table.create(server.address(), COLUMNS, key="id", storage_options=server.options)
     table.upsert(rows(("a", 1)))

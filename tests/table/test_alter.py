@@ -168,7 +168,7 @@ def by_many(table: Table, data: pa.Table) -> None:
     table.complete_write(job, [job.stage(data, task=1)])
 
 
-@pytest.mark.parametrize(("statement", "number"), one_in(3, product(STATEMENTS, range(len(SETTINGS)))))
+@pytest.mark.parametrize(("statement", "number"), one_in(5, product(STATEMENTS, range(len(SETTINGS)))))
 def test_a_statement_says_the_same_whatever_columns_are_called(
     places: Callable[[str], Place], statement: str, number: int
 ) -> None:

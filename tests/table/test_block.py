@@ -15,7 +15,7 @@ import pytest
 from crdt_mor import InvalidInputError, MemoryStore, Scan, Table
 from crdt_mor.payloads import Counter, GrowOnlySet, Max, MVRegister, ORSet, PartialUpdate
 from tests.inside import store_of
-from tests.tiers import one_in, seeds
+from tests.tiers import only, seeds
 
 STRINGS: Final = pa.list_(pa.string())
 SCHEMA: Final = pa.schema(
@@ -97,7 +97,7 @@ def shown(scan: Scan) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 6), range(6, 60)))
-@pytest.mark.parametrize("name", one_in(3, SETTINGS))
+@pytest.mark.parametrize("name", only(["partial, payloads"], SETTINGS))
 def test_a_block_sees_what_its_statements_make_one_after_another(name: str, seed: int) -> None:
     """So it does in the block, after its commit, and after the commits of one statement each."""
     random = Random(f"{name} {seed}")

@@ -26,6 +26,7 @@ from crdt_mor.write.log_files import put_chunks
 from tests.simulated import Simulated
 from tests.table.compacting import close, every_answer, open_write, remove
 from tests.table.helpers import SCHEMA, Make, Place, data_files, files, frame, rows
+from tests.tiers import only
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},
@@ -74,6 +75,7 @@ def test_the_greatest_ordering_values_of_deletes_are_carried_beside_a_pending_wr
     assert table.count() == 0, "the delete has the greater ordering value"
 
 
+@pytest.mark.parametrize("table", only(["partial"], MERGES), indirect=True)
 def test_a_straggler_never_stops_compaction_never_loses_a_row_and_never_wins_late(table: Table) -> None:
     commits = [table.upsert(frame(("a", "first", 1), ("b", "first", 1)))]
     straggler = open_write(table, ("a", "straggler", 5), ("own", "straggler", 5))

@@ -311,10 +311,14 @@ def test_where_a_driver_died_and_nobody_comes_again_nothing_is_left(fast_path: P
         world.check(ONE if landed else [OLD])
 
 
-@pytest.mark.parametrize("parts", [slow(ONE), TWO], ids=["same receipts", "other attempts"])
-def test_of_two_drivers_at_once_one_commits(fast_path: Path, parts: list[pa.Table]) -> None:
+@pytest.mark.parametrize(
+    ("parts", "every"),
+    [slow(ONE, 2), (TWO, 5), slow(TWO, 2)],
+    ids=["same receipts", "other attempts, some", "other attempts"],
+)
+def test_of_two_drivers_at_once_one_commits(fast_path: Path, parts: list[pa.Table], every: int) -> None:
     outcomes = set()
-    for scene in scenes(fast_path, lambda w: w.complete(w.receipts if parts is ONE else w.staged(parts)), every=2):
+    for scene in scenes(fast_path, lambda w: w.complete(w.receipts if parts is ONE else w.staged(parts)), every=every):
         mine, others = scene.mine, scene.others
         assert isinstance(mine, Commit), mine
         assert isinstance(others, Commit)
@@ -325,23 +329,24 @@ def test_of_two_drivers_at_once_one_commits(fast_path: Path, parts: list[pa.Tabl
     assert outcomes == {False, True}
 
 
-def test_a_write_that_is_given_up_under_its_driver_replaces_nothing(fast_path: Path) -> None:
-    for scene in scenes(fast_path, lambda world: world.table.abandon_write(world.job), every=2):
+@pytest.mark.parametrize("every", [6, slow(2)])
+def test_a_write_that_is_given_up_under_its_driver_replaces_nothing(fast_path: Path, every: int) -> None:
+    for scene in scenes(fast_path, lambda world: world.table.abandon_write(world.job), every=every):
         done = isinstance(scene.mine, Commit)
         assert done or isinstance(scene.mine, WriterExpiredError), scene.mine
         assert scene.world.landed == done
         scene.world.check(ONE if done else [OLD])
 
 
-@pytest.mark.parametrize("after", [slow(False), True])
-def test_attempts_that_come_late_harm_nothing(fast_path: Path, after: bool) -> None:
+@pytest.mark.parametrize(("after", "every"), [slow(False, 2), (True, 6), slow(True, 2)])
+def test_attempts_that_come_late_harm_nothing(fast_path: Path, after: bool, every: int) -> None:
     """Also just after the event, when the base files do not have their names yet."""
 
     def late(world: World) -> None:
         for part in TWO:
             world.job.stage(part, task=0)
 
-    for scene in scenes(fast_path, late, after=after, every=2):
+    for scene in scenes(fast_path, late, after=after, every=every):
         assert isinstance(scene.mine, Commit), scene.mine
         scene.world.check(ONE)
 

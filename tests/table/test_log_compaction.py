@@ -13,6 +13,7 @@ from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.services import compaction
 from tests.table.compacting import close, every_answer, open_write, remove
 from tests.table.helpers import Make, Place, Row, data_files, frame, rows
+from tests.tiers import only
 
 MERGES: dict[str, dict[str, Any]] = {
     "latest": {},
@@ -54,6 +55,7 @@ def test_the_logs_become_one_and_the_base_stays_as_it_is(table: Table, place: Pl
     assert every_answer(table, commits) == before
 
 
+@pytest.mark.parametrize("table", only(["partial"], MERGES), indirect=True)
 def test_stragglers_take_their_place_before_and_after_it(table: Table) -> None:
     early, late, last = (open_write(table, ("k0", f"straggler {i}", 50 + i)) for i in range(3))
     commits = [table.upsert(frame(("k0", "newer", 90), ("k1", "newer", 90))), remove(table, "k2")]

@@ -22,6 +22,7 @@ from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.merge_into_plan import MergePlan
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, frame
+from tests.tiers import slow
 
 NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
@@ -319,11 +320,12 @@ def test_it_meets_the_rows_of_writes_that_began_before_it() -> None:
 ROWS = st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 3), max_size=5)
 
 
-@settings(max_examples=25, deadline=None)
-@given(ROWS, ROWS, st.integers(-2, 2), st.booleans())
-def test_it_is_what_a_loop_over_dictionaries_is(
-    target: dict[str, int], source: dict[str, int], least: int, compacted: bool
-) -> None:
+@pytest.mark.parametrize("examples", [8, slow(50)])
+def test_it_is_what_a_loop_over_dictionaries_is(examples: int) -> None:
+    settings(max_examples=examples)(given(ROWS, ROWS, st.integers(-2, 2), st.booleans())(check_a_merge))()
+
+
+def check_a_merge(target: dict[str, int], source: dict[str, int], least: int, compacted: bool) -> None:
     table = make()
     table.upsert(numbers(**target))
     if compacted and target:

@@ -31,7 +31,7 @@ from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import store_of
 from tests.table.helpers import SCHEMA, Places, frame, rows, sent
 from tests.table.staging import STAGED, TABLES, leftovers
-from tests.tiers import one_in
+from tests.tiers import one_in, slow
 
 Clauses = Callable[[MergeInto], MergeInto]
 Parts = Sequence[MergePart]
@@ -117,7 +117,7 @@ def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
 # --- the same as in one process ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("settings", "clauses"), one_in(3, product(TABLES, [upserting, all_clauses])))
+@pytest.mark.parametrize(("settings", "clauses"), one_in(5, product(TABLES, [all_clauses, upserting])))
 def test_it_is_what_one_process_makes(places: Places, settings: str, clauses: Clauses) -> None:
     asked = {"schema": SCHEMA, "key": "id", "buckets": 4, **TABLES[settings]}
     one, many = (filled(places(name).create(**asked)) for name in "om")
@@ -216,11 +216,13 @@ VALUES = st.dictionaries(st.sampled_from([f"k{i}" for i in range(8)]), st.intege
 NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
-@settings(max_examples=8, deadline=None)
-@given(VALUES, VALUES, st.integers(1, 9), st.integers(-2, 2))
-def test_it_is_what_one_process_makes_of_any_rows(
-    target: dict[str, int], source: dict[str, int], parts: int, least: int
-) -> None:
+@pytest.mark.parametrize("examples", [3, slow(20)])
+def test_it_is_what_one_process_makes_of_any_rows(examples: int) -> None:
+    check = given(VALUES, VALUES, st.integers(1, 9), st.integers(-2, 2))(check_in_parts)
+    settings(max_examples=examples)(check)()
+
+
+def check_in_parts(target: dict[str, int], source: dict[str, int], parts: int, least: int) -> None:
     def clauses(merge: MergeInto) -> MergeInto:
         merge = merge.when_matched_delete(f"source.n > {least}").when_matched_update({"n": "source.n * 10"})
         merge = merge.when_not_matched_insert_all(f"source.n >= {least}")

@@ -15,11 +15,15 @@ from crdt_mor import Changes, Commit, FutureSnapshotError, InvalidInputError, Sc
 from crdt_mor.columns.schema import META_COLUMNS
 from crdt_mor.model.instant import to_datetime
 from tests.table.helpers import SCHEMA, Make, Place, frame, rows
+from tests.tiers import only
 
 MANY = frame(*((f"k{i:02}", "eu" if i % 2 else "us", i, i / 2) for i in range(40)))
 
 
-@pytest.fixture(params=["logs only", "base and logs", "base only"])
+STATES = ["logs only", "base and logs", "base only"]
+
+
+@pytest.fixture(params=STATES)
 def table(make: Make, request: pytest.FixtureRequest) -> Table:
     """Forty rows, k00 to k39, in several states of compaction."""
     table = make(partition_by="region")
@@ -60,6 +64,7 @@ def test_duckdb_queries_a_scan_as_it_is(table: Table) -> None:
     assert found == [("eu", 15, sum(range(11, 40, 2))), ("us", 15, sum(range(10, 40, 2)))]
 
 
+@pytest.mark.parametrize("table", only(["base and logs"], STATES), indirect=True)
 @pytest.mark.parametrize("filter", [None, "n >= 10", "n + 1 > 10", pl.col("id") == "k07"], ids=str)
 def test_every_output_of_no_columns_has_as_many_rows_as_are_shown(table: Table, filter: Any) -> None:
     scan, count = table.scan(columns=[], filter=filter), table.scan(filter=filter).to_arrow().num_rows
@@ -116,6 +121,7 @@ FILTERS = {
 }
 
 
+@pytest.mark.parametrize("table", only(["base and logs"], STATES), indirect=True)
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter_is_an_expression_or_sql_and_need_not_be_among_the_columns(table: Table, name: str) -> None:
     text, expression = FILTERS[name]

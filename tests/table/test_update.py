@@ -366,7 +366,7 @@ PAYLOADS: list[tuple[Any, pa.DataType, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("payload", "kind", "before", "after"), PAYLOADS, ids=lambda v: getattr(v, "name", ""))
-@pytest.mark.parametrize(("partial", "compacted"), one_in(3, product([False, True], [False, True])))
+@pytest.mark.parametrize(("partial", "compacted"), one_in(4, product([False, True], [True, False])))
 def test_a_column_with_a_payload_shows_what_it_is_set_to(
     payload: Any, kind: pa.DataType, before: Any, after: Any, partial: bool, compacted: bool
 ) -> None:

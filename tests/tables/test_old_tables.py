@@ -18,18 +18,18 @@ import pytest
 
 import crdt_mor as mor
 from tests.tables.make import HERE, history, plain
-from tests.tiers import slow
+from tests.tiers import only
 
 RELEASES = sorted(path.name.removesuffix(".tar.xz") for path in HERE.glob("*.tar.xz"))
 ALL = [(release, name) for release in RELEASES for name in json.loads((HERE / f"{release}.json").read_text())]
 FAST = [
     (release, name) for release, name in ALL if release == RELEASES[-1] or (release == RELEASES[0] and name == "pages")
 ]
-KEPT = [kept if kept in FAST else slow(*kept) for kept in ALL]
+KEPT = only(FAST, ALL)
 """The tables of each release, by name: earlier ones have fewer kinds. The fast tier takes all of the newest release; of
 the oldest it takes `pages`, the table that has most."""
-CHANGED = [kept if kept in (FAST[0], *FAST[-2:]) else slow(*kept) for kept in ALL]
-"""The tables whose copies are written to and compacted; the fast tier takes the oldest one, and two of the newest."""
+CHANGED = only(FAST[-2:], ALL)
+"""The tables whose copies are written to and compacted; the fast tier takes two of the newest release."""
 
 RENAMED = {"number": "ordinal"}
 """Columns of the history that earlier releases called otherwise."""
