@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from collections import deque
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import partial
@@ -23,6 +23,8 @@ from crdt_mor.log.combining import Crowd, Posting
 from crdt_mor.log.posts import Turn
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Shortcuts
+from crdt_mor.log.steps import MakeDurable, Nonce, Now, Pause, Put, StoreNow, Touch, Wait
+from tests.driving import one_by_one
 from tests.simulation.small_store import FakeProjector
 
 _INTERNED: dict[Hashable, int] = {}
@@ -38,48 +40,75 @@ however often it looks from there on."""
 
 def freeze(value: object) -> Hashable:
     """A hashable stand-in that is equal for equal values."""
-    if value is None or isinstance(value, (str, int, float, bytes, bool)):
+    kind = type(value)
+    if kind in _PLAIN:
         return value
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *(freeze(item) for item in value))
-    if isinstance(value, (set, frozenset)):
-        return frozenset(freeze(item) for item in value)
-    if isinstance(value, (dict, types.MappingProxyType)):
-        return ("dict", *(freeze(item) for item in value.items()))
-    if isinstance(value, types.FunctionType):
-        return (value.__code__, *(freeze(cell.cell_contents) for cell in value.__closure__ or ()))
-    if isinstance(value, types.MethodType):
-        return ("method", value.__name__, freeze(value.__self__))
-    if isinstance(value, partial):
-        return ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))
-    if isinstance(value, EventFile):
-        return ("file", value.path, value.data, value.durable)
-    if isinstance(value, FakeProjector):
-        return "projector"
-    if isinstance(value, Action):
-        return ("action", value.name)
-    if isinstance(value, types.GeneratorType):
-        return (value.__name__, value.gi_frame and frames(value))
-    if isinstance(value, pa.Schema):
-        return ("schema", str(value))
-    if isinstance(value, suppress):
-        return "suppress"
-    if isinstance(value, BaseException):
-        return (type(value), str(value), freeze(vars(value)))  # what it carries, such as the value that refused
-    if isinstance(value, Turn):
-        value = replace(value, looks=min(value.looks, max(posts.GATHERING_LOOKS, posts.LOOKS_A_RANK * POSTS_MAX)))
-    if isinstance(value, _CHANGING):  # what changes is not known by its identity
-        return (type(value).__name__, _parts(value))
-    if is_dataclass(value):
-        known = _BY_IDENTITY.get(id(value))
-        if known is None:  # the object is kept, so its identity stays its own
-            known = _BY_IDENTITY[id(value)] = value, _INTERNED.setdefault((type(value), _parts(value)), len(_INTERNED))
-        return ("#", known[1])
-    raise TypeError(f"cannot freeze {value!r}")
+    frozen = _FROZEN.get(kind)
+    if frozen is None:
+        frozen = _FROZEN[kind] = _frozen_by(kind)
+    return frozen(value)
+
+
+def _frozen_by(kind: type) -> Callable[[Any], Hashable]:
+    """What makes the stand-in for objects of a class."""
+    for classes, frozen in _FROZEN_BY:
+        if issubclass(kind, classes):
+            return frozen
+    if is_dataclass(kind):
+        return _immutable if kind.__dataclass_params__.frozen else _changing  # type: ignore[attr-defined]
+    raise TypeError(f"cannot freeze {kind!r}")
+
+
+def _sequence(value: list[object] | tuple[object, ...]) -> Hashable:
+    return (type(value).__name__, *[freeze(item) for item in value])
+
+
+def _function(value: types.FunctionType) -> Hashable:
+    return (value.__code__, *[freeze(cell.cell_contents) for cell in value.__closure__ or ()])
+
+
+def _turn(value: Turn) -> Hashable:
+    return _changing(replace(value, looks=min(value.looks, max(posts.GATHERING_LOOKS, posts.LOOKS_A_RANK * POSTS_MAX))))
+
+
+def _changing(value: object) -> Hashable:
+    """What changes is not known by its identity."""
+    return (type(value).__name__, _parts(value))
+
+
+def _immutable(value: object) -> Hashable:
+    known = _BY_IDENTITY.get(id(value))
+    if known is None:  # the object is kept, so its identity stays its own
+        known = _BY_IDENTITY[id(value)] = value, _INTERNED.setdefault((type(value), _parts(value)), len(_INTERNED))
+    return ("#", known[1])
+
+
+_PLAIN = frozenset({type(None), str, int, float, bytes, bool})
+_FROZEN_BY: tuple[tuple[type | tuple[type, ...], Callable[[Any], Hashable]], ...] = (
+    (tuple(_PLAIN), lambda value: value),
+    ((list, tuple), _sequence),
+    ((set, frozenset), lambda value: frozenset([freeze(item) for item in value])),
+    ((dict, types.MappingProxyType), lambda value: ("dict", *[freeze(item) for item in value.items()])),
+    (types.FunctionType, _function),
+    (types.MethodType, lambda value: ("method", value.__name__, freeze(value.__self__))),
+    (partial, lambda value: ("partial", freeze(value.func), freeze(value.args), freeze(value.keywords))),
+    (EventFile, lambda value: ("file", value.path, value.data, value.durable)),
+    (FakeProjector, lambda _: "projector"),
+    (Action, lambda value: ("action", value.name)),
+    (types.GeneratorType, lambda value: (value.__name__, value.gi_frame and frames(value))),
+    (pa.Schema, lambda value: ("schema", str(value))),
+    (suppress, lambda _: "suppress"),
+    # What an exception carries, such as the value that refused, stands beside its text.
+    (BaseException, lambda value: (type(value), str(value), freeze(vars(value)))),
+    (Turn, _turn),
+    (_CHANGING, _changing),
+)
+_FROZEN: dict[type, Callable[[Any], Hashable]] = {}
+"""By class what makes the stand-in for its objects, as far as it was asked for."""
 
 
 def _parts(value: Any) -> Hashable:
-    return tuple(freeze(getattr(value, name)) for name in value.__dataclass_fields__)
+    return tuple([freeze(getattr(value, name)) for name in value.__dataclass_fields__])
 
 
 def frames(generator: Generator[Any, Any, Any]) -> Hashable:
@@ -88,7 +117,8 @@ def frames(generator: Generator[Any, Any, Any]) -> Hashable:
     inner: Any = generator
     while inner is not None:
         frame = inner.gi_frame
-        chain.append((frame.f_code, frame.f_lasti, tuple((k, freeze(v)) for k, v in sorted(frame.f_locals.items()))))
+        held = tuple([(name, freeze(value)) for name, value in sorted(frame.f_locals.items())])
+        chain.append((frame.f_code, frame.f_lasti, held))
         inner = inner.gi_yieldfrom
     return tuple(chain)
 
@@ -120,13 +150,57 @@ class Actor:
     keys: dict[Hashable, int] = field(default_factory=dict)
 
 
+class Running:
+    """An actor that runs: its generator, which waits for a reply, and how many nonces it drew and replies it lost."""
+
+    def __init__(self, actor: Actor, store_now: int) -> None:
+        self.name, self.store_now = actor.name, store_now if actor.store_now is None else actor.store_now
+        self.protocol = actor.start()
+        self.generator = one_by_one(self.protocol)
+        self.nonces = self.lost = 0
+        self.step: Any = None
+
+    def go_on(self, replies: Sequence[object]) -> None:
+        """Run with these replies of the store, up to the question that they leave open; `StopIteration` at the end."""
+        waiting = list(reversed(replies))
+        while True:
+            reply: object = None
+            match self.step:
+                case Nonce() if (attempt := attempt_of(self.protocol)) is not None:
+                    reply = f"{self.name}{self.nonces}.{self.lost}.{attempt}"
+                case Nonce():
+                    self.nonces += 1
+                    reply = f"{self.name}{self.nonces}"
+                case Now():
+                    reply = 0
+                case StoreNow():  # after the last sweep, as in life, by which a sweep knows itself done
+                    reply = self.store_now
+                case None | Pause() | Wait() | MakeDurable() | Touch():
+                    reply = None
+                case _ if waiting:
+                    reply = waiting.pop()
+                    self.lost += isinstance(self.step, Put) and reply is None
+                case _:
+                    return
+            self.step = self.generator.send(reply)
+
+    @property
+    def key(self) -> Hashable:
+        """What its future depends on."""
+        return (self.nonces, self.lost, frames(self.generator))
+
+
 @dataclass
 class Local:
-    """A local state: the operation that comes next (None at the end), and one history that leads here."""
+    """A local state: the operation that comes next (None at the end), and one history that leads here.
+
+    running: the actor that came by this history, until it goes on.
+    """
 
     step: Any
     history: tuple[object, ...]
     result: object = None
+    running: Running | None = None
     moves: dict[Hashable, int] = field(default_factory=dict)
 
 

@@ -17,8 +17,9 @@ one actor also chooses, for each of the others, how many of its reads came befor
 very step changes. Every store, every answer and every result is still met (`reads_wait=False` schedules every operation
 by itself, and a test compares), in a thirtieth of the states. A put or delete that changes nothing is a read.
 
-**What an actor has seen.** Generators cannot be copied, so a local state keeps one representative history of replies
-and is replayed from it, memoised: the search itself only compares numbers. Two histories are the same local state if
+**What an actor has seen.** Generators cannot be copied, so a local state keeps one representative history of replies.
+The generator that came by it goes on with the first reply to come; for each other reply a new one is replayed from the
+history. Both are memoised: the search itself only compares numbers. Two histories are the same local state if
 they lead to the same chain of suspended frames: code, instruction, locals and captured variables of the generator and
 of each that it delegates to, plus the number of nonces drawn. (`next_version` and `_claim` draw one for each attempt,
 and those at one version, or time, may share one without harm, as nothing of the others can be there or land any more:
@@ -42,21 +43,13 @@ from crdt_mor.log.steps import (
     Delete,
     GetStat,
     List,
-    MakeDurable,
-    Nonce,
-    Now,
-    Pause,
     Put,
     Read,
     Step,
-    StoreNow,
-    Touch,
-    Wait,
     Walk,
 )  # fmt: skip
-from tests.driving import one_by_one
 from tests.simulation.landing import land
-from tests.simulation.local_states import Actor, Block, Local, attempt_of, frames, freeze, steps_between
+from tests.simulation.local_states import Actor, Block, Local, Running, freeze, steps_between
 from tests.simulation.promises import check_end, check_result, check_saw, check_store
 from tests.simulation.small_store import (
     FAULTS,
@@ -297,43 +290,24 @@ class World:
 
     # --- replaying --------------------------------------------------------------------------------------------------
 
-    def _enter(self, actor: Actor, history: tuple[object, ...]) -> int:
-        protocol = actor.start()
-        generator = one_by_one(protocol)
-        nonces = lost = 0
-        step: Any = None
+    def _enter(self, actor: Actor, history: tuple[object, ...], running: Running | None = None) -> int:
+        """The local state that a history leads to. running: the actor that came by all of it but the last reply."""
+        replies = history[-1:]
+        if running is None:
+            running, replies = Running(actor, self.store_now), history
         result: object = None
-        waiting = list(reversed(history))
-        reply: object = None
         try:
-            while True:
-                step = generator.send(reply)
-                match step:
-                    case Nonce() if (attempt := attempt_of(protocol)) is not None:
-                        reply = f"{actor.name}{nonces}.{lost}.{attempt}"
-                    case Nonce():
-                        nonces += 1
-                        reply = f"{actor.name}{nonces}"
-                    case Now():
-                        reply = 0
-                    case StoreNow():  # after the last sweep, as in life, by which a sweep knows itself done
-                        reply = self.store_now if actor.store_now is None else actor.store_now
-                    case Pause() | Wait() | MakeDurable() | Touch():
-                        reply = None
-                    case _ if waiting:
-                        reply = waiting.pop()
-                        lost += isinstance(step, Put) and reply is None
-                    case _:
-                        break
-            key: Hashable = (nonces, lost, frames(generator))
+            running.go_on(replies)
+            key: Hashable = running.key
         except StopIteration as end:
-            step, result = None, end.value
+            running.step, result = None, end.value
             key = ("end", result)
         found = actor.keys.get(key)
         if found is None:
             found = actor.keys[key] = len(actor.local)
-            actor.local.append(Local(step, history, result))
-        generator.close()
+            actor.local.append(Local(running.step, history, result, running))
+        else:
+            running.generator.close()
         return found
 
     def _reply(self, actor: Actor, local: int, reply: object) -> int:
@@ -341,7 +315,8 @@ class World:
         key = freeze(reply)
         found = state.moves.get(key)
         if found is None:
-            found = state.moves[key] = self._enter(actor, (*state.history, reply))
+            running, state.running = state.running, None
+            found = state.moves[key] = self._enter(actor, (*state.history, reply), running)
         return found
 
     # --- telling ----------------------------------------------------------------------------------------------------
