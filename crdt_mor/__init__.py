@@ -95,6 +95,7 @@ if _TYPE_CHECKING:
     from crdt_mor.planners.compaction import CompactionPlan, GroupInput
     from crdt_mor.read.explain import Explanation, Files
     from crdt_mor.services.clean import Cleaned
+    from crdt_mor.services.copy import Copied, CopyProgress
     from crdt_mor.services.maintain_report import Maintained, Upkeep
     from crdt_mor.services.migration import MigrationProgress
     from crdt_mor.services.restore import Restored, Savepoint
@@ -190,6 +191,7 @@ _NAMES = {
     "api.reading": ("AsOf", "Consistency"),
     "api.scan": ("Scan",),
     "services.clean": ("Cleaned",),
+    "services.copy": ("Copied", "CopyProgress"),
     "services.migration": ("MigrationProgress",),
     "services.restore": ("Restored", "Savepoint"),
     "services.verify": ("Finding", "Verified"),
@@ -260,6 +262,8 @@ __all__ = [
     "Consistency",
     "ConstraintViolationError",
     "Content",
+    "Copied",
+    "CopyProgress",
     "CrdtMorError",
     "Data",
     "DataFile",

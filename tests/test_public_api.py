@@ -20,7 +20,7 @@ PUBLIC = [
     "AdoptionEvent", "Archived", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
     "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
     "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "ConstraintViolationError",
-    "Content", "CrdtMorError", "Data",
+    "Content", "Copied", "CopyProgress", "CrdtMorError", "Data",
     "DataFile", "Dot", "Durable", "EarlierWritePendingError", "Environment", "Erased",
     "ErasureUnfinishedError", "Event", "Explanation",
     "FileGroup", "FileRows", "Files", "Finding", "ForkedProcessError", "FormatError", "FutureSnapshotError", "GivenUp",
@@ -128,11 +128,11 @@ SIGNATURES = {
     "Changes.to_reader": "self",
 }
 MEMBERS = {
-    "Table": "abandon_write add_rules alter append changes comments complete_write config count create create_from "
-    "delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups handed_over "
-    "head history inspect maintenance merge merge_in_parts move move_in_parts open overwrite plan_write properties "
-    "refresh rules savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas to_polars "
-    "transaction truncate update update_in_parts upsert verify version",
+    "Table": "abandon_write add_rules alter append changes comments complete_write config copy count create "
+    "create_from delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups "
+    "handed_over head history inspect maintenance merge merge_in_parts move move_in_parts open overwrite plan_write "
+    "properties refresh rules savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas "
+    "to_polars transaction truncate update update_in_parts upsert verify version",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",

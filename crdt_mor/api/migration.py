@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from crdt_mor.api.create import Merge, merge_spec, names_of, put_properties
 from crdt_mor.api.create_again import require_layout
@@ -44,6 +44,9 @@ from crdt_mor.store.open import absolute, store_at
 from crdt_mor.store.protocol import Store, is_bucket
 from crdt_mor.write.named import called_config, renamed_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
+
+if TYPE_CHECKING:
+    from crdt_mor.store.handed_stores import Handed
 
 OnProgress = Callable[[MigrationProgress], None]
 
@@ -128,7 +131,7 @@ def migrate(
     if pending not in ("wait", "roll_back"):
         raise InvalidInputError(f'what is pending is waited for, "wait", or rolled back, "roll_back". got={pending!r}')
     address = absolute(to_uri) if store is None else str(to_uri)
-    objects = _objects(session, to_uri, storage_options, store)
+    objects = store_beside(session, to_uri, storage_options, store)
     _require_movable(session)
     source = session.views.sealed(decided=True)
     if source.moving is None:
@@ -172,7 +175,7 @@ def _opened(
 ) -> Session | None:
     """The table at the new address; None where there is none."""
     try:
-        objects = _objects(session, uri, storage_options, store)
+        objects = store_beside(session, uri, storage_options, store)
         return Session.open(uri, session.environment, session.expiry_ms, objects)
     except TableNotFoundError:
         return None
@@ -204,10 +207,13 @@ def _address(session: Session) -> str:
         return session.uri
 
 
-def _objects(
-    session: Session, uri: str | os.PathLike[str], storage_options: Mapping[str, Any] | None, store: Store | None
+def store_beside(
+    session: Session,
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None,
+    store: Store | Handed | None,
 ) -> Store:
-    """The store of the new table; where nothing is said of how to reach it, as the old table's is reached."""
+    """The store at another address; where nothing is said of how to reach it, as that of this table is reached."""
     if storage_options is None and store is None and is_bucket(session.store) and _same_kind(session, uri):
         storage_options = session.store.options
     return store_at(uri, session.environment, storage_options, store)

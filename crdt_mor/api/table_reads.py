@@ -5,11 +5,12 @@ Each read is sealed when it is called: what is committed later does not change i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -28,8 +29,11 @@ from crdt_mor.read.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
+    from crdt_mor.services.copy import Copied, CopyProgress
     from crdt_mor.services.restore import Savepoint
     from crdt_mor.services.verify import Verified
+    from crdt_mor.store.handed_stores import Handed
+    from crdt_mor.store.protocol import Store
 
 
 @operations
@@ -183,6 +187,38 @@ class TableReads(Readable):
         from crdt_mor.services.verify import verify
 
         return verify(self._session)
+
+    def copy(
+        self,
+        to_uri: str | os.PathLike[str],
+        *,
+        update: bool = False,
+        verify: bool = True,
+        on_progress: Callable[[CopyProgress], None] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        store: Store | Handed | None = None,
+    ) -> Copied:
+        """Copy the table as it is now to another address, beside its writers; the copy is a table at once.
+
+        It is the same table at one moment: its rows, the history that it keeps, its savepoints, properties and tokens,
+        also for Hudi's readers, and checkpoints of its changes. Writes that are pending, and small ones that are only
+        posted, are no part of it; in the copy the pending ones are given up when their writers have been silent for
+        `writer_expiry`. A copy that was stopped anywhere is made whole by making it again.
+
+        to_uri: an empty folder or address. storage_options, store: how it is reached, as in `Table.open`; where
+            neither is given, an address at the same provider is reached as this table is.
+        update: move a copy that is there to what the table shows now: only new objects are copied, and what was
+            cleaned, dropped or erased since goes from the copy as well. What was written to the copy stays: then this
+            is refused.
+        verify: read all rows of the copy afterwards, `Table.verify`, and raise `FormatError` where that finds damage.
+        on_progress: called with a `CopyProgress` after each object; what it raises stops the copy.
+
+        Raises `TableExistsError` where something else is there; `InvalidInputError` where this table moves, is handed
+        over, or has an erasure under way, and for a copy that has commits of its own.
+        """
+        from crdt_mor.api.copy import copy
+
+        return copy(self._session, to_uri, update, verify, on_progress, storage_options, store)
 
     @property
     def handed_over(self) -> datetime | None:

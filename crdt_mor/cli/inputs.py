@@ -13,6 +13,8 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.model.policies import duration_ms
+from crdt_mor.store.addresses import place_of
+from crdt_mor.store.options import shared
 
 _PARTIAL = re.compile(r"partial_update(/1)?(\?nulls=(?P<nulls>value|keep))?")
 
@@ -152,9 +154,16 @@ def storage() -> dict[str, str] | None:
     return dict(_storage) or None
 
 
-def opened(uri: str) -> mor.Table:
-    """The table at an address."""
-    return mor.Table.open(uri, storage_options=storage())
+def storage_of(uri: str, other: str) -> dict[str, str] | None:
+    """What the command was told with `--storage` of one of two addresses, which may be at two providers."""
+    here, there = place_of(uri), place_of(other)
+    return storage() if here is None or there is None else shared(storage(), here.provider, [there.provider])
+
+
+def opened(uri: str, beside: str | None = None) -> mor.Table:
+    """The table at an address. beside: the other address of a command that has two."""
+    options = storage() if beside is None else storage_of(uri, beside)
+    return mor.Table.open(uri, storage_options=options)
 
 
 # --- payloads ---------------------------------------------------------------------------------------------------------

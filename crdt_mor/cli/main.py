@@ -23,6 +23,7 @@ from crdt_mor.cli.archive import archive
 from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.check_store import check_store
 from crdt_mor.cli.clean import clean
+from crdt_mor.cli.copy import copy
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.erase import erase
@@ -212,6 +213,7 @@ for _command in (
     erase,
     handover,
     takeback,
+    copy,
     migrate,
     cancel_migration,
     laws,

@@ -43,13 +43,18 @@ def change_properties(changes: Mapping[str, str | None]) -> Steps[None]:
     if found is not None and before == after:
         yield MakeDurable(PROPERTIES)
         return
-    yield from put_surely(Put(BACKUP, data))
+    yield from replace_properties(data, encode_table(after, ["changed"]))
+
+
+def replace_properties(before: bytes, after: bytes) -> Steps[None]:
+    """Put other properties in the place of those that are there. before: what they are, for the backup."""
+    yield from put_surely(Put(BACKUP, before))
     if not (yield from delete_for_good([HADOOPS_SUM, PROPERTIES])):
         raise StorageUnavailableError(
             "the properties of the table cannot be changed, as this process may not delete them: call again as a user "
             f"that may. file={PROPERTIES}"
         )
-    yield from put_surely(Put(PROPERTIES, encode_table(after, ["changed"])))
+    yield from put_surely(Put(PROPERTIES, after))
 
 
 def open_instants(names: Mapping[InstantTime, list[TimelineFileName]], since: InstantTime) -> list[InstantTime]:

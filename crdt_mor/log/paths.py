@@ -37,6 +37,7 @@ STAGED = f"{OWN_FOLDER}/staged"
 GIVEN_UP = f"{OWN_FOLDER}/given_up"
 POSTS = f"{OWN_FOLDER}/posts"
 ERASURES = f"{OWN_FOLDER}/erasures"
+COPIED = f"{OWN_FOLDER}/copied"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
 
@@ -100,6 +101,11 @@ def post_in(path: str) -> PostName | None:
     """The post whose object this is; None for an object that is none's."""
     version, dash, name = path.rpartition("/")[2].removesuffix(_EVENT).partition("-")
     return PostName(int(version), name) if dash and name and version.isdecimal() else None
+
+
+def copied_path(version: int) -> str:
+    """The object that notes, in a copy of a table, a version of that table which the copy is made to show."""
+    return f"{COPIED}/{version:020d}.json"
 
 
 def erasure_path(requested: InstantTime) -> str:

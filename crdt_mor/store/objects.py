@@ -28,7 +28,7 @@ from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind
 from crdt_mor.store.options import Options, read_options
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path
-from crdt_mor.store.protocol import Content, Durable, Stat
+from crdt_mor.store.protocol import Bucket, Content, Durable, Stat
 from crdt_mor.store.puts import Puts
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
 from crdt_mor.store.ranges import Files, Range
@@ -60,7 +60,7 @@ class ObjectStore:
         self._secrets = secrets
         self.environment = environment or SystemEnvironment()
         self._asking = Asking(place, options, secrets, self.environment)
-        self._puts = Puts(place, self._asking, self._key, self.read)
+        self._puts = Puts(place, self._asking, self.key, self.read)
         self._lock = threading.Lock()
         self._empties: dict[str, None] = {}
         self._at_once = AtOnce()
@@ -100,7 +100,7 @@ class ObjectStore:
 
     def view(self, path: str) -> memoryview | None:
         """The whole object, as it came; None if there is none."""
-        key = self._key(path)
+        key = self.key(path)
 
         def get() -> memoryview:
             got = obstore.get(self._clients.reading(), key)
@@ -149,7 +149,7 @@ class ObjectStore:
 
     def _ranges(self, path: str, size: int, ranges: Sequence[Range]) -> builtins.list[bytes]:
         """The bytes at some places of an object of that size, side by side."""
-        key = self._key(path)
+        key = self.key(path)
         starts, lengths = zip(*ranges, strict=True)
 
         def get() -> builtins.list[bytes] | None:
@@ -177,7 +177,7 @@ class ObjectStore:
         return found is None or found.size == size
 
     def _head(self, what: str, path: str) -> Any:
-        key = self._key(path)
+        key = self.key(path)
 
         def head() -> Any:
             return obstore.get(self._clients.brief(), key, options={"head": True})
@@ -215,7 +215,7 @@ class ObjectStore:
         if found is None:
             raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
         if found.meta["size"] > COPIED_HERE_MAX:
-            copied = self._puts.copy(source, target)
+            copied = self._puts.copy(self.key(source), target)
             if copied is not None:
                 return copied
         data = self.view(source)
@@ -223,15 +223,30 @@ class ObjectStore:
             raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
         return self.put(target, data)
 
+    def copy_from(self, source: Bucket, path: str, size: int) -> bool | None:
+        """As `copy`, of the object at the same path in another store, which has that size.
+
+        None where its bytes have to come here: it is small, in another bucket, or the provider copies none.
+        """
+        if not isinstance(source, ObjectStore) or size <= COPIED_HERE_MAX or not self._is_beside(source):
+            return None
+        return self._puts.copy(source.key(path), path)
+
+    def _is_beside(self, other: ObjectStore) -> bool:
+        """Whether another store is in the same bucket, and is reached in the same way."""
+        here, there = self._place, other._place
+        same = (here.provider, here.bucket) == (there.provider, there.bucket)
+        return same and self._options == other._options and self.texts() == other.texts()
+
     def delete(self, path: str) -> None:
         """Remove the object; removing what is not there is fine."""
-        key = self._key(path)
+        key = self.key(path)
         self._forget_empty(path)
         self._asking.ask("delete", path, lambda: obstore.delete(self._clients.brief(), key))
 
     def touch(self, path: str) -> None:
         """Set the modification time of an empty object to now, creating it if need be; what has content stays."""
-        key = self._key(path)
+        key = self.key(path)
         if path not in self._empties:
             made = self._asking.ask("touch", path, lambda: self._puts.create(key, b"", self.environment.nonce()))
             if not isinstance(made, Failure):
@@ -277,7 +292,7 @@ class ObjectStore:
             return max(reached_ms // 1000 * 1000, self._newest_ms)
 
     def _asked_time(self) -> int:
-        key = self._key(CLOCK)
+        key = self.key(CLOCK)
         self._asking.ask("clock", CLOCK, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
         found = self._head("clock", CLOCK)
         if found is None:
@@ -294,7 +309,8 @@ class ObjectStore:
     def _clients(self) -> Clients:
         return self._asking.clients
 
-    def _key(self, path: str) -> str:
+    def key(self, path: str) -> str:
+        """The name in the bucket of the object at a path."""
         if self._place.provider == "azure" and "\\" in path:
             raise InvalidInputError(f"Azure takes '\\' for '/', so no path of a table can have it. path={path!r}")
         return self._place.key(object_path(path))

@@ -122,6 +122,13 @@ class Bucket(Store, Protocol):
         """
         ...
 
+    def copy_from(self, source: Bucket, path: str, size: int) -> bool | None:
+        """Create the object at a path with that of another bucket, which has that size, if there is none, as `copy`.
+
+        None where its bytes have to come here.
+        """
+        ...
+
     def probe(self) -> None:
         """Raise `UnsupportedFeatureError` unless of many puts of one object, made at once, one alone makes it.
 

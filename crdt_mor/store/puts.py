@@ -111,11 +111,11 @@ class Puts:
             )
 
     def copy(self, source: str, target: str) -> bool | None:
-        """A copy without the bytes coming here; None where the provider has none."""
-        start, end = self._key(source), self._key(target)
+        """A copy of the object of that name in the bucket, without the bytes coming here; None where there is none."""
+        end = self._key(target)
         tries, unsure = self._asking.tries("copy", target), False
         while True:
-            failure = self._asking.once(lambda: obstore.copy(self._clients.reading(), start, end, overwrite=False))
+            failure = self._asking.once(lambda: obstore.copy(self._clients.reading(), source, end, overwrite=False))
             if not isinstance(failure, Failure):
                 tries.note_answer()
                 return True

@@ -1,0 +1,58 @@
+"""A copy of a table as users ask for it: where it goes, and whether it can be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from crdt_mor.api.migration import store_beside
+from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError
+from crdt_mor.events.session import Session
+from crdt_mor.services import copy as service
+from crdt_mor.services.copy import Copied, CopyProgress
+from crdt_mor.services.verify import verify as read_whole
+from crdt_mor.store.open import absolute
+from crdt_mor.store.protocol import Store
+
+if TYPE_CHECKING:
+    from crdt_mor.store.handed_stores import Handed
+
+
+def copy(
+    session: Session,
+    to_uri: str | os.PathLike[str],
+    update: bool,
+    verify: bool,
+    on_progress: Callable[[CopyProgress], None] | None,
+    storage_options: Mapping[str, Any] | None,
+    store: Store | Handed | None,
+) -> Copied:
+    """See `Table.copy`."""
+    address = absolute(to_uri) if store is None else str(to_uri)
+    target = store_beside(session, to_uri, storage_options, store)
+    if target is session.store or (store is None and address == _address(session)):
+        raise InvalidInputError(f"a table is copied to another address than its own. uri={address}")
+    done = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
+    if verify:
+        _require_sound(session, target, address)
+    return done
+
+
+def _address(session: Session) -> str | None:
+    """The address of the table; None where it is only a name, as its store was given."""
+    try:
+        return absolute(session.uri)
+    except (InvalidInputError, UnsupportedFeatureError):
+        return None
+
+
+def _require_sound(session: Session, target: Store, address: str) -> None:
+    found = read_whole(Session.open(address, session.environment, session.expiry_ms, target))
+    if not found.is_sound:
+        first = found.findings[0]
+        raise FormatError(
+            "the copy is there, and not all of its rows can be read, or would be found by a write: see with crdt-mor "
+            f"verify whether the table itself is as damaged. path={address} findings={len(found.findings)} "
+            f"partition={first.partition!r} file_group={first.file_group} said={first.said}"
+        )

@@ -1,0 +1,61 @@
+"""`crdt-mor copy URI TO`: a table copied to another address as it is now, beside its writers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import Form, Uri
+from crdt_mor.cli.render import Output
+
+
+def copy(
+    uri: Uri,
+    to: Annotated[str, typer.Argument(metavar="TO", help="Where the copy goes: nothing is there yet.")],
+    update: Annotated[
+        bool, typer.Option("--update", help="Move a copy that is there to what the table shows now.")
+    ] = False,
+    verify: Annotated[bool, typer.Option(help="Read all rows of the copy afterwards.")] = True,
+    output: Form = Output.text,
+) -> None:
+    """Copy a table as it is now, beside its writers; run it again if it was stopped, and with --update to move it on.
+
+    Example: crdt-mor copy events backup/events --update
+    """
+    with _bar() as tell:
+        done = inputs.opened(uri, to).copy(
+            to, update=update, verify=verify, on_progress=tell, storage_options=inputs.storage_of(to, uri)
+        )
+    if output is Output.json:
+        render.document(asdict(done))
+    else:
+        render.note(str(done))
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[mor.CopyProgress], None] | None]:
+    """A line that tells how far a copy is, on stderr; nothing where that is no terminal."""
+    console = render.stderr()
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("copying"), BarColumn(), TextColumn("{task.fields[objects]} objects,"), DownloadColumn(),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as bars:
+        line = bars.add_task("", total=None, objects="")
+
+        def tell(now: mor.CopyProgress) -> None:
+            objects = f"{now.objects:,} of {now.of_objects:,}"
+            bars.update(line, total=now.of_bytes, completed=now.bytes, objects=objects)
+
+        yield tell

@@ -1,0 +1,56 @@
+"""`crdt-mor copy` copies a table, moves the copy on, and says in words or in JSON what it did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+import crdt_mor as mor
+from crdt_mor.cli.main import app
+
+
+def run(*arguments: object, code: int) -> Result:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def people(fast_path: Path) -> mor.Table:
+    table = mor.Table.create(fast_path / "people", {"id": pl.Int64}, key="id", buckets=1)
+    table.upsert(pl.DataFrame({"id": [1, 2]}))
+    return table
+
+
+def test_a_copy_and_its_update(people: mor.Table, fast_path: Path) -> None:
+    copy = fast_path / "copy"
+    said = run("copy", people.uri, copy, code=0)
+    assert "is the table at version" in said.stderr
+    assert not said.stdout
+    refused = json.loads(run("copy", people.uri, copy, "--output", "json", code=1).stderr)
+    assert refused["error"]["type"] == "TableExistsError"
+    assert "--update" in refused["error"]["message"]
+    people.upsert(pl.DataFrame({"id": [3]}))
+    done = json.loads(run("copy", people.uri, copy, "--update", "--no-verify", "--output", "json", code=0).stdout)
+    assert (done["version"], done["pending"], done["uri"]) == (people.version, 0, str(copy))
+    assert mor.Table.open(copy).count() == 3
+
+
+def test_options_of_each_store_go_to_the_store_that_knows_them(people: mor.Table) -> None:
+    """Both addresses are asked with the options of theirs alone: what the other one has would be refused."""
+    options = ["--storage", "aws_region=eu-west-1", "--storage", "azure_storage_account_name=a"]
+    more = [
+        "--storage",
+        "retry_timeout=1ms",
+        "--storage",
+        "aws_endpoint_url=http://127.0.0.1:1",
+        "--storage",
+        "allow_http=true",
+    ]
+    said = run("copy", "s3://lake/people", "az://lake/people", *options, *more, code=1)
+    assert "aws_region" not in said.stderr
+    assert "azure_storage_account_name" not in said.stderr

@@ -1,0 +1,199 @@
+"""A table in memory that is copied, what may happen to it meanwhile, and what must be true of each copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, TypeVar
+
+import pyarrow as pa
+
+from crdt_mor import MemoryStore, Table, TableNotFoundError
+from crdt_mor.model.timeline_parts import completed_name
+from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import DelegatingStore
+from tests.inside import completions_of, hudi_folder_of, session_of, tail_of
+
+T = TypeVar("T")
+
+SCHEMA: Final = pa.schema([("id", pa.int64()), ("p", pa.string()), ("n", pa.int64())])
+Rows = frozenset[tuple[object, ...]]
+
+
+class StoppedStore(DelegatingStore):
+    """A store that lets something happen once, before one of its calls: any of them, reads as well."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.calls = 0
+        self.at: dict[int, Callable[[], object]] = {}
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        self.calls += 1
+        happens = self.at.pop(self.calls, None)
+        if happens is not None:
+            happens()
+        return call()
+
+
+class Copied:
+    """A table, its copy, and what the table has shown at each of its versions."""
+
+    def __init__(self) -> None:
+        self.environment = SimulatedEnvironment()
+        self.source = MemoryStore(self.environment.now_ms)
+        self.target = MemoryStore(self.environment.now_ms)
+        self.stopped = StoppedStore(self.source)
+        self.table = Table.create(
+            "t", SCHEMA, key=["id", "p"], partition_by="p", buckets=2, store=self.source, environment=self.environment
+        )
+        self.shown: dict[int, Rows] = {}
+        self.writes = 0
+        self.note()
+
+    # --- what happens to the table --------------------------------------------------------------------------------
+
+    def note(self) -> None:
+        self.shown[self.table.version] = rows(self.table)
+
+    def write(self) -> None:
+        """One row is changed, and one is new. The clock moves on by an hour."""
+        self.writes += 1
+        ids = [1, 100 + self.writes]
+        self.table.upsert(pa.table({"id": ids, "p": ["a", "b"], "n": [self.writes] * 2}, SCHEMA))
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        self.note()
+        self.environment.sleep(3600)
+
+    def clean(self) -> None:
+        """All is compacted, and of the history nothing is kept."""
+        self.write()
+        self.table.maintenance.compact()
+        self.environment.sleep(3600)
+        self.table.maintenance.clean(keep=timedelta(0))
+        self.pass_on()
+
+    def archive(self) -> None:
+        """What can leave Hudi's active timeline does."""
+        self.clean()
+        for _ in range(3):
+            self.write()
+        self.archive_alone()
+
+    def archive_alone(self) -> None:
+        """The same, and no file of the data goes."""
+        self.table.maintenance.archive(keep_commits=1)
+        self.pass_on()
+
+    def restore(self) -> None:
+        """The table goes back to what it showed before two more writes."""
+        before = self.table.version
+        self.write()
+        self.write()
+        self.table.maintenance.restore(before)
+        self.pass_on()
+
+    def overwrite(self) -> None:
+        self.table.overwrite(pa.table({"id": [7], "p": ["a"], "n": [7]}, SCHEMA), partitions=[{"p": "a"}])
+        self.pass_on()
+
+    def erase(self) -> None:
+        self.write()
+        for savepoint in self.table.savepoints():
+            self.table.drop_savepoint(savepoint.name)
+        self.note()
+        self.table.maintenance.erase(filter="id = 1")
+        self.pass_on()
+
+    def save(self) -> None:
+        self.table.savepoint(f"s{self.table.version}")
+        self.pass_on()
+
+    def begin(self) -> None:
+        """A write begins whose process dies."""
+        session = session_of(self.table)
+        session.begin(session.author())
+        self.pass_on()
+
+    # --- the copy -------------------------------------------------------------------------------------------------
+
+    def copy(self, *, update: bool = False, target: object = None) -> int:
+        """Copy the table, as another process would; how many calls of the table's store that took."""
+        table = Table.open("t", store=self.stopped, environment=self.environment)
+        self.stopped.calls = 0
+        table.copy("c", update=update, store=target or self.target)  # type: ignore[arg-type]
+        return self.stopped.calls
+
+    def opened(self) -> Table | None:
+        """The copy; None where there is none that can be opened."""
+        try:
+            return Table.open("c", store=self.target, environment=self.environment)
+        except TableNotFoundError:
+            return None
+
+    def check(self, *moments: int) -> int:
+        """The copy is whole, and the table at one of its versions; which one. -1: there is no copy yet.
+
+        moments: versions of the table that the copy may show; by default the one that it says.
+        """
+        copy = self.opened()
+        if copy is None:
+            assert not moments or -1 in moments
+            return -1
+        found = moments or [max(v for v in self.shown if v <= copy.version)]
+        assert rows(copy) in [self.shown[moment] for moment in found if moment >= 0]
+        assert copy.verify().is_sound
+        self.check_told(copy)
+        for savepoint in copy.savepoints():
+            copy.scan(as_of=savepoint.name).to_polars()
+        return copy.version
+
+    def check_told(self, copy: Table) -> None:
+        """Hudi's readers are told of each commit of the copy: there is no hole in Hudi's timeline and history."""
+        archive, projector = tail_of(copy).archive, session_of(copy).publisher.projector
+        active = [c for c in completions_of(copy) if c.requested > archive.watermark]
+        told = {projector.path(completed_name(c)) for c in active}
+        told |= {f"{projector.archive}/{name}" for name in archive.files}
+        assert told <= paths(self.target, projector.folder)
+
+    def check_moved(self) -> None:
+        """After an update that nothing has disturbed: as the table is now, with nothing that is too much."""
+        assert self.check() == self.table.version
+        copy = self.opened()
+        assert copy is not None
+        assert paths(self.target, "") <= paths(self.source, "")
+        folder = hudi_folder_of(self.table)
+        told, ours = ({path for path in paths(s, folder) if "_" in path} for s in (self.source, self.target))
+        assert told == ours
+        for savepoint in self.table.savepoints():
+            assert rows(copy, savepoint.name) == rows(self.table, savepoint.name)
+        history = self.table.history().to_pylist()
+        assert copy.history().to_pylist() == history
+
+    def check_used(self) -> None:
+        """The copy is a table as any other: it is written, compacted and cleaned."""
+        copy = self.opened()
+        assert copy is not None
+        before = rows(copy)
+        self.environment.sleep(24 * 3600)  # writers that were pending have been silent for long
+        copy.upsert(added(5))
+        copy.maintenance.compact()
+        copy.maintenance.clean(keep=timedelta(0))
+        assert rows(copy) == {row for row in before if row[:2] != (5, "a")} | {(5, "a", 5)}
+        assert copy.verify().is_sound
+        assert not [row for row in copy.inspect.timeline().to_pylist() if row["state"] in ("requested", "inflight")]
+
+
+def added(id_: int) -> pa.Table:
+    """A row that the table itself never has."""
+    return pa.table({"id": [id_], "p": ["a"], "n": [id_]}, SCHEMA)
+
+
+def rows(table: Table, as_of: str | None = None) -> Rows:
+    return frozenset(table.scan(as_of=as_of).to_polars().rows())
+
+
+def paths(store: MemoryStore, folder: str) -> set[str]:
+    return {stat.path for stat in store.walk(folder)}
