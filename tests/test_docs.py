@@ -50,6 +50,18 @@ def test_links_to_files_lead_somewhere(document: Path) -> None:
     assert not broken
 
 
+def _is_there(file: Path, test: str) -> bool:
+    """Whether a file is there, and has this test if one is named."""
+    return file.exists() and (not test or f"def {test}(" in file.read_text())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(REPO)))
+def test_tests_that_a_document_names_exist(document: Path) -> None:
+    named = re.findall(r"`(tests/[a-z_/]+\.py)(?:::(test_\w+))?`", document.read_text())
+    missing = [(file, name) for file, name in named if not _is_there(REPO / file, name)]
+    assert not missing
+
+
 def test_every_command_of_make_that_the_readme_names_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^make ([a-z-]+)", README, re.MULTILINE))
