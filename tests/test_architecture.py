@@ -255,6 +255,7 @@ LETS_TIME_PASS = {
     "tests.crash.test_updates",  # as below
     "tests.crash.test_processes",  # processes are killed and stopped at moments drawn by lot
     "tests.crash.worker",  # writers that leave services a turn
+    "tests.soak.crowd",  # processes are killed and stopped at moments drawn by lot
     "tests.spark.chaos",  # a long run, drawn by lot
     "tests.spark.test_cluster",  # attempts of a task that are slow, so that Spark starts another
     "tests.spark.test_failing",  # a task that does not end by itself

@@ -1,7 +1,4 @@
-"""Half a minute of `python -m tests.spark.chaos`.
-
-python -m pytest -m "spark and long" tests/spark/test_chaos.py
-"""
+"""Half a minute of `python -m tests.spark.chaos`."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import pytest
 
 from tests.spark import chaos
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_three_streams_and_everything_killed_now_and_then_count_exactly_once(tmp_path: Path) -> None:
