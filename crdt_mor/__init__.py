@@ -18,6 +18,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.check_store import check_store
     from crdt_mor.api.create import Merge
     from crdt_mor.api.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
+    from crdt_mor.api.diff import Differences
     from crdt_mor.api.erasure import Erased
     from crdt_mor.api.files import FileRows, read_files
     from crdt_mor.api.inspect import Inspect
@@ -120,6 +121,7 @@ _NAMES = {
     "api.create": ("Merge",),
     "api.data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
     "api.job": ("WriteJob",),
+    "api.diff": ("Differences",),
     "api.erasure": ("Erased",),
     "errors": (
         "CheckpointExpiredError",
@@ -267,6 +269,7 @@ __all__ = [
     "CrdtMorError",
     "Data",
     "DataFile",
+    "Differences",
     "Dot",
     "Durable",
     "EarlierWritePendingError",

@@ -27,7 +27,7 @@ def test_the_programs_and_commands_of_the_page_run_and_show_what_they_print(
             continue
         for line in block.code.splitlines():
             words = shlex.split(line, comments=True)
-            if words[:1] == ["crdt-mor"] and "s3://" not in line:
-                assert CliRunner().invoke(app, words[1:]).exit_code == 0, line
+            if words[:1] == ["crdt-mor"] and "s3://" not in line and "monday" not in line:
+                assert CliRunner().invoke(app, words[1:]).exit_code == (3 if "exit code 3: " in line else 0), line
                 ran += 1
-    assert ran == 3
+    assert ran == 4

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import polars as pl
 import pyarrow as pa
@@ -29,6 +29,8 @@ from crdt_mor.read.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
+    from crdt_mor.api.diff import Differences
+    from crdt_mor.api.table import Table
     from crdt_mor.services.copy import Copied, CopyProgress
     from crdt_mor.services.restore import Savepoint
     from crdt_mor.services.verify import Verified
@@ -138,15 +140,72 @@ class TableReads(Readable):
         called = value.names if names == "now" else names_at(value.alterations, end.time)
         return Changes(window, columns, "images" if images else "raw" if raw else "merged", called)
 
-    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes:
-        """The rows in which two snapshots differ, as images: what turns the one into the other."""
+    @overload
+    def diff(self, before: AsOf, after: AsOf, *, columns: str | Sequence[str] | None = None) -> Changes: ...
+
+    @overload
+    def diff(
+        self,
+        before: Table,
+        after: None = None,
+        *,
+        columns: str | Sequence[str] | None = None,
+        as_of: AsOf | None = None,
+        other_as_of: AsOf | None = None,
+    ) -> Differences: ...
+
+    def diff(
+        self,
+        before: AsOf | Table,
+        after: AsOf | None = None,
+        *,
+        columns: str | Sequence[str] | None = None,
+        as_of: AsOf | None = None,
+        other_as_of: AsOf | None = None,
+    ) -> Changes | Differences:
+        """The rows in which two snapshots differ, as images: what turns the one into the other. Or, of two tables,
+        how many rows differ, and which are the first: `table.diff(copy)`.
+
+        before, after: two moments of this table, as `as_of` of `scan`; or `before` another table, such as a copy of
+            this one or one that follows it, with any partitions, buckets and layout of its own, and the same key.
+        columns: user columns, all by default. Between tables a column that one of them lacks is a difference.
+        as_of, other_as_of: between tables, the moment of this one, and of the other one; None: now.
+
+        Of a table and its copy, file groups with the same files, byte for byte, are not read as rows.
+
+        Raises `InvalidInputError` for tables with other key columns, or with types that cannot be compared.
+        """
+        if isinstance(before, TableReads):
+            return self._diff_of_tables(before, after, columns, as_of, other_as_of)
         from crdt_mor.api.changes import Changes
         from crdt_mor.read.window import Window
 
+        if after is None or as_of is not None or other_as_of is not None:
+            raise InvalidInputError(
+                "the difference of one table is that between two moments, table.diff(before, after); that of two "
+                f"tables is table.diff(other, as_of=…, other_as_of=…). before={before!r} after={after!r}"
+            )
         session, first, last = self._session, point_of(before), point_of(after)
         value = sealed_at(session, before=first, after=last)
         start, end = kept_cut_at(session, value, first, "before"), kept_cut_at(session, value, last, "after")
         return Changes(Window.seal(self._session, value, start, end), columns, "difference", value.names)
+
+    def _diff_of_tables(
+        self,
+        other: Table,
+        after: AsOf | None,
+        columns: str | Sequence[str] | None,
+        as_of: AsOf | None,
+        other_as_of: AsOf | None,
+    ) -> Differences:
+        from crdt_mor.api.diff import diff
+
+        if after is not None:
+            raise InvalidInputError(
+                f"two tables are compared at a moment of each: say as_of=… and other_as_of=…. after={after!r}"
+            )
+        chosen = [columns] if isinstance(columns, str) else columns
+        return diff(self._session, other._session, as_of, other_as_of, chosen)  # noqa: SLF001  of the same kind
 
     def history(self, limit: int | None = None) -> pa.Table:
         """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.

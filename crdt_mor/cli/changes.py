@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.options import Columns, Form, How, Uri
+from crdt_mor.cli.failures import BROKEN
+from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format, chosen, send
-
-Moment = Annotated[str, typer.Argument(metavar="T", help="A completion time, a version, or an ISO date and time.")]
 
 
 def changes(
@@ -67,20 +67,47 @@ def changes(
 
 def diff(
     uri: Uri,
-    before: Moment,
-    after: Moment,
+    before: Annotated[str, typer.Argument(metavar="T|TABLE", help="A moment of the table; or the other table.")],
+    after: Annotated[str | None, typer.Argument(metavar="T", help="Another moment of the table.")] = None,
+    as_of: AsOf = None,
+    other_as_of: Annotated[str | None, typer.Option(metavar="T", help="The same of the other table.")] = None,
     columns: Columns = None,
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
-    """Print the rows in which two snapshots differ.
+    """Print the rows in which two snapshots of a table differ; or say whether two tables do, with exit code 3 then.
 
     Example: crdt-mor diff events 1 5
     """
+    if after is None:
+        _diff_of_tables(uri, before, as_of, other_as_of, inputs.names(columns), output)
+        return
+    if as_of is not None or other_as_of is not None:
+        raise typer.BadParameter("two moments of one table say it themselves: leave it out", param_hint="--as-of")
     start, end = inputs.point(before, "BEFORE"), inputs.point(after, "AFTER")
     assert start is not None
     assert end is not None
     send(inputs.opened(uri).diff(start, end, columns=inputs.names(columns)), None, chosen(format, output))
+
+
+def _diff_of_tables(
+    uri: str, other: str, as_of: str | None, other_as_of: str | None, columns: list[str] | None, output: Output
+) -> None:
+    here, there = inputs.point(as_of, "--as-of"), inputs.point(other_as_of, "--other-as-of")
+    found = inputs.opened(uri, other).diff(inputs.opened(other, uri), columns=columns, as_of=here, other_as_of=there)
+    if output is Output.json:
+        render.document({**asdict(found), "equal": found.is_equal})
+    else:
+        render.note(str(found))
+        rows = [
+            (kind, *key)
+            for kind, keys in (("here", found.keys_here), ("there", found.keys_there), ("changed", found.keys_changed))
+            for key in keys
+        ]
+        if rows:
+            render.table(("", *found.key), rows)
+    if not found.is_equal:
+        raise typer.Exit(BROKEN)
 
 
 def _note(path: Path, checkpoint: str) -> None:

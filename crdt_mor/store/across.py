@@ -52,3 +52,24 @@ def _parts(source: Bucket, stat: Stat) -> Iterator[bytes]:
     ranges = source.ranges_of(stat.path, stat.size)
     for start in range(0, stat.size, PART_BYTES):
         yield ranges.read(start, PART_BYTES)
+
+
+def is_same(one: Store, other: Store, path: str, size: int) -> bool:
+    """Whether two stores have the same bytes at a path, at which each has an object of that size, or had one."""
+    try:
+        pairs = zip(_parts_of(one, Stat(path, size, 0)), _parts_of(other, Stat(path, size, 0)), strict=True)
+        return all(left == right for left, right in pairs)
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def _parts_of(store: Store, stat: Stat) -> Iterator[bytes]:
+    """An object of any store, part by part; raises `FileNotFoundError` where it is gone."""
+    if is_bucket(store):
+        yield from _parts(store, stat)
+        return
+    data = store.view(stat.path)
+    if data is None:
+        raise FileNotFoundError(stat.path)
+    for start in range(0, len(data), PART_BYTES):
+        yield bytes(data[start : start + PART_BYTES])

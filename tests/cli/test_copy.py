@@ -54,3 +54,18 @@ def test_options_of_each_store_go_to_the_store_that_knows_them(people: mor.Table
     said = run("copy", "s3://lake/people", "az://lake/people", *options, *more, code=1)
     assert "aws_region" not in said.stderr
     assert "azure_storage_account_name" not in said.stderr
+
+
+def test_two_tables_that_differ_end_with_3_and_the_first_keys_are_named(people: mor.Table, fast_path: Path) -> None:
+    copy = fast_path / "copy"
+    run("copy", people.uri, copy, code=0)
+    assert "equal" in run("diff", people.uri, copy, code=0).stderr
+    version = people.version
+    people.upsert(pl.DataFrame({"id": [3]}))
+    said = run("diff", people.uri, copy, code=3)
+    assert "1 rows only here, 0 only there, 0 changed" in said.stderr
+    assert said.stdout.split()[-2:] == ["here", "3"]
+    found = json.loads(run("diff", people.uri, copy, "--output", "json", code=3).stdout)
+    assert (found["equal"], found["here"], found["keys_here"]) == (False, 1, [[3]])
+    assert json.loads(run("diff", people.uri, copy, "--as-of", version, "--output", "json", code=0).stdout)["equal"]
+    assert "--as-of" in run("diff", people.uri, 0, version, "--as-of", version, code=2).stderr

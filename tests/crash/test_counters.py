@@ -26,7 +26,7 @@ from tests.crash.counting import ASKING, BUCKETS, MERGE, SCHEMA, WRITTEN, Row, e
 from tests.crash.scene import Scene
 from tests.inside import run_sweep, session_of, store_of, tail_of
 from tests.interop.readers import hudi_rs, ours
-from tests.tiers import slow
+from tests.tiers import long, slow
 
 EXPIRY_MS = 3_000
 NAMES = ["w0", "w1", "w2"]
@@ -158,8 +158,9 @@ def shown(table: Table, as_of: str | None = None) -> dict[str, Row]:
     return {row["key"]: row for row in table.scan(as_of=as_of).to_arrow().to_pylist()}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("is_posted", "commits"), [(False, 50), (True, 20)], ids=["begun", "posted"])
+@pytest.mark.parametrize(
+    ("is_posted", "commits"), [slow(False, 30), long(False, 50), slow(True, 20)], ids=["begun", "begun, more", "posted"]
+)
 def test_commits_of_three_processes_count_exactly_once_under_kill_9(
     tmp_path: Path, is_posted: bool, commits: int
 ) -> None:

@@ -61,7 +61,7 @@ class Updating(Scene):
 
 
 @pytest.mark.parametrize(
-    ("processes", "commits", "kills"), [slow(4, 15, 0), slow(4, 15, 12), slow(8, 10, 4), long(8, 100, 100)]
+    ("processes", "commits", "kills"), [slow(4, 15, 0), slow(4, 15, 12), long(8, 10, 4), long(8, 100, 100)]
 )
 def test_every_update_of_one_row_counts_once(tmp_path: Path, processes: int, commits: int, kills: int) -> None:
     scene = Updating(tmp_path, EXPIRY_MS)

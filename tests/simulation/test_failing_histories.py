@@ -11,7 +11,7 @@ from crdt_mor.services import compaction_failures, compaction_finish, service
 from crdt_mor.services.compaction import compaction
 from tests.simulation.failing_history import run_failing
 from tests.simulation.random_history import RULES
-from tests.tiers import seeds, slow
+from tests.tiers import long, slow
 
 
 @pytest.mark.parametrize("rules", [["latest"], slow(list(RULES))])
@@ -22,9 +22,12 @@ def test_file_groups_that_cannot_be_compacted_change_no_answer_and_hold_no_other
     assert all(history.failed for history in histories), "else they showed nothing"
 
 
-@pytest.mark.parametrize("seed", seeds((), [10], range(11, 20)))
-def test_nor_do_they_in_long_histories(seed: int, tmp_path: Path) -> None:
-    for rule in RULES:
+@pytest.mark.parametrize(
+    ("seed", "rules"),
+    [slow(10, list(RULES)[::2]), long(10, list(RULES)[1::2]), *(long(seed, list(RULES)) for seed in range(11, 20))],
+)
+def test_nor_do_they_in_long_histories(seed: int, rules: list[str], tmp_path: Path) -> None:
+    for rule in rules:
         assert run_failing(seed, rule, tmp_path, steps=30).failed
 
 

@@ -52,7 +52,7 @@ def test_snapshot_and_every_as_of_equal_the_plain_fold(rule: str, steps: int, fa
     run(0, rule, fast_path / "t", steps=steps)
 
 
-@pytest.mark.parametrize("seed", seeds((), range(1, 4), range(4, 6)))
+@pytest.mark.parametrize("seed", seeds((), range(1, 3), range(3, 6)))
 @pytest.mark.parametrize("rule", RULES)
 def test_so_they_do_of_more_seeds(rule: str, seed: int, fast_path: Path) -> None:
     run(seed, rule, fast_path / "t", steps=25)

@@ -1,0 +1,322 @@
+"""In which rows two tables differ: a table and its copy, or one that follows it, each as it is or was at a moment.
+
+    file groups    of one table in two places: the same files, byte for byte, need not be read as rows
+    buckets        where both tables have buckets by the same rule, those that can share keys are read together
+    parts          what is more than `PART_BYTES` of files is read once for each part of its keys
+
+Rows are the same row where they have the same key, and the same partition if both tables have the same partition
+columns. They are compared as readers see them, in the types that hold the values of both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Final
+
+import polars as pl
+
+from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.api.scan import Scan
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import InvalidInputError
+from crdt_mor.events.session import Session
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.read.cut import cut_at, sealed_at
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.store.across import is_same
+from crdt_mor.write.named import shown_config
+
+PART_BYTES: Final = 64 << 20
+"""The bytes of files whose rows are in memory at once, of both tables together."""
+
+KEYS_NAMED: Final = 10
+"""How many keys of each kind are named."""
+
+_NUMBER: Final = "_crdt_number"
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """In what two tables differ, as `Table.diff` has found it.
+
+    version, other_version: of the timelines that were read. at, other_at: the moments, 17 digits.
+    columns_here, columns_there: those that only the one table has, or only the other.
+    here, there, changed: how many rows only the one has, only the other has, and both have with other values.
+    key: the columns that tell rows apart; keys_here, keys_there, keys_changed: the first keys of each kind.
+    same_file_groups: how many file groups were found to be the same by their bytes, so that no row of them was read.
+    rows, other_rows: how many rows were read, and compared, of each table.
+    """
+
+    version: int
+    other_version: int
+    at: InstantTime
+    other_at: InstantTime
+    columns_here: tuple[str, ...]
+    columns_there: tuple[str, ...]
+    here: int
+    there: int
+    changed: int
+    key: tuple[str, ...]
+    keys_here: tuple[tuple[object, ...], ...]
+    keys_there: tuple[tuple[object, ...], ...]
+    keys_changed: tuple[tuple[object, ...], ...]
+    same_file_groups: int
+    rows: int
+    other_rows: int
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both tables show the same rows, in the same columns."""
+        return not (self.columns_here or self.columns_there or self.here or self.there or self.changed)
+
+    def __str__(self) -> str:
+        if self.is_equal:
+            return f"equal: {self.rows:,} rows compared, {self.same_file_groups:,} file groups the same by their bytes"
+        columns = [f"columns only {where} {list(found)}" for where, found in self._columns if found]
+        rows = f"{self.here:,} rows only here, {self.there:,} only there, {self.changed:,} changed"
+        return "; ".join([rows, *columns])
+
+    @property
+    def _columns(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        return ("here", self.columns_here), ("there", self.columns_there)
+
+
+def diff(
+    session: Session, other: Session, as_of: AsOf | None, other_as_of: AsOf | None, columns: Sequence[str] | None
+) -> Differences:
+    """See `Table.diff`."""
+    one, two = _sealed(session, as_of, "as_of"), _sealed(other, other_as_of, "other_as_of")
+    return _Comparison(one, two, columns).run()
+
+
+def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
+    if as_of is None:
+        return Snapshot.seal(session, session.views.sealed(look=True))
+    point = point_of(as_of)
+    value = sealed_at(session, **{name: point})
+    return Snapshot.seal(session, value, cut_at(session, value, point, name))
+
+
+class _Found:
+    """Rows of one kind: how many, and the first keys."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.keys: list[Key] = []
+
+    def add(self, keys: pl.DataFrame) -> None:
+        self.count += keys.height
+        if len(self.keys) < KEYS_NAMED and keys.height:
+            self.keys += _sorted(keys).head(KEYS_NAMED - len(self.keys)).rows()
+
+
+class _Comparison:
+    """The rows of two snapshots, compared. one, two: the table's and the other one's."""
+
+    def __init__(self, one: Snapshot, two: Snapshot, columns: Sequence[str] | None) -> None:
+        self._sides = one, two
+        configs = [shown_config(side.session.config, side.names) for side in self._sides]
+        self._aligned = _require_same_key(*configs)
+        self._key = (*configs[0].key.fields, *self._partition_fields(configs))
+        names = [list(side.shown.declared.names) for side in self._sides]
+        self._only = [_missing(names[0], names[1]), _missing(names[1], names[0])]
+        common = [name for name in names[0] if name in names[1]]
+        if columns is not None:
+            self._only = [(), ()]
+            common = _chosen(columns, common)
+        self._values = [name for name in common if name not in self._key]
+        self._types = _common_types(self._sides, [*self._key, *self._values])
+        self._modulus = _modulus(configs[0], configs[1], self._sides)
+        self._found = {kind: _Found() for kind in ("here", "there", "changed")}
+        self._rows = [0, 0]
+        self._same = 0
+
+    def _partition_fields(self, configs: Sequence[TableConfig]) -> list[str]:
+        return [name for name in configs[0].key.partition_fields if self._aligned and name not in configs[0].key.fields]
+
+    def run(self) -> Differences:
+        for slices in self._classes():
+            self._compare(self._unlike(slices))
+        one, two = self._sides
+        here, there, changed = self._found.values()
+        return Differences(
+            version=one.value.version,
+            other_version=two.value.version,
+            at=one.cut.time,
+            other_at=two.cut.time,
+            columns_here=self._only[0],
+            columns_there=self._only[1],
+            here=here.count,
+            there=there.count,
+            changed=changed.count,
+            key=self._key,
+            keys_here=tuple(here.keys),
+            keys_there=tuple(there.keys),
+            keys_changed=tuple(changed.keys),
+            same_file_groups=self._same,
+            rows=self._rows[0],
+            other_rows=self._rows[1],
+        )
+
+    def _classes(self) -> Iterator[list[list[FileSlice]]]:
+        """The file slices of both tables, in such parts that the rows of a key are in one of them."""
+        parts: dict[int, list[list[FileSlice]]] = {}
+        for number, side in enumerate(self._sides):
+            for slice_ in side.slices:
+                bucket = bucket_of_file_id(slice_.file_id) or 0
+                parts.setdefault(bucket % self._modulus, [[], []])[number].append(slice_)
+        return (parts[residue] for residue in sorted(parts))
+
+    def _unlike(self, slices: Sequence[Sequence[FileSlice]]) -> list[list[FileSlice]]:
+        """Those of the file slices that are not the same in both tables, byte for byte.
+
+        Only of one table in two places: it merges the same files to the same rows.
+        """
+        one, two = (side.value for side in self._sides)
+        if one.table_id is None or (one.table_id, one.schema, one.alterations) != (
+            two.table_id, two.schema, two.alterations,
+        ):  # fmt: skip
+            return [list(of) for of in slices]
+        stores = [side.session.store for side in self._sides]
+        there = {slice_.group: slice_ for slice_ in slices[1]}
+        same = {
+            slice_.group
+            for slice_ in slices[0]
+            if slice_ == there.get(slice_.group)
+            and all(is_same(stores[0], stores[1], file.path, file.size) for file in slice_.files)
+        }
+        self._same += len(same)
+        return [[slice_ for slice_ in of if slice_.group not in same] for of in slices]
+
+    def _compare(self, slices: Sequence[Sequence[FileSlice]]) -> None:
+        """Compare the rows of some file slices with one another, a part of their keys at a time."""
+        size = sum(file.size for of in slices for slice_ in of for file in slice_.files)
+        parts = -(-size // PART_BYTES)
+        for part in range(parts):
+            frames = [
+                pl.concat([self._empty, *self._read(side, of, part, parts)])
+                for side, of in zip(self._sides, slices, strict=True)
+            ]
+            self._rows = [rows + frame.height for rows, frame in zip(self._rows, frames, strict=True)]
+            self._compare_rows(*frames)
+
+    @property
+    def _empty(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self._types)
+
+    def _read(self, side: Snapshot, slices: Sequence[FileSlice], part: int, parts: int) -> Iterator[pl.DataFrame]:
+        """The rows of some file slices whose keys are in one part of all keys."""
+        names = list(self._types)
+        for frame in Scan(side.with_slices(slices), names, None, meta=False).frames() if slices else ():
+            rows = frame.select(names).cast(self._types)  # type: ignore[arg-type]
+            yield rows if parts == 1 else rows.filter(pl.struct(self._key).hash() % parts == part)
+
+    def _compare_rows(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
+        """Compare rows of which each key has all its rows here. A key has several where partitions are not alike."""
+        key = list(self._key)
+        several = pl.concat([of.select(key).filter(of.select(key).is_duplicated()) for of in (here, there)]).unique()
+        if several.is_empty():
+            return self._compare_single(here, there)
+        alone = [of.join(several, on=key, how="anti", nulls_equal=True) for of in (here, there)]
+        self._compare_single(*alone)
+        many = [of.join(several, on=key, how="semi", nulls_equal=True) for of in (here, there)]
+        return self._compare_several(*many)
+
+    def _compare_single(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
+        """Compare rows of which each has a key of its own on its side."""
+        key = list(self._key)
+        self._found["here"].add(here.join(there, on=key, how="anti", nulls_equal=True).select(key))
+        self._found["there"].add(there.join(here, on=key, how="anti", nulls_equal=True).select(key))
+        both = here.join(there, on=key, how="inner", nulls_equal=True, suffix=_NUMBER)
+        unlike = [pl.col(name).ne_missing(pl.col(name + _NUMBER)) for name in self._values]
+        if unlike:
+            self._found["changed"].add(both.filter(pl.any_horizontal(unlike)).select(key))
+
+    def _compare_several(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
+        """Compare rows of keys that have several: what is left of a key's rows when the equal ones are taken away."""
+        counts = [_by_key(of, len(self._key)) for of in (here, there)]
+        left: dict[str, list[Key]] = {kind: [] for kind in self._found}
+        for key in counts[0] | counts[1]:
+            rows = [count.get(key, (key, Counter()))[1] for count in counts]
+            ours, theirs = (rows[0] - rows[1]).total(), (rows[1] - rows[0]).total()
+            values = (counts[0].get(key) or counts[1][key])[0]
+            many = {"here": max(0, ours - theirs), "there": max(0, theirs - ours), "changed": min(ours, theirs)}
+            for kind, number in many.items():
+                left[kind] += [values] * number
+        schema = {name: self._types[name] for name in self._key}
+        for kind, keys in left.items():
+            self._found[kind].add(pl.DataFrame(keys, schema=schema, orient="row"))
+
+
+def _by_key(rows: pl.DataFrame, fields: int) -> dict[Hashable, tuple[Key, Counter[str]]]:
+    """The rows of each key, as texts that are equal where they are."""
+    found: dict[Hashable, tuple[Key, Counter[str]]] = {}
+    for row in rows.iter_rows():
+        key, values = row[:fields], repr(row[fields:])
+        found.setdefault(repr(key), (key, Counter()))[1][values] += 1
+    return found
+
+
+def _require_same_key(one: TableConfig, two: TableConfig) -> bool:
+    """Raise unless both tables tell rows apart by the same columns; whether they have the same partition columns."""
+    if one.key.fields != two.key.fields:
+        raise InvalidInputError(
+            "tables are compared by key, and these have other key columns: compare what their scans give. "
+            f"key={list(one.key.fields)} other_key={list(two.key.fields)}"
+        )
+    return one.key.partition_fields == two.key.partition_fields
+
+
+def _missing(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in others)
+
+
+def _chosen(columns: Sequence[str], common: Sequence[str]) -> list[str]:
+    unknown = [name for name in columns if name not in common]
+    if unknown:
+        raise InvalidInputError(f"these columns are not in both tables. columns={unknown} both={list(common)}")
+    return list(columns)
+
+
+def _common_types(sides: Sequence[Snapshot], names: Sequence[str]) -> Mapping[str, pl.DataType]:
+    """The types that hold the values of both tables."""
+    empty = [pl.DataFrame(schema=Scan(side, names, None, meta=False).polars_schema).select(names) for side in sides]
+    types: dict[str, pl.DataType] = {}
+    for name in names:
+        found = [of.schema[name] for of in empty]
+        cause: Exception | None = None
+        try:
+            types[name] = pl.concat([of.select(name) for of in empty], how="vertical_relaxed").schema[name]
+        except pl.exceptions.PolarsError as error:
+            cause = error
+        if cause is not None or {pl.String} < set(found) - {pl.Categorical, pl.Enum}:
+            raise InvalidInputError(
+                "a column has types in the two tables whose values cannot be compared: leave it out, columns=[…]. "
+                f"column={name} types={[str(kind) for kind in found]}"
+            ) from cause
+    return types
+
+
+def _modulus(one: TableConfig, two: TableConfig, sides: Sequence[Snapshot]) -> int:
+    """The number of classes of buckets such that a key is in the same class in both tables; 1: that is not known."""
+    types = [_key_types(side.shown, one.key.fields) for side in sides]
+    elsewhere = any(side.value.foreign_group is not None for side in sides)
+    if elsewhere or types[0] != types[1] or one.buckets is None or two.buckets is None:
+        return 1
+    return gcd(one.buckets, two.buckets)
+
+
+def _key_types(schema: TableSchema, fields: Sequence[str]) -> list[object]:
+    return [schema.stored.field(name).type for name in fields]
+
+
+def _sorted(keys: pl.DataFrame) -> pl.DataFrame:
+    return keys.sort(keys.columns)
