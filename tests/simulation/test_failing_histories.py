@@ -58,7 +58,7 @@ def test_histories_find_what_is_planted(
     monkeypatch.setattr(place, name, planted)
 
     def some_histories() -> None:
-        for seed in range(3, 9):
+        for seed in (3, 8, 4, 5, 6, 7):  # the first two find them
             run_failing(seed, "latest", tmp_path, steps=8)
 
     with pytest.raises(AssertionError):

@@ -138,8 +138,8 @@ def hides_nothing(*_: object) -> None:
 
 
 def run_some(path: Path) -> None:
-    """A few short histories; most mistakes show in the first or the second one."""
-    for seed in range(6):
+    """A few short histories, those first that show most mistakes."""
+    for seed in (2, 1, 0, 3, 4, 5):
         run_restoring(seed, "latest", path, steps=2)
 
 
