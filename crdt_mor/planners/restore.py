@@ -6,8 +6,8 @@
     tokens      of each application the last one that a kept commit carries, so that what was dropped may be written
                 again
 
-The schema stays, as it only grows: where a dropped commit brought it, or none is left in Hudi's active timeline that its
-readers would take it from, the event has a commit without files that does. Times are never used again.
+The schema stays, as it only grows: where a dropped commit brought it, or none is left in Hudi's active timeline that
+its readers would take it from, the event has a commit without files that does. Times are never used again.
 
 What cannot be restored is refused before anything is published: a moment whose files a clean or an erasure has removed;
 one that an earlier restore has cut off; one that would drop what a savepoint shows; and one from before what Hudi's
