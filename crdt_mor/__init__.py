@@ -101,7 +101,7 @@ if _TYPE_CHECKING:
     from crdt_mor.services.migration import MigrationProgress
     from crdt_mor.services.restore import Restored, Savepoint
     from crdt_mor.services.rollback import GivenUp
-    from crdt_mor.services.verify import Finding, Verified
+    from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress
     from crdt_mor.store.local import LocalStore
     from crdt_mor.store.memory import MemoryStore
     from crdt_mor.store.open import storage_options
@@ -196,7 +196,7 @@ _NAMES = {
     "services.copy": ("Copied", "CopyProgress"),
     "services.migration": ("MigrationProgress",),
     "services.restore": ("Restored", "Savepoint"),
-    "services.verify": ("Finding", "Verified"),
+    "services.verify_findings": ("Finding", "Verification", "VerifyProgress"),
     "services.rollback": ("GivenUp",),
     "services.maintain_report": ("Maintained", "Upkeep"),
     "api.load_sources": ("LoadSource",),
@@ -359,7 +359,8 @@ __all__ = [
     "UpdatePart",
     "Upkeep",
     "UpkeepEvent",
-    "Verified",
+    "Verification",
+    "VerifyProgress",
     "WaitEvent",
     "WriteJob",
     "WriterExpiredError",

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "events": BELOW_EVENTS | {"hudi", "laws"},  # what may happen to a table
     "read": BELOW_READ,
     "write": BELOW_READ | {"read"},
-    "services": BELOW_READ | {"read", "write"},
+    "services": BELOW_READ | {"read", "write", "testing"},  # testing: verify holds readers to the oracle
     "api": BELOW_READ | {"read", "write", "services"},  # what users hold
     "crdt_mor": ENGINE,  # the front door
     "cli": ENGINE | {"crdt_mor", "readers"},

@@ -40,8 +40,8 @@ PUBLIC = [
     "TableMovedError", "TableNotFoundError", "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "UpdatePart", "Upkeep", "UpkeepEvent",
-    "Verified", "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws", "check_store", "observe",
-    "parse_point", "read_files", "secret_options", "storage_options",
+    "Verification", "VerifyProgress", "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws",
+    "check_store", "observe", "parse_point", "read_files", "secret_options", "storage_options",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -81,7 +81,7 @@ SIGNATURES = {
     "Table.diff": "self before after * columns as_of other_as_of",
     "Table.history": "self limit",
     "Table.refresh": "self",
-    "Table.verify": "self",
+    "Table.verify": "self * deep on_progress",
     "Table.savepoint": "self name * comment",
     "Table.savepoints": "self",
     "Table.drop_savepoint": "self name",
@@ -142,8 +142,12 @@ MEMBERS = {
     "to_reader version",
 }
 FIELDS = {
-    "Finding": ["check", "partition", "file_group", "rows", "said"],
-    "Verified": ["version", "rows", "file_groups", "findings", "keys_in_several_partitions", "some_keys"],
+    "Finding": ["check", "path", "partition", "file_group", "rows", "said", "means", "advice"],
+    "Verification": [
+        "version", "rows", "file_groups", "files", "bytes", "objects", "findings", "hints",
+        "keys_in_several_partitions", "some_keys", "not_looked_at",
+    ],
+    "VerifyProgress": ["file_groups", "of", "bytes"],
     "Commit": ["version", "requested_at", "completed_at", "rows", "deletes", "repeated", "covered"],
     "Cleaned": ["since", "files", "bytes", "spared", "failed", "dry_run"],
     "Compacted": ["barrier", "file_groups", "rows", "bytes", "carried", "logs_only"],

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from crdt_mor.api.table import Table
     from crdt_mor.services.copy import Copied, CopyProgress
     from crdt_mor.services.restore import Savepoint
-    from crdt_mor.services.verify import Verified
+    from crdt_mor.services.verify_findings import Verification, VerifyProgress
     from crdt_mor.store.handed_stores import Handed
     from crdt_mor.store.protocol import Store
 
@@ -233,19 +233,26 @@ class TableReads(Readable):
 
         return history(self._session, limit)
 
-    def verify(self) -> Verified:
-        """Read every row that the table shows, with all of its columns, and say what is wrong. Safe beside writers.
+    def verify(
+        self, *, deep: bool = False, on_progress: Callable[[VerifyProgress], None] | None = None
+    ) -> Verification:
+        """Reread all that the table reaches, and say what is wrong, what it means and what to do. Safe beside writers.
 
-        It finds file groups whose rows cannot be read, as a file is damaged or gone, and rows that a write of their key
-        would not find: those whose record key, partition path or bucket is another one than this release would make, as
-        where the number of buckets of a table of Hudi's was told wrongly. It counts the keys that are in several
-        partitions, which are no damage: `move` brings such rows together.
+        It reads the newest version of the timeline with its segments and plans, Hudi's timeline and history, and each
+        data file that some kept view needs: pages and blocks with their checksums, sizes, key order, Bloom filters,
+        statistics, states of payloads. It merges each file group as readers do, and asks of each row whether a write
+        of its key would find it, and whether it fulfils the rules. It counts the keys that are in several partitions,
+        which are no damage: `move` brings such rows together.
 
-        What no reader of the newest snapshot sees, such as the history, is not read.
+        deep: the rows are also made by the plain fold of `crdt_mor.testing`, a key at a time, and compared with those
+            that readers see. That takes a hundred times as long.
+        on_progress: is called with a `VerifyProgress` after each file group.
+
+        Memory holds a file group at a time. What was not looked at is named in the result.
         """
         from crdt_mor.services.verify import verify
 
-        return verify(self._session)
+        return verify(self._session, deep=deep, on_progress=on_progress)
 
     def copy(
         self,

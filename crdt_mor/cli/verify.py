@@ -1,45 +1,89 @@
-"""`crdt-mor verify URI`: whether every row of a table can be read, and is where a write would look for it."""
+"""`crdt-mor verify URI`: whether a table is whole; what is wrong, what that means for readers, and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import inputs, render
-from crdt_mor.cli.failures import BROKEN
+from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import words_of_bytes
 
 
-def verify(uri: Uri, output: Form = Output.text) -> None:
-    """Read every row that a table shows, and say which cannot be read or would be written elsewhere; exit code 3 then.
+def verify(
+    uri: Uri,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also compare the rows with the plain fold of the commits, which takes long.")
+    ] = False,
+    output: Form = Output.text,
+) -> None:
+    """Reread all that a table reaches, and say what is wrong, what it means and what to do; exit code 3 then.
 
     Keys that are in several partitions are counted, and are no damage. Nothing is written.
 
     Example: crdt-mor verify events
     """
-    found = inputs.opened(uri).verify()
+    try:
+        with _bar() as show:
+            found = inputs.opened(uri).verify(deep=deep, on_progress=show)
+    except (mor.FormatError, mor.TableReplacedError) as error:  # so badly damaged that it cannot be opened
+        failures.report(error, json=output is Output.json, debug=False)
+        raise typer.Exit(failures.BROKEN) from error
     if output is Output.json:
         render.document({**asdict(found), "sound": found.is_sound})
     else:
         _say(found)
     if not found.is_sound:
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(failures.BROKEN)
 
 
-def _say(found: mor.Verified) -> None:
-    render.facts({"rows": found.rows, "file groups": found.file_groups, "version": found.version})
-    for finding in found.findings:
-        where = f"{finding.partition}/{finding.file_group}".lstrip("/")
+def _say(found: mor.Verification) -> None:
+    read = f"{found.files:,} data files, {words_of_bytes(found.bytes)}, and {found.objects:,} objects of .hoodie"
+    facts = {"rows": found.rows, "file groups": found.file_groups, "version": found.version, "read": read}
+    render.facts(facts)
+    for finding in (*found.findings, *found.hints):
         many = "" if finding.rows is None else f", {finding.rows:,} row{'s' * (finding.rows != 1)}"
-        render.note(f"{finding.check}: {where}{many}: {finding.said}")
+        render.note(f"{finding.check}: {finding.path}{many}: {finding.said}")
+        render.note(f"    means: {finding.means}")
+        render.note(f"    do:    {finding.advice}")
     if found.keys_in_several_partitions:
         some = ", ".join(map(repr, found.some_keys))
         render.note(
             f"keys in several partitions: {found.keys_in_several_partitions:,}, of which readers show each row: bring "
             f"them together with crdt-mor move, or delete one. keys={some}"
         )
+    for what in found.not_looked_at:
+        render.note(f"not looked at: {what}")
     if found.is_sound:
-        render.note("every row that the table shows was read, and is where a write of its key would look for it")
+        render.note("the table is whole, as far as it was looked at")
+    else:
+        count = len(found.findings)
+        render.note(f"{count} finding{'s' * (count != 1)}: docs/verifying.md says more of each")
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[mor.VerifyProgress], None] | None]:
+    """A line that tells how far it is, on stderr; nothing where that is no terminal."""
+    console = render.stderr()
+    if not console.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TextColumn("file groups, {task.fields[size]}"),
+        TimeElapsedColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True) as progress:
+        line = progress.add_task("", total=None, size="")
+
+        def show(now: mor.VerifyProgress) -> None:
+            progress.update(line, total=now.of, completed=now.file_groups, size=words_of_bytes(now.bytes))
+
+        yield show

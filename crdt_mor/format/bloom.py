@@ -92,6 +92,22 @@ def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[
     return found
 
 
+def denied(source: ParquetSource, footer: pq.FileMetaData, group: int, column: str, keys: pa.Array) -> int:
+    """How many of the keys of a row group its filter rules out, though they are there; 0 where it has none.
+
+    Raises `FormatError` where the filter is damaged.
+    """
+    places = _places(footer, column)
+    if not places or not len(keys):
+        return 0
+    _, offset, length = places[group]
+    try:
+        blocks = _blocks(memoryview(source.read(offset, length)))
+    except (ValueError, LookupError, TypeError) as error:
+        raise FormatError(f"damaged Bloom filter: {error}. path={source.name} row_group={group}") from error
+    return len(keys) - int(np.count_nonzero(_each_in(blocks, _hashes(keys))))
+
+
 def _places(footer: pq.FileMetaData, column: str) -> list[tuple[int, int, int]]:
     """For each row group its number of rows, and offset and length of the filter; empty where one has none."""
     number = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
@@ -122,10 +138,76 @@ def _is_split_block(header: Struct) -> bool:
 
 def _any_in(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> bool:
     """Whether one of the hashed values may be there."""
+    return bool(_each_in(blocks, hashes).any())
+
+
+def _each_in(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Whether each of the hashed values may be there."""
     at = ((hashes >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
     low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     bits = np.uint32(1) << ((low[:, None] * _SALT) >> np.uint32(27))
-    return bool(((blocks[at.astype(np.int64)] & bits) == bits).all(axis=1).any())
+    found: npt.NDArray[np.bool_] = ((blocks[at.astype(np.int64)] & bits) == bits).all(axis=1)
+    return found
+
+
+def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
+    """`xxh64` of each text of an array (no nulls): those of one length together, as columns of words."""
+    texts = keys.cast(pa.large_string())
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    lengths = np.diff(ends)
+    result = np.zeros(len(texts), np.uint64)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        result[rows] = _hashes_of_length(content[ends[rows][:, None] + np.arange(length)], int(length))
+    return result
+
+
+def _hashes_of_length(texts: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint64]:
+    """`xxh64` of texts of one length, a row each; the same steps, in numbers of 64 bits that wrap around by themselves.
+
+    What is folded in last comes in pieces of eight bytes, then four, then one.
+    """
+    at, count = 0, len(texts)
+
+    def words(size: int) -> npt.NDArray[np.uint64]:
+        piece = np.ascontiguousarray(texts[:, at : at + size])
+        return piece.view(f"<u{size}").reshape(count).astype(np.uint64)
+
+    value = np.full(count, _P5, np.uint64)
+    if length >= 32:
+        seeds = ((_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK)
+        lanes = [np.full(count, seed, np.uint64) for seed in seeds]
+        while at + 32 <= length:
+            for i in range(4):
+                lanes[i] = _rounds(lanes[i], words(8))
+                at += 8
+        value = _turned(lanes[0], 1) + _turned(lanes[1], 7) + _turned(lanes[2], 12) + _turned(lanes[3], 18)
+        for lane in lanes:
+            value = (value ^ _rounds(np.zeros(count, np.uint64), lane)) * np.uint64(_P1) + np.uint64(_P4)
+    value = value + np.uint64(length)
+    while at + 8 <= length:
+        value ^= _rounds(np.zeros(count, np.uint64), words(8))
+        value = _turned(value, 27) * np.uint64(_P1) + np.uint64(_P4)
+        at += 8
+    if at + 4 <= length:
+        value = _turned(value ^ (words(4) * np.uint64(_P1)), 23) * np.uint64(_P2) + np.uint64(_P3)
+        at += 4
+    while at < length:
+        value = _turned(value ^ (words(1) * np.uint64(_P5)), 11) * np.uint64(_P1)
+        at += 1
+    value = (value ^ (value >> np.uint64(33))) * np.uint64(_P2)
+    value = (value ^ (value >> np.uint64(29))) * np.uint64(_P3)
+    return value ^ (value >> np.uint64(32))
+
+
+def _rounds(values: npt.NDArray[np.uint64], lanes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    return _turned(values + lanes * np.uint64(_P2), 31) * np.uint64(_P1)
+
+
+def _turned(values: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
+    return (values << np.uint64(by)) | (values >> np.uint64(64 - by))
 
 
 def xxh64(data: bytes) -> int:

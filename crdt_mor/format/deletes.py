@@ -115,6 +115,12 @@ def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.Dat
     return frames
 
 
+def are_of_partition(content: memoryview, partition: str, count: int) -> bool:
+    """Whether as many deletes of a block as it has may be of a partition, by the bytes that stand behind each key."""
+    path = partition.encode()
+    return bytes(content).count(b"\x02" + avro.encode_long(len(path)) + path) >= count
+
+
 def _body(content: memoryview, where: str) -> memoryview:
     if len(content) < _HEAD.size:
         raise FormatError(f"damaged delete block: cut short. {where}")

@@ -108,12 +108,19 @@ class ParquetSource:
 
         Raises `FileNotFoundError` where the file is gone, and what pyarrow raises where it is damaged.
         """
+        return self._opened(checked=False)
+
+    def open_checked(self) -> pq.ParquetFile:
+        """As `open`; each page that has a CRC is held to it where it is read."""
+        return self._opened(checked=True)
+
+    def _opened(self, *, checked: bool) -> pq.ParquetFile:
         if self.ranges is not None:
-            return pq.ParquetFile(self.ranges.open())
+            return pq.ParquetFile(self.ranges.open(), page_checksum_verification=checked)
         if self.address is not None:
-            return pq.ParquetFile(self.address)
+            return pq.ParquetFile(self.address, page_checksum_verification=checked)
         (content,) = self.contents
-        return pq.ParquetFile(pa.BufferReader(content))
+        return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=checked)
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes of the file; raises `FileNotFoundError` where it is gone."""

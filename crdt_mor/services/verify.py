@@ -1,138 +1,297 @@
-"""A table read whole: whether each row can be read, and is where a write of its key would look for it.
+"""A table reread whole: all that its newest version reaches, each object held to what others say of it.
 
-One file group after the other is read with all of its columns, and merged as any reader merges it. Of the keys that are
-kept meanwhile, those of one bucket are together in memory, as a key has the same bucket in each partition; a table
-without buckets keeps them all.
+    verify_value   versions, segments, plans       verify_base   base files     verify_rows   keys, states, rules
+    verify_hudi    Hudi's timeline and history     verify_logs   log files      verify_deep   the plain fold
+
+One file group after the other is read: each of its files that a kept view needs, and then the rows that the newest
+snapshot shows, merged as any reader merges them. Of the keys that are kept meanwhile, those of one bucket are together
+in memory, as a key has the same bucket in each partition; a table without buckets keeps them all.
+
+It is safe beside writers and cleaners. A file that is gone is asked of the newest version: what that does not need any
+more was cleaned, and is no damage.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
 import polars as pl
 
-from crdt_mor.errors import FormatError, InvalidInputError, SnapshotExpiredError
+from crdt_mor.errors import CrdtMorError, FormatError, PayloadError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
+from crdt_mor.format.properties import decode_table
+from crdt_mor.hudi.partitions import PARTITION_METADATA
 from crdt_mor.laws.merging import merging_of
+from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.model.config import TableConfig
-from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.names import CLEAN, bucket_of_file_id, join_path
 from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
+from crdt_mor.planners.clean import needless_files
+from crdt_mor.read.open_slice import base_source
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.write.adopted_keys import Misplaced, key_columns, misplaced_in
+from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
+from crdt_mor.services.verify_deep import ask_fold
+from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, found
+from crdt_mor.services.verify_hudi import reread_hudi
+from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
+from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
+from crdt_mor.services.verify_value import reread, unreadable
+from crdt_mor.write.adopted_keys import key_columns
 
 KEYS_NAMED: Final = 10
 """How many keys that are in several partitions are named."""
 
+Tell = Callable[[VerifyProgress], None]
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong with a file group.
-
-    check: "read", where its rows cannot be read; else "record key", "partition path" or "bucket", where rows would get
-    another one if they were written again, so that they would live twice.
-    rows: how many; None: it cannot be told. said: what is wrong with the first of them.
-    """
-
-    check: str
-    partition: str
-    file_group: str
-    rows: int | None
-    said: str
+_DELETED_KEYS = (
+    "keys in delete blocks, of which no checksum is kept: of these it was asked whether they are of their file group"
+)
+_STRANGE_FILES = "data files that no commit names: no reader sees them"
+_PAST_OF_HUDI = "files that only views of the past show, of commits that Hudi made, as Hudi's cleaner removes them"
+_NEWEST_EVENTS = "what Hudi is told of the newest version: nothing yet, which its publisher does, or the next one"
+_FOLD = "whether readers see what the plain fold of the commits gives, which deep=True, or --deep, compares"
+_FOLD_OF_HUDI = "whether readers see what the plain fold gives, as it knows no merge modes of Hudi's"
+_ROWS = "rows and data files, as it cannot be told which the table has"
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """What `Table.verify` has found. version: of the timeline that was read; rows: how many were.
+def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = None) -> Verification:
+    """Reread the table. See `Table.verify`."""
+    try:
+        read = reread(session)
+    except FormatError as error:
+        return _unread(tuple(unreadable(session, error)))
+    told = reread_hudi(session) if not read.findings else None
+    run = _Run(session, on_progress or (lambda _: None), deep and session.config.ours)
+    not_looked_at = [_DELETED_KEYS, _STRANGE_FILES]
+    run.findings += [*_ask_settings(session), *read.findings, *(told.findings.values() if told else ())]
+    if any(finding.check == "segment" for finding in read.findings):
+        not_looked_at.append(_ROWS)
+    else:
+        run.read_file_groups()
+        not_looked_at += [_PAST_OF_HUDI] if run.has_hudis else []
+    not_looked_at += [_NEWEST_EVENTS] if told is not None and told.is_behind else []
+    not_looked_at += [_FOLD if session.config.ours else _FOLD_OF_HUDI] if not run.deep else []
+    objects = read.objects + (told.objects if told else 0)
+    return Verification(
+        read.value.version, run.rows, run.file_groups, run.files, run.bytes, objects, tuple(run.findings),
+        tuple(read.hints), run.several, tuple(run.some_keys), tuple(not_looked_at),
+    )  # fmt: skip
 
-    keys_in_several_partitions: how many keys have a row in more than one partition, which is no damage: readers show
-    each of these rows. some_keys: the first of them.
-    """
 
-    version: int
-    rows: int
-    file_groups: int
-    findings: tuple[Finding, ...]
-    keys_in_several_partitions: int
-    some_keys: tuple[str, ...]
+def _unread(findings: tuple[Finding, ...]) -> Verification:
+    """What is said of a table whose newest version cannot be read."""
+    return Verification(0, 0, 0, 0, 0, 0, findings, (), 0, (), (_ROWS,))
+
+
+def _ask_settings(session: Session) -> Iterator[Finding]:
+    try:
+        data = session.store.read(PROPERTIES)
+        if data is None:
+            yield found("settings", PROPERTIES, "the file is gone")
+        else:
+            decode_table(data, PROPERTIES)
+    except CrdtMorError as error:
+        yield found("settings", PROPERTIES, str(error))
+
+
+class _MovedOnError(Exception):
+    """A file is gone that the newest version does not need any more."""
+
+
+@dataclass(frozen=True)
+class _View:
+    """What one version reaches. slices: what its newest snapshot shows. files: all that a kept view needs, by group,
+    each with the commit that wrote it."""
+
+    snapshot: Snapshot
+    slices: dict[FileGroup, FileSlice]
+    files: dict[FileGroup, list[tuple[DataFile, Completion]]]
+    has_hudis: bool
+
+    @classmethod
+    def newest(cls, session: Session) -> _View:
+        value = session.views.sealed(look=True)
+        snapshot = Snapshot.seal(session, value)
+        slices = {slice_.group: slice_ for slice_ in snapshot.slices}
+        is_layout_one = session.config.layout_one
+        commits = session.views.snapshot_completions(value) if is_layout_one else session.views.completions(value)
+        shown = {file.path for slice_ in snapshot.slices for file in slice_.files}
+        files: dict[FileGroup, list[tuple[DataFile, Completion]]] = {}
+        past = _past(session, value, commits)
+        for commit in commits:
+            for file in commit.files:
+                if file.path in shown or file.path in past:
+                    files.setdefault(file.group, []).append((file, commit))
+        return cls(snapshot, slices, files, any(commit.adopted for commit in commits))
+
+    def needs(self, path: str) -> bool:
+        """Whether a kept view needs a file."""
+        return any(file.path == path for some in self.files.values() for file, _ in some)
 
     @property
-    def is_sound(self) -> bool:
-        """Whether nothing was found that is wrong."""
-        return not self.findings
+    def groups(self) -> list[FileGroup]:
+        """All file groups, those of a bucket one after another."""
+        return sorted(self.files, key=lambda group: (_bucket(group), group))
 
 
-def verify(session: Session) -> Verified:
-    """Read all that the newest snapshot shows. See `Table.verify`."""
-    value = session.views.sealed(look=True)
-    snapshot = Snapshot.seal(session, value)
-    rows, several = 0, 0
-    findings: list[Finding] = []
-    some_keys: list[str] = []
-    for _, slices in groupby(sorted(snapshot.slices, key=_bucket), _bucket):
-        places: list[pl.DataFrame] = []
-        for slice_ in slices:
-            frame = _read(session, snapshot, slice_, findings)
-            if frame is not None:
+def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[str]:
+    """The files of ours that a kept view of the past needs, where no cleaner of Hudi's goes by marks of its own."""
+    if not session.config.ours or any(c.adopted and c.action == CLEAN for c in commits):
+        return set()
+    retention = value.retention
+    gone = {file.path for file in needless_files(value, commits, retention.since, dict(retention.groups))}
+    return {file.path for c in commits if not c.adopted for file in c.files if file.path not in gone}
+
+
+@dataclass
+class _Run:
+    """One call of `verify`, as far as it has come."""
+
+    session: Session
+    tell: Tell
+    deep: bool
+    findings: list[Finding] = field(default_factory=list)
+    rows: int = 0
+    file_groups: int = 0
+    files: int = 0
+    bytes: int = 0
+    several: int = 0
+    some_keys: list[str] = field(default_factory=list)
+    has_hudis: bool = False
+
+    def read_file_groups(self) -> None:
+        """Read the files of each file group, and the rows that they show."""
+        self.view = _View.newest(self.session)
+        self.has_hudis = self.view.has_hudis
+        self.file_groups = len(self.view.slices)
+        groups, done = self.view.groups, 0
+        for _, some in groupby(groups, _bucket):
+            places: list[pl.DataFrame] = []
+            for group in some:
+                frame = self._file_group(group)
+                if frame is not None:
+                    places.append(frame)
+                done += 1
+                self.tell(VerifyProgress(done, len(groups), self.bytes))
+            twice = _in_several(places)
+            self.several += len(twice)
+            self.some_keys += twice[: KEYS_NAMED - len(self.some_keys)]
+        self._ask_partitions()
+
+    def _file_group(self, group: FileGroup) -> pl.DataFrame | None:
+        """Where the rows of a file group are; None where it has none that can be read."""
+        while True:
+            try:
+                return self._read_group(group)
+            except _MovedOnError:
+                continue
+
+    def _read_group(self, group: FileGroup) -> pl.DataFrame | None:
+        view, asked = self.view, list[Faults]()
+        for file, commit in view.files.get(group, ()):
+            asked.append(self._file(file, commit))
+        slice_ = view.slices.get(group)
+        shown = {file.path for file in slice_.files} if slice_ is not None else set()
+        frame: pl.DataFrame | None = None
+        if slice_ is not None and not any(faults.is_fatal and faults.path in shown for faults in asked):
+            frame = self._rows(slice_, asked)
+        self.files += len(view.files.get(group, ()))
+        self.bytes += sum(file.size for file, _ in view.files.get(group, ()))
+        self.findings += [finding for faults in asked for finding in faults.findings()]
+        return frame
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _file(self, file: DataFile, commit: Completion) -> Faults:
+        """What is wrong with one file."""
+        session, faults = self.session, Faults(file.path, file.group)
+        merging = merging_of(session.config, self.view.snapshot.value.schema)
+        stat = session.store.stat(file.path)
+        if stat is None and not file.staged:
+            self._note_gone(faults)
+        elif stat is not None and not commit.adopted and stat.size != file.size:
+            said = f"it is not as long as its commit says. bytes={file.size} found={stat.size}"
+            faults.fail("size", f"{said} file={file.path}")
+        else:
+            try:
+                if file.is_base:
+                    source = base_source(session.store, file)
+                    if commit.adopted:
+                        ask_base_of_hudi(source, file, faults)
+                    else:
+                        ask_base(source, file, commit, merging, faults)
+                else:
+                    data = session.store.view(file.path)
+                    if data is None:
+                        self._note_gone(faults)
+                    elif commit.adopted:
+                        ask_log_of_hudi(data, file, faults)
+                    else:
+                        ask_log(data, file, commit, session.config, merging, faults)
+            except (FileNotFoundError, SnapshotExpiredError):
+                self._note_gone(faults)
+        return faults
+
+    def _note_gone(self, faults: Faults) -> None:
+        """Note that a file is gone, unless the newest version does without it: then the file group is read anew."""
+        self.view = _View.newest(self.session)
+        if not self.view.needs(faults.path):
+            raise _MovedOnError
+        faults.fail("missing", f"the file is gone. file={faults.path}")
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _rows(self, slice_: FileSlice, asked: list[Faults]) -> pl.DataFrame | None:
+        """The places of the rows that a file group shows, each held to what the table says of rows."""
+        snapshot, config = self.view.snapshot, self.session.config
+        schema = merging_of(config, snapshot.value.schema).columns.schema
+        kept = [name for name in key_columns(config) if name in schema]
+        faults = Faults(slice_.files[0].path, slice_.group)
+        places = [pl.DataFrame(schema={name: schema[name] for name in (RECORD_KEY, PARTITION_PATH)})]
+        rows = 0
+        try:
+            for frame in snapshot.with_slices([slice_]).frames([*schema], None):
                 rows += frame.height
-                findings += _misplaced(session.config, slice_, frame)
+                ask_keys(config, slice_, frame.select(kept), faults)
+                ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
                 places.append(frame.select(RECORD_KEY, PARTITION_PATH))
-        twice = _in_several(places)
-        several += len(twice)
-        some_keys += twice[: KEYS_NAMED - len(some_keys)]
-    return Verified(value.version, rows, len(snapshot.slices), tuple(findings), several, tuple(some_keys))
+            if self.deep:
+                ask_fold(self.session, snapshot, slice_, faults)
+        except SnapshotExpiredError as error:
+            gone = next((file.path for file in slice_.files if self.session.store.stat(file.path) is None), None)
+            if gone is None:
+                raise
+            self._note_gone(Faults(gone, slice_.group))
+            faults.fail("read", str(error))
+        except (FormatError, PayloadError, UnsupportedFeatureError) as error:
+            faults.fail("read", str(error))
+        asked.append(faults)
+        if faults.is_fatal:
+            return None
+        self.rows += rows
+        return pl.concat(places)
+
+    def _ask_partitions(self) -> None:
+        """Each partition has the file by which Hudi's readers find it."""
+        if not self.session.config.ours:
+            return
+        for partition in sorted({slice_.partition for slice_ in self.view.slices.values()}):
+            path = join_path(partition, PARTITION_METADATA)
+            if self.session.store.stat(path) is None:
+                self.findings.append(found("partition metadata", path, "Hudi's readers do not find the partition"))
 
 
-def _bucket(slice_: FileSlice) -> int:
-    number = bucket_of_file_id(slice_.file_id)
+def _bucket(group: FileGroup) -> int:
+    number = bucket_of_file_id(group[1])
     return -1 if number is None else number
 
 
-def _read(session: Session, snapshot: Snapshot, slice_: FileSlice, findings: list[Finding]) -> pl.DataFrame | None:
-    """The rows of a file group in what says where they are; None, and a finding more, where they cannot be read.
-
-    A file that is gone may be one that a clean has removed meanwhile: then the newest snapshot has others.
-    """
-    schema = merging_of(session.config, snapshot.value.schema).columns.schema
-    kept = [name for name in key_columns(session.config) if name in schema]
-    try:
-        frames = snapshot.with_slices([slice_]).frames([*schema], None)
-        return pl.concat(
-            [pl.DataFrame(schema={name: schema[name] for name in kept}), *(f.select(kept) for f in frames)]
-        )
-    except FormatError as error:
-        findings.append(Finding("read", *slice_.group, None, str(error)))
-    except SnapshotExpiredError as error:
-        newest = Snapshot.seal(session, session.views.sealed(look=True))
-        later = [other for other in newest.slices if other.group == slice_.group]
-        if later != [slice_]:
-            return _read(session, newest, later[0], findings) if later else None
-        findings.append(Finding("read", *slice_.group, None, str(error)))
-    return None
-
-
-def _misplaced(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Finding]:
-    """The rows of a file group that would be put elsewhere, where the table says enough to tell."""
-    if not set(key_columns(config)) <= set(frame.columns):
-        return
-    first: dict[str, Misplaced] = {}
-    rows = Counter[str]()
-    try:
-        for row in misplaced_in(config, slice_, frame):
-            first.setdefault(row.what, row)
-            rows[row.what] += 1
-    except InvalidInputError as error:
-        yield Finding("record key", *slice_.group, frame.height, str(error))
-    for what, row in first.items():
-        said = f"a write would give this row another {what}: key={row.key!r} found={row.found!r} made={row.made!r}"
-        yield Finding(what, *slice_.group, rows[what], said)
-
-
-def _in_several(places: Sequence[pl.DataFrame]) -> list[str]:
+def _in_several(places: list[pl.DataFrame]) -> list[str]:
     """The keys that are in several partitions, sorted."""
     if len(places) < 2:
         return []

@@ -6,7 +6,8 @@ A test keeps a list of what it wrote, and asks `fold` for the rows that a scan m
     history += [Contribution(commit.requested_at, row["id"], "row", tuple(row.items())) for row in rows.to_dicts()]
     expected = fold(history, MergeRule(), columns=["id", "views"])
 
-It is one screen of Python, slow and plain on purpose, and no code of the engine uses it.
+It is one screen of Python, slow and plain on purpose. No code of the engine uses it that reads or writes rows; only
+`Table.verify(deep=True)` does, which holds what readers see to it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from crdt_mor.merge.rule import MergeRule
 
@@ -104,7 +105,8 @@ def _row(contribution: Contribution, columns: list[str]) -> Row | None:
     return {c: given.get(c) for c in columns} | {"_hoodie_commit_time": contribution.time}
 
 
-def _order(contribution: Contribution, rule: MergeRule) -> tuple[bool, int]:
+def _order(contribution: Contribution, rule: MergeRule) -> tuple[bool, bool, Any]:
+    """By the ordering value: null is the least, NaN the greatest."""
     value = dict(contribution.row).get(str(rule.ordering))
-    assert value is None or isinstance(value, int)
-    return (value is not None, value or 0)
+    is_nan = value != value
+    return (value is not None, is_nan, 0 if value is None or is_nan else value)

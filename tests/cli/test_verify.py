@@ -31,7 +31,8 @@ def test_a_sound_table(people: Path) -> None:
     said = run("verify", people, code=0)
     assert "3" in said.stdout.split()
     assert "keys in several partitions: 1" in said.stderr
-    assert "every row that the table shows was read" in said.stderr
+    assert "the table is whole" in said.stderr
+    assert "not looked at: " in said.stderr
     found = json.loads(run("verify", people, "--output", "json", code=0).stdout)
     assert (found["sound"], found["rows"], found["some_keys"]) == (True, 3, ["1"])
 
@@ -40,7 +41,22 @@ def test_a_damaged_table(people: Path) -> None:
     (log,) = (people / "day=tue").glob(".*.log.*")
     log.unlink()
     said = run("verify", people, code=3).stderr
-    assert f"read: day=tue/{log.name[1:39]}" in said
-    assert "every row" not in said
+    assert f"missing: day=tue/{log.name}: the file is gone." in said
+    assert "means: reads of this file group fail" in said
+    assert "do:    restore the file from a backup" in said
+    assert "the table is whole" not in said
     found = json.loads(run("verify", people, "--output", "json", code=3).stdout)
-    assert (found["sound"], found["rows"], found["findings"][0]["check"]) == (False, 2, "read")
+    assert (found["sound"], found["rows"], found["findings"][0]["check"]) == (False, 2, "missing")
+
+
+def test_a_table_that_cannot_be_opened(people: Path) -> None:
+    newest = max((people / ".hoodie/.crdt_mor/timeline").iterdir())
+    newest.write_bytes(b"{")
+    said = run("verify", people, "--output", "json", code=3)
+    assert said.stdout == ""
+    assert json.loads(said.stderr)["error"]["type"] == "FormatError"
+
+
+def test_the_plain_fold(people: Path) -> None:
+    found = json.loads(run("verify", people, "--deep", "--output", "json", code=0).stdout)
+    assert not any("plain fold" in what for what in found["not_looked_at"])

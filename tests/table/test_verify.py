@@ -1,4 +1,4 @@
-"""`Table.verify`: what cannot be read and what would be written elsewhere is found, and sound tables are called so."""
+"""`Table.verify`: sound tables are called so, also beside a clean, and each damage names its file and stops nothing."""
 
 from __future__ import annotations
 
@@ -77,16 +77,23 @@ def changed(file: Path) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [broken, cut, changed, Path.unlink], ids=["broken", "cut", "changed", "gone"])
+@pytest.mark.parametrize(
+    ("damage", "check"),
+    [(broken, "size"), (cut, "size"), (changed, "read"), (Path.unlink, "missing")],
+    ids=["broken", "cut", "changed", "gone"],
+)
 @pytest.mark.parametrize("name", ["[!.]*.parquet", ".*.log.*"], ids=["base", "log"])
-def test_each_damage_names_its_file_group_and_the_others_are_read(fast_path: Path, damage: Any, name: str) -> None:
+def test_each_damage_names_its_file_group_and_the_others_are_read(
+    fast_path: Path, damage: Any, check: str, name: str
+) -> None:
     made(fast_path / "t")
     file = max((fast_path / "t" / "p=x").glob(name))
     damage(file)
     found = Table.open(fast_path / "t").verify()
     assert not found.is_sound
     (finding,) = found.findings
-    assert (finding.check, finding.partition, finding.rows) == ("read", file.parent.name, None)
+    assert (finding.check, finding.partition, finding.rows) == (check, file.parent.name, None)
+    assert finding.path == f"{file.parent.name}/{file.name}"
     assert finding.file_group in file.name
     assert file.name in finding.said
     assert 0 < found.rows < 9

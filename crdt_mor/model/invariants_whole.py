@@ -1,0 +1,153 @@
+"""What is true of one version with all of its commits, those of its segments included: what `services.verify` asks.
+
+`model.invariants` is about two versions that follow one another, and is asked before each put. What stands on storage
+may have been edited, or be another release's mistake; so each predicate here is asked of the newest version alone. It
+gives what breaks it, in words, and nothing where it holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from crdt_mor.model import invariants, invariants_history
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, Segment
+
+Commits = Sequence[Completion]
+WholeInvariant = Callable[[Timeline, Commits], Iterable[str]]
+
+_OF_ONE_VERSION = (
+    invariants.an_instant_has_one_state,
+    invariants_history.nothing_unfinished_is_archived,
+    invariants_history.only_what_is_in_segments_is_archived,
+)
+"""Those of two versions that ask the later one alone."""
+
+
+def what_one_version_says_agrees(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """The predicates of `model.invariants` hold that look at one version."""
+    yield from (f"invariant={holds.__name__}" for holds in _OF_ONE_VERSION if not holds(value, value))
+
+
+def an_instant_ends_once(value: Timeline, commits: Commits) -> Iterator[str]:
+    """No two commits have one requested time, and none has that of what is pending, planned or given up."""
+    times = Counter(c.requested for c in commits)
+    yield from (f"instant={time} commits={count}" for time, count in times.items() if count > 1)
+    unfinished = [*(p.requested for p in value.pending), *(p.barrier for p in value.plans)]
+    unfinished += [r.requested for r in value.rolled_back]
+    yield from (f"instant={time} is not finished, and completed" for time in unfinished if time in times)
+
+
+def a_commit_completes_after_its_request(value: Timeline, commits: Commits) -> Iterator[str]:
+    """What began ends later, and not after the table's clock."""
+    for c in commits:
+        if c.completed > value.clock or not (c.adopted or c.requested < c.completed):
+            yield f"requested={c.requested} completed={c.completed} clock={value.clock}"
+
+
+def what_is_unfinished_began_before_the_clock(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """What is pending, planned or given up was requested up to the table's clock, by a version up to this one."""
+    unfinished = [(p.requested, p.version) for p in value.pending]
+    unfinished += [(p.barrier, p.version) for p in value.plans]
+    unfinished += [(r.requested, r.version) for r in value.rolled_back]
+    for requested, version in unfinished:
+        if requested > value.clock or version > value.version:
+            yield f"requested={requested} version={version} clock={value.clock} newest={value.version}"
+
+
+def commits_complete_in_the_order_of_their_versions(value: Timeline, commits: Commits) -> Iterator[str]:
+    """Of our own commits a later version has later completion times, and no two have one."""
+    own = sorted((c for c in commits if not c.adopted), key=lambda c: c.completed)
+    for before, after in pairwise(own):
+        if before.version > after.version or before.completed == after.completed:
+            yield f"completed={after.completed} version={after.version} before={before.completed} {before.version}"
+    yield from (f"instant={c.requested} version={c.version}" for c in own if c.version > value.version)
+
+
+def files_bear_the_instants_that_wrote_them(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """A data file of ours has the requested time of its commit in its name: slices are made by it."""
+    for c in commits:
+        yield from (
+            f"file={f.path} instant={c.requested}" for f in c.files if not c.adopted and f.name.instant != c.requested
+        )
+
+
+def a_file_is_of_one_commit(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """No two commits of ours have added one file: the rows of a log would count twice."""
+    paths = Counter(file.path for c in commits if not c.adopted for file in c.files)
+    yield from (f"file={path} commits={count}" for path, count in paths.items() if count > 1)
+
+
+def a_file_group_has_one_base_file_an_instant(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """Which of two would be read differs from reader to reader; Hudi's refuse the table."""
+    bases = Counter((f.group, f.name.instant) for c in commits if not c.adopted for f in c.files if f.is_base)
+    for ((partition, file_id), instant), count in bases.items():
+        if count > 1:
+            yield f"partition={partition!r} file_group={file_id} instant={instant} base_files={count}"
+
+
+def marks_are_not_after_the_clock(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """What history is kept begins at moments that have come, and stable views not later than others."""
+    kept = value.retention
+    marks = [kept.since, kept.stable_since, kept.dropped, value.archive.watermark, *(since for _, since in kept.groups)]
+    marks += [saved.at for saved in value.savepoints]
+    yield from (f"mark={mark} clock={value.clock}" for mark in marks if mark > value.clock)
+    if kept.stable_since > kept.since:
+        yield f"stable_since={kept.stable_since} since={kept.since}"
+
+
+def names_are_given_once(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
+    """No two savepoints, and no two tokens' applications, have one name."""
+    for names in ((s.name for s in value.savepoints), (t.application for t in value.tokens)):
+        yield from (f"name={name!r} times={count}" for name, count in Counter(names).items() if count > 1)
+
+
+def what_left_hudis_timeline_is_counted(value: Timeline, commits: Commits) -> Iterator[str]:
+    """As many instants are archived as the value has up to the watermark, but for those that it has dropped since."""
+    archived = sum(c.requested <= value.archive.watermark for c in commits)
+    most = archived + value.retention.dropped_count
+    if not archived <= value.archive.count <= most:
+        yield f"archived={value.archive.count} found={archived} dropped={value.retention.dropped_count}"
+
+
+WHOLE_INVARIANTS: tuple[WholeInvariant, ...] = (
+    what_one_version_says_agrees,
+    an_instant_ends_once,
+    a_commit_completes_after_its_request,
+    what_is_unfinished_began_before_the_clock,
+    commits_complete_in_the_order_of_their_versions,
+    files_bear_the_instants_that_wrote_them,
+    a_file_is_of_one_commit,
+    a_file_group_has_one_base_file_an_instant,
+    marks_are_not_after_the_clock,
+    names_are_given_once,
+    what_left_hudis_timeline_is_counted,
+)
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def broken_promise(segment: Segment, held: Commits, needed: Collection[InstantTime]) -> str | None:
+    """Where a segment holds something else than the value says of it; None where it does not.
+
+    needed: the requested times of all commits of which some file is part of what the newest snapshot shows.
+    """
+    if len(held) != segment.count:
+        return f"it holds another number of commits than the value says. count={segment.count} found={len(held)}"
+    times = [c.completed for c in held]
+    if times and (times[0], times[-1]) != (segment.first, segment.last):
+        return (
+            "its commits completed at other times than the value says. "
+            f"first={segment.first} last={segment.last} found={times[0]} {times[-1]}"
+        )
+    left_out = [c.requested for c in held if c.requested in needed] if segment.superseded is not None else []
+    if left_out:
+        return (
+            "the value says that no snapshot needs it, so that readers leave it out, and the newest one does. "
+            f"superseded={segment.superseded} instant={left_out[0]}"
+        )
+    return None

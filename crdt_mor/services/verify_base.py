@@ -1,0 +1,188 @@
+"""A base file, reread page by page: its bytes, its footer, the order of its rows, and what readers skip rows by.
+
+One row group is in memory at a time, and of a file whose rows are not in the order of their keys, all its keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from crdt_mor.errors import FormatError
+from crdt_mor.format import bloom
+from crdt_mor.format.base_file import MAX_RECORD_KEY, MIN_RECORD_KEY, Footer, read_footer
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.layout import BY_KEY
+from crdt_mor.model.names import LOG_COMPACT, BaseFileName
+from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.read.damage import POLARS_ERRORS
+from crdt_mor.services.verify_rows import Faults, ask_states
+
+_FILE_NAME: Final = "_hoodie_file_name"
+_DAMAGED: Final = (pa.ArrowException, OSError, ValueError, LookupError, *POLARS_ERRORS)
+"""What pyarrow and polars raise of bytes that they cannot read, and where columns have other names."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen of the rows so far. keys: all keys, of a file in another order than that of keys."""
+
+    rows: int = 0
+    last: str | None = None
+    least: str | None = None
+    greatest: str | None = None
+    latest: str = ""
+    keys: list[pl.Series] = field(default_factory=list)
+
+
+def ask_base(source: ParquetSource, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:
+    """Read all of a base file of ours; `FileNotFoundError` where it is gone.
+
+    commit: the one that wrote it.
+    """
+    try:
+        footer = read_footer(source)
+        seen = _Seen()
+        with source.open_checked() as parquet:
+            for number in range(parquet.metadata.num_row_groups):
+                rows = parquet.read_row_group(number)
+                _ask_statistics(parquet.metadata.row_group(number), rows, faults)
+                _ask_rows(rows, file, commit, footer, seen, faults)
+                if faults.is_fatal:
+                    return
+                ask_states(merging, pl.DataFrame(pl.from_arrow(rows)), faults)
+                _ask_filter(source, parquet.metadata, number, rows, faults)
+    except FileNotFoundError:
+        raise
+    except FormatError as error:
+        faults.fail("read", str(error))
+        return
+    except _DAMAGED as error:
+        faults.fail("read", f"damaged Parquet: {' '.join(str(error).split())}. file={file.path}")
+        return
+    _ask_end(file, footer, seen, faults)
+
+
+def ask_base_of_hudi(source: ParquetSource, file: DataFile, faults: Faults) -> None:
+    """Read all of a base file that Hudi wrote, whose pages have a CRC as well."""
+    try:
+        with source.open_checked() as parquet:
+            for number in range(parquet.metadata.num_row_groups):
+                parquet.read_row_group(number)
+    except FileNotFoundError:
+        raise
+    except pa.ArrowNotImplementedError:
+        return  # Hudi has types that pyarrow lacks; the merge says what it thinks of them
+    except _DAMAGED as error:
+        faults.fail("read", f"damaged Parquet: {' '.join(str(error).split())}. file={file.path}")
+
+
+def _ask_rows(rows: pa.Table, file: DataFile, commit: Completion, footer: Footer, seen: _Seen, faults: Faults) -> None:
+    """The rows are of this file, and in its order."""
+    if not rows.num_rows:
+        return
+    meta = pl.DataFrame(pl.from_arrow(rows.select([COMMIT_TIME, RECORD_KEY, PARTITION_PATH, _FILE_NAME])))
+    keys = meta[RECORD_KEY]
+    for path in meta[PARTITION_PATH].unique():
+        if path != file.partition:
+            faults.fail("another file", f"it has rows of another partition. found={path!r}")
+    for name in meta[_FILE_NAME].unique():
+        if not _is_name_of(str(name), file, commit):
+            faults.fail("another file", f"it has the rows of another file. found={name!r}")
+    latest = str(meta[COMMIT_TIME].max())
+    seen.latest = max(seen.latest, latest)
+    if commit.overwriting is not None and (latest, str(meta[COMMIT_TIME].min())) != (commit.overwriting.write,) * 2:
+        faults.fail("another file", f"it has rows of another write. write={commit.overwriting.write} found={latest}")
+    elif latest > file.name.instant:
+        faults.note("time", f"it has a row that was requested after the file. found={latest}")
+    least, greatest = str(keys.min()), str(keys.max())
+    seen.least = least if seen.least is None else min(seen.least, least)
+    seen.greatest = greatest if seen.greatest is None else max(seen.greatest, greatest)
+    if footer.order == str(BY_KEY):
+        _ask_order(keys, seen, faults)
+    else:
+        seen.keys.append(keys)
+    seen.rows += rows.num_rows
+
+
+def _ask_order(keys: pl.Series, seen: _Seen, faults: Faults) -> None:
+    before = pl.Series([seen.last], dtype=pl.String).append(keys)[:-1]
+    for check, wrong in (("key order", before > keys), ("key twice", before == keys)):
+        places = wrong.fill_null(False).arg_true()
+        if len(places):
+            at = places[0]
+            faults.note(
+                check, f"its rows are to ascend by their keys. key={keys[at]!r} after={before[at]!r}", len(places)
+            )
+    seen.last = keys[-1]
+
+
+def _is_name_of(name: str, file: DataFile, commit: Completion) -> bool:
+    """Whether the rows of a file may bear this name of a file.
+
+    In a copy it is that of the base file that it copies; and the file id alone where the name came after the rows.
+    """
+    if name == (str(file.name) if commit.overwriting is None else file.name.file_id):
+        return True
+    if commit.operation != LOG_COMPACT:
+        return False
+    parsed = BaseFileName.parse(name)
+    is_older = parsed is not None and parsed.file_id == file.name.file_id and parsed.instant < file.name.instant
+    return is_older or name == file.name.file_id
+
+
+def _ask_end(file: DataFile, footer: Footer, seen: _Seen, faults: Faults) -> None:
+    """What the commit and the footer say of all rows together."""
+    if seen.rows != file.rows:
+        faults.note("rows", f"its commit says another number of rows. rows={file.rows} found={seen.rows}")
+    said = footer.metadata.get(MIN_RECORD_KEY), footer.metadata.get(MAX_RECORD_KEY)
+    if said != (seen.least, seen.greatest):
+        faults.note("footer", f"it says other keys than the rows have. keys={said} found={(seen.least, seen.greatest)}")
+    latest = footer.latest_requested
+    if latest is not None and latest != (seen.latest or EPOCH):
+        faults.note("footer", f"it says another latest requested time. latest={latest} found={seen.latest}")
+    if seen.keys:
+        keys = pl.concat(seen.keys)
+        twice = keys.filter(keys.is_duplicated())
+        if len(twice):
+            faults.note("key twice", f"a key has several rows. key={twice[0]!r}", len(twice))
+
+
+def _ask_statistics(group: pq.RowGroupMetaData, rows: pa.Table, faults: Faults) -> None:
+    """The statistics of each column span its values: a filter skips row groups by them."""
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        statistics = chunk.statistics
+        if "." in chunk.path_in_schema or statistics is None:
+            continue
+        column = rows[chunk.path_in_schema]
+        if statistics.has_null_count and statistics.null_count != column.null_count:
+            faults.note("statistics", f"they count other nulls than there are. column={chunk.path_in_schema}")
+        elif statistics.has_min_max and not _spans(statistics, column):
+            least, greatest = statistics.min, statistics.max
+            said = f"a value is beyond them. column={chunk.path_in_schema} min={least!r} max={greatest!r}"
+            faults.note("statistics", said)
+
+
+def _spans(statistics: pq.Statistics, column: pa.ChunkedArray) -> bool:
+    """Whether no value of a column lies beyond its statistics, where Python can tell."""
+    try:
+        ends = pc.min_max(column).as_py()
+        return ends["min"] is None or not (ends["min"] < statistics.min or ends["max"] > statistics.max)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return True
+
+
+def _ask_filter(source: ParquetSource, footer: pq.FileMetaData, number: int, rows: pa.Table, faults: Faults) -> None:
+    keys = rows[RECORD_KEY].combine_chunks()
+    wrong = bloom.denied(source, footer, number, RECORD_KEY, keys)
+    if wrong:
+        faults.note("Bloom filter", f"it rules out keys that are in the file. row_group={number}", wrong)

@@ -1,0 +1,250 @@
+"""What Hudi's readers are told, reread: Hudi's timeline directory and its history, held against the value.
+
+    each completed instant above the watermark ─► its completed file, with what the value says of the commit
+    each instant up to the watermark ─► its row in the history, with the same
+    each completed file that bears our key ─► an instant that the value knows
+
+What is missing of the events of the newest version is no hole: its publisher may not have told Hudi of them yet. What
+an archiving of the newest version moves is left out. It is safe beside writers: what was not found is asked of the
+newest version again, whose publishers may have archived or restored meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError, FormatError
+from crdt_mor.events.session import Session
+from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, manifest_name
+from crdt_mor.format.commit import CommitMetadata, decode_commit
+from crdt_mor.hudi.actions import (
+    PlannedAction,
+    SettledAction,
+    action_ending_as,
+    bears_our_key,
+    planned_action,
+)
+from crdt_mor.hudi.adoption import is_archived_by_others
+from crdt_mor.hudi.restore import dropped_by_restores
+from crdt_mor.laws.merging import HIDDEN
+from crdt_mor.log.outcome import all_completions
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import SAVEPOINT, TimelineFileName, timeline_file_name
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, completed_name
+from crdt_mor.services.verify_findings import Finding, found
+
+_SCHEMA = "schema"
+
+
+@dataclass(slots=True)
+class Told:
+    """What was found of what Hudi is told: by path, so that a second look can confirm it. objects: files read.
+
+    is_behind: Hudi is not told of the newest version yet, which its publisher does, or the next one.
+    """
+
+    findings: dict[str, Finding] = field(default_factory=dict)
+    objects: int = 0
+    is_behind: bool = False
+
+
+def reread_hudi(session: Session) -> Told:
+    """Read what Hudi is told of the newest version; what is wrong is looked at twice, by two versions."""
+    first = _look(session)
+    if not first.findings:
+        return first
+    second = _look(session)
+    second.findings = {path: said for path, said in second.findings.items() if path in first.findings}
+    return second
+
+
+def _look(session: Session) -> Told:
+    value = session.tail()
+    told = Told()
+    if value.version == 0 or session.config.layout_one:
+        return told
+    commits = session.run(all_completions(value))
+    own = {c.requested: c for c in commits if not c.adopted}
+    folder = session.publisher.projector.folder
+    named: dict[str, TimelineFileName] = {}
+    for stat in session.store.list(folder):
+        name = timeline_file_name(stat.path)
+        if name is not None:
+            named[stat.path] = name
+    _ask_active(session, value, own, named, told)
+    _ask_plans(session, value, named, told)
+    _ask_strangers(session, value, {c.requested for c in commits}, named, told)
+    if value.archive.manifest and value.archive.version < value.version:
+        _ask_history(session, value, own, told)
+    return told
+
+
+# --- the active timeline ----------------------------------------------------------------------------------------------
+
+
+def _ask_active(
+    session: Session,
+    value: Timeline,
+    own: Mapping[InstantTime, Completion],
+    named: Mapping[str, TimelineFileName],
+    told: Told,
+) -> None:
+    """Each commit of ours above the watermark has its completed file, and that says what the value says."""
+    projector = session.publisher.projector
+    for completion in own.values():
+        if completion.requested <= value.archive.watermark:
+            continue
+        path = projector.path(completed_name(completion))
+        data = session.store.read(path) if path in named else None
+        if data is None and completion.version >= value.version:
+            told.is_behind = True
+        elif data is None:
+            said = f"Hudi is not told of a commit: its file is gone. instant={completion.requested}"
+            told.findings[path] = found("Hudi's timeline", path, said)
+        else:
+            told.objects += 1
+            if (differs := _difference(value, completion, data, path)) is not None:
+                told.findings[path] = found("Hudi's timeline", path, differs)
+
+
+def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
+    """Each open plan of which Hudi is told has its record there."""
+    for plan in value.plans:
+        action = planned_action(plan.action)
+        if not action.told_open:
+            continue
+        path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begun[0]))
+        frozen = session.store.read(plan.path)
+        data = session.store.read(path) if path in named else None
+        told.objects += data is not None
+        if data is None and plan.version >= value.version:
+            told.is_behind = True
+        elif data is None:
+            said = f"Hudi is not told of an open plan: its file is gone. instant={plan.barrier}"
+            told.findings[path] = found("Hudi's timeline", path, said)
+        elif frozen is not None and data != action.encode_record(action.decode(frozen, plan.path)):
+            said = f"it has other bytes than the plan gives. instant={plan.barrier}"
+            told.findings[path] = found("Hudi's timeline", path, said)
+
+
+def _ask_strangers(
+    session: Session, value: Timeline, known: set[InstantTime], named: Mapping[str, TimelineFileName], told: Told
+) -> None:
+    """Each completed file that bears our key is of an instant that the value knows, or a restore has dropped."""
+    unfinished = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
+    unfinished |= {r.requested for r in value.rolled_back}
+    strange = {
+        path: name
+        for path, name in named.items()
+        if name.state == "completed"
+        and name.action != SAVEPOINT
+        and name.requested not in known
+        and value.retention.dropped < name.requested <= value.clock
+    }
+    by_time = {name.requested: [name] for name in strange.values()}
+    dropped = session.run(dropped_by_restores(value, by_time, known | unfinished)) if strange else {}
+    for path, name in strange.items():
+        data = session.store.read(path) if name.requested not in dropped else None
+        if data is not None and bears_our_key(name, data, path):
+            told.objects += 1
+            said = f"no version of the timeline has completed this instant. instant={name.requested}"
+            told.findings[path] = found("unknown instant", path, said)
+
+
+# --- what a completed file says ---------------------------------------------------------------------------------------
+
+
+def _difference(value: Timeline, completion: Completion, data: bytes, path: str) -> str | None:
+    """In what a completed file differs from what the value says of a commit; None: in nothing that can be told.
+
+    The schema in it is that of the version which published it, so of that it is asked whether it is one of this table.
+    """
+    action = action_ending_as(completion.action)
+    try:
+        if isinstance(action, SettledAction) or (isinstance(action, PlannedAction) and action.encode_outcome):
+            action.completed_extra(data, path)
+            return None if bears_our_key(completed_name(completion), data, path) else "it does not bear our key"
+        if completion.undone is not None:
+            expected = action.encode_completed(completion, "")
+            return None if data == expected else f"it has other bytes. instant={completion.requested}"
+        return _difference_of_commit(value, completion, data, path)
+    except CrdtMorError as error:
+        return str(error)
+
+
+def _difference_of_commit(value: Timeline, completion: Completion, data: bytes, path: str) -> str | None:
+    said = decode_commit(data, path)
+    schema = said.extra.get(_SCHEMA, "")
+    encode = action_ending_as(completion.action).encode_completed
+    expected = decode_commit(encode(completion, schema), path)
+    for name, wanted, got in _fields(expected, said):
+        if wanted != got:
+            return f"it says something else of the commit than the value. instant={completion.requested} field={name}"
+    columns = TableSchema.from_avro(schema).declared.names if schema else []
+    unknown = sorted(name for name in set(columns) - set(value.columns) if not name.startswith(HIDDEN))
+    if unknown:
+        return f"its schema has columns that the table lacks. instant={completion.requested} columns={unknown}"
+    return None
+
+
+def _fields(expected: CommitMetadata, got: CommitMetadata) -> Iterator[tuple[str, object, object]]:
+    yield "operation", expected.operation, got.operation
+    yield "compacted", bool(expected.compacted), bool(got.compacted)
+    yield "extra", dict(expected.extra), dict(got.extra)
+    yield "files", _files(expected), _files(got)
+
+
+def _files(metadata: CommitMetadata) -> list[tuple[object, ...]]:
+    stats = [stat for some in metadata.stats.values() for stat in some]
+    return sorted((s.path, s.file_id, s.num_writes, s.num_deletes, s.file_size_in_bytes) for s in stats)
+
+
+# --- the history ------------------------------------------------------------------------------------------------------
+
+
+def _ask_history(session: Session, value: Timeline, own: Mapping[InstantTime, Completion], told: Told) -> None:
+    """The newest manifest of ours and the files that it names hold each commit of ours up to the watermark."""
+    folder = session.publisher.projector.archive
+    if session.run(is_archived_by_others(session.publisher.projector, value)):
+        return
+    path = f"{folder}/{manifest_name(value.archive.manifest)}"
+    try:
+        names = _named_in(session, path, value, told)
+        instants = [row for name in names for row in _rows_of(session, f"{folder}/{name}", told)]
+    except FormatError as error:
+        told.findings[path] = found("Hudi's history", path, str(error))
+        return
+    held = {row.name.requested: row for row in instants}
+    for completion in own.values():
+        if completion.requested <= value.archive.watermark:
+            row = held.get(completion.requested)
+            said = "it lacks an instant" if row is None else _difference(value, completion, row.metadata, path)
+            if said is not None:
+                place = f"{path}#{completion.requested}"
+                told.findings[place] = found("Hudi's history", path, f"{said}. instant={completion.requested}")
+    late = [time for time in held if time > value.archive.watermark]
+    if late:
+        said = f"it has an instant above the watermark. instant={late[0]} watermark={value.archive.watermark}"
+        told.findings[path] = found("Hudi's history", path, said)
+
+
+def _named_in(session: Session, path: str, value: Timeline, told: Told) -> tuple[str, ...]:
+    data = session.store.read(path)
+    if data is None:
+        raise FormatError(f"the manifest of the history is gone. file={path}")
+    told.objects += 1
+    names = decode_manifest(data, path)
+    if names != value.archive.files:
+        raise FormatError(f"the manifest names other files than the value. file={path} names={names[:5]}")
+    return names
+
+
+def _rows_of(session: Session, path: str, told: Told) -> list[ArchivedInstant]:
+    data = session.store.read(path)
+    if data is None:
+        raise FormatError(f"a data file of the history is gone. file={path}")
+    told.objects += 1
+    return decode_instants(data, path)

@@ -1,0 +1,118 @@
+"""Rows of one file, or of one file group, held to what the table says of rows.
+
+states     the visible column of a payload shows its state, in every file
+keys       a write of the same row would find it: record key, partition path, bucket
+rules      a rule that is proven holds for each row that readers see
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.errors import CrdtMorError, InvalidInputError, PayloadError
+from crdt_mor.laws.merging import Merging
+from crdt_mor.merge.blocks import RECORD_KEY
+from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.merge.polars_types import polars_frame
+from crdt_mor.merge.rule import Member
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.rules import Rules
+from crdt_mor.model.slices import FileSlice
+from crdt_mor.model.timeline_parts import FileGroup
+from crdt_mor.services.verify_findings import Finding, found
+from crdt_mor.write.adopted_keys import key_columns, misplaced_in
+from crdt_mor.write.rules import broken_by
+
+
+@dataclass(slots=True)
+class Faults:
+    """What is wrong with one file, or with the rows of a file group: of each check the first case, and how many rows.
+
+    path, group: of the file. is_fatal: whether it cannot be read, so that nothing else can be asked of it.
+    """
+
+    path: str
+    group: FileGroup
+    is_fatal: bool = False
+    _first: dict[str, str] = field(default_factory=dict)
+    _rows: dict[str, int | None] = field(default_factory=dict)
+
+    def note(self, check: str, said: str, rows: int | None = None) -> None:
+        """Note one case of a check, of so many rows; nothing more of a file that cannot be read."""
+        if self.is_fatal:
+            return
+        self._first.setdefault(check, said)
+        before = self._rows.get(check, 0 if rows is not None else None)
+        self._rows[check] = None if rows is None or before is None else before + rows
+
+    def fail(self, check: str, said: str) -> None:
+        """Note that the file cannot be read, or is another one, which is all that is said of it."""
+        if not self.is_fatal:
+            self._first, self._rows = {check: said}, {check: None}
+        self.is_fatal = True
+
+    def findings(self) -> Iterator[Finding]:
+        """What was noted, a finding a check."""
+        for check, said in self._first.items():
+            yield found(check, self.path, said, self.group, self._rows[check])
+
+
+def ask_states(merging: Merging, rows: pl.DataFrame, faults: Faults) -> None:
+    """Each visible column of a payload with a state of its own shows that state."""
+    for member in merging.rule.members:
+        if member.hidden is None or not {member.hidden, *member.columns} <= set(rows.columns):
+            continue
+        types = merging.columns.stored
+        held = rows.select(pl.col(name).cast(types[name]) for name in (member.hidden, *member.columns))
+        held = held.with_columns(rows[RECORD_KEY]).filter(pl.col(member.hidden).is_not_null())
+        try:
+            _ask_member(member, held, faults)
+        except PayloadError as error:
+            faults.note("state", str(error), held.height)
+
+
+def _ask_member(member: Member, held: pl.DataFrame, faults: Faults) -> None:
+    assert member.hidden is not None
+    for shown in member.unpack(held[member.hidden], member.columns):
+        stored = held[shown.name]
+        wrong = stored.ne_missing(shown.cast(stored.dtype)).arg_true()
+        if len(wrong):
+            key, was, made = held[RECORD_KEY][wrong[0]], stored[wrong[0]], shown[wrong[0]]
+            faults.note(
+                "state",
+                "a column shows something else than its payload's state. "
+                f"column={shown.name} payload={member.payload.name} key={key!r} shown={was!r} state={made!r}",
+                len(wrong),
+            )
+
+
+def ask_keys(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame, faults: Faults) -> None:
+    """The rows of a file group are where a write of them would be put, where the table says enough to tell."""
+    if not set(key_columns(config)) <= set(frame.columns):
+        return
+    try:
+        for row in misplaced_in(config, slice_, frame):
+            facts = f"key={row.key!r} found={row.found!r} made={row.made!r}"
+            faults.note(row.what, f"a write would give this row another {row.what}: {facts}", 1)
+    except InvalidInputError as error:
+        faults.note("record key", str(error), frame.height)
+
+
+def ask_rules(rules: Rules, schema: TableSchema, frame: pl.DataFrame, faults: Faults) -> None:
+    """Each row fulfils each rule that is proven."""
+    for rule in rules:
+        if not rule.is_proven or rule.kind == "default" or not set(rule.columns) <= set(frame.columns):
+            continue
+        try:
+            declared = polars_frame(schema.restore(to_arrow(frame.select(rule.columns))))
+            broken = declared.select(broken_by(rule, schema).fill_null(False).alias("broken"))["broken"].arg_true()
+        except CrdtMorError as error:
+            faults.note("rule", f"a rule cannot be asked: {error}", frame.height)
+            continue
+        if len(broken):
+            key = frame[RECORD_KEY][broken[0]]
+            faults.note("rule", f"a rule that is proven is broken. rule={str(rule)!r} key={key!r}", len(broken))

@@ -1,0 +1,240 @@
+"""The timeline of a table, reread: versions, segments, plans, and what has to be true of them.
+
+    the newest version ─► each segment that it names ─► all commits ─► what is true of them (model.invariants_whole)
+    the older versions that stand ─► no gap, each can be read, and may follow the one before it (model.invariants)
+    open plans and restores ─► their objects
+
+It is safe beside writers: what is missing is asked of the newest version again, which may not name it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from crdt_mor.errors import CrdtMorError, FormatError
+from crdt_mor.events.leftovers import counts
+from crdt_mor.events.session import Session
+from crdt_mor.hudi.actions import planned_action
+from crdt_mor.log.paths import FAILURES, PLANS, VERSIONS, segment_path, version_path
+from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment, with_file_ids
+from crdt_mor.log.tail import find_tail, still_stands
+from crdt_mor.model import invariants_sealing
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.invariants import INVARIANTS
+from crdt_mor.model.invariants_whole import WHOLE_INVARIANTS, broken_promise
+from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
+from crdt_mor.planners.restore import RestorePlan
+from crdt_mor.services.verify_findings import Finding, found
+from crdt_mor.store.protocol import Stat
+
+P = TypeVar("P")
+
+_SEALING: Final = (invariants_sealing.completions_are_carried_or_sealed, invariants_sealing.segments_never_change)
+
+TRIES: Final = 10
+"""How often a look is repeated that finds an object missing, since newer versions follow each time."""
+
+
+@dataclass(slots=True)
+class Reread:
+    """What was read of a table's timeline.
+
+    value: the newest version, with what Hudi has committed beside it. commits: all that it has, by completion time.
+    objects: how many objects were read.
+    """
+
+    value: Timeline
+    commits: list[Completion] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    hints: list[Finding] = field(default_factory=list)
+    objects: int = 0
+
+
+def reread(session: Session) -> Reread:
+    """Read the newest version and all that it names in the table's own folder."""
+    for _ in range(TRIES):
+        read = Reread(_newest(session))
+        gone = _read_segments(session, read)
+        if not gone or session.tail().version == read.value.version:
+            break
+    if read.value.version > 0 or session.store.list(VERSIONS):
+        _ask_whole(read)
+        _read_versions(session, read)
+        _read_plans(session, read)
+    return read
+
+
+def _newest(session: Session) -> Timeline:
+    """The newest version, decoded anew; the genesis of a table that only Hudi has written to."""
+    tail = session.tail()
+    return session.run(find_tail(None)) if tail.version else tail
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def _read_segments(session: Session, read: Reread) -> bool:
+    """Read the segments of the value; whether one is gone, which is no damage where a newer version does without it."""
+    held: list[tuple[Segment, Sequence[Completion]]] = []
+    gone = False
+    for segment in read.value.segments:
+        path = segment_path(segment.name)
+        try:
+            stat = session.store.stat(path)
+            held.append((segment, session.run(read_segment(segment))))
+        except SegmentGoneError as error:
+            gone = True
+            read.findings.append(found("segment", path, str(error)))
+        except FormatError as error:
+            read.findings.append(found("segment", path, str(error)))
+        else:
+            read.objects += 1
+            if segment.size and stat is not None and stat.size != segment.size:
+                said = f"it has another size than the value says. bytes={segment.size} found={stat.size}"
+                read.findings.append(found("segment", path, said))
+    commits = [*(c for _, some in held for c in some), *read.value.completions]
+    read.commits = sorted(commits, key=lambda c: c.completed)
+    needed = _needed_now(session, read)
+    for segment, some in held:
+        if (broken := broken_promise(segment, some, needed)) is not None:
+            read.findings.append(found("segment", segment_path(segment.name), broken))
+    return gone
+
+
+def _needed_now(session: Session, read: Reread) -> Collection[InstantTime]:
+    """The requested times of the commits that have a part in the newest snapshot, by all that is known of them."""
+    if read.findings or session.config.layout_one:
+        return ()
+    slices = fold_slices(read.commits, old_logs=session.config.was_upgraded)
+    shown = {file.path for slice_ in slices for file in slice_.files}
+    return {c.requested for c in read.commits if any(file.path in shown for file in c.files)}
+
+
+def _ask_whole(read: Reread) -> None:
+    """Ask what is true of one version with all of its commits, unless some of them could not be read."""
+    if read.findings:
+        return
+    for holds in WHOLE_INVARIANTS:
+        broken = list(holds(read.value, read.commits))
+        if broken:
+            _note_broken(read, holds, read.value.version, broken[0], len(broken))
+
+
+def _note_broken(read: Reread, holds: Callable[..., object], version: int, first: str, count: int = 1) -> None:
+    sentence = (holds.__doc__ or holds.__name__).partition("\n")[0].removesuffix(".")
+    more = f" and {count - 1} more" if count > 1 else ""
+    said = f"this does not hold: {sentence}. invariant={holds.__name__} {first}{more}"
+    read.findings.append(found("invariant", version_path(version), said))
+
+
+# --- older versions ---------------------------------------------------------------------------------------------------
+
+
+def _read_versions(session: Session, read: Reread) -> None:
+    """Read the versions that stand, two at a time: none is missing between them, and each may follow the one before."""
+    before: Timeline | None = None
+    for number in _standing(session, read.value):
+        path = version_path(number)
+        data = session.store.read(path)
+        if data is None:
+            if before is not None and session.run(still_stands(before)):  # else publishers have deleted both meanwhile
+                newest = read.value.version
+                said = f"a version is gone between others that stand. before={before.version} newest={newest}"
+                read.findings.append(found("old version", path, said))
+            before = None
+            continue
+        read.objects += 1
+        try:
+            value = session.run(with_file_ids(Timeline.decode(data, path)))
+        except SegmentGoneError:
+            before = None  # what only this version names may have been swept
+            continue
+        except FormatError as error:
+            read.findings.append(found("old version", path, str(error)))
+            before = None
+            continue
+        if before is not None:
+            _ask_following(session, read, before, value)
+        before = value
+
+
+def _standing(session: Session, newest: Timeline) -> range:
+    """The numbers of all versions from the oldest one that stands to the newest."""
+    listed: list[Stat] = session.store.list(VERSIONS)
+    names = [stat.path for stat in listed if stat.path <= version_path(newest.version)]
+    oldest = names[0].rpartition("/")[2].removesuffix(".json") if names else ""
+    return range(int(oldest) if oldest.isdecimal() else newest.version, newest.version + 1)
+
+
+def _ask_following(session: Session, read: Reread, before: Timeline, value: Timeline) -> None:
+    """Ask what is true of two versions that follow one another, but for what was moved to segments with the second."""
+    try:
+        fresh = session.run(fresh_completions(value))
+    except SegmentGoneError:
+        return
+    if value.is_restore_of(before):
+        return  # it deletes the versions before it, which stand only until it is projected
+    old = {c.requested for c in before.completions}
+    new = [c for c in (*fresh, *value.completions) if c.version == value.version and c.requested not in old]
+    dropped = replace(value.retention, dropped=before.retention.dropped, dropped_count=before.retention.dropped_count)
+    completions = (*before.completions, *new)
+    event = replace(value, completions=completions, segments=before.segments, retention=dropped)
+    broken = [holds for holds in INVARIANTS if not holds(before, event)]
+    broken += [holds for holds in _SEALING if not holds(event, value)]
+    for holds in broken:
+        _note_broken(read, holds, value.version, f"previous={before.version} following={value.version}")
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def _read_plans(session: Session, read: Reread) -> None:
+    """Read the plans that are open, and those of restores; and look at the notes of file groups that failed."""
+    taken: dict[FileGroup, str] = {}
+    for plan in read.value.plans:
+        decode = planned_action(plan.action).decode
+        frozen = _plan_at(session, read, "plan", plan.path, decode)
+        if frozen is None:
+            continue
+        if frozen.barrier != plan.barrier or frozen.table_id not in (None, read.value.table_id):
+            said = f"it is another plan than the value says. barrier={plan.barrier} found={frozen.barrier}"
+            read.findings.append(found("plan", plan.path, said))
+        for group in frozen.file_groups:
+            if group in taken:
+                said = f"two open plans have one file group. file_group={group[1]} other={taken[group]}"
+                read.findings.append(found("plan", plan.path, said, group))
+            taken[group] = plan.path
+    for restore in read.value.restores:
+        _plan_at(session, read, "restore plan", restore.path, RestorePlan.decode)
+    notes = [stat for stat in session.store.list(PLANS) if stat.path.startswith(FAILURES)]
+    now_ms = session.looked_ms() if notes else 0
+    for note in notes:
+        if note.size or not counts(note, now_ms):
+            said = "a note that a file group could not be compacted, which is old or not empty: planners pass over it"
+            read.hints.append(found("hint", note.path, f"{said}. bytes={note.size}"))
+
+
+def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
+    """A plan; None, and a finding more, where it cannot be read, unless the newest version does without it."""
+    data = session.store.read(path)
+    if data is None:
+        tail = session.tail()
+        if path in {*(plan.path for plan in tail.plans), *(restore.path for restore in tail.restores)}:
+            read.findings.append(found(check, path, "the object is gone"))
+        return None
+    read.objects += 1
+    try:
+        return decode(data, path)
+    except CrdtMorError as error:
+        read.findings.append(found(check, path, str(error)))
+        return None
+
+
+def unreadable(session: Session, error: CrdtMorError) -> Iterator[Finding]:
+    """The finding of a table whose newest version cannot be read."""
+    listed = session.store.list(VERSIONS)
+    yield found("version", listed[-1].path if listed else VERSIONS, str(error))
