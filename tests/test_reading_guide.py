@@ -9,6 +9,7 @@ import pytest
 
 from crdt_mor.format import bloom
 from crdt_mor.model.policies import POLICIES
+from crdt_mor.services.verify_findings import CHECKS
 from tests.guides import blocks, interpreter, words
 from tests.tiers import slow
 
@@ -16,7 +17,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 LOOKUPS = pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 GUIDES = [
-    "reading.md", "writing.md", "changes.md", "history.md", "maintenance.md", "savepoints.md", slow("testing.md"),
+    "reading.md", "writing.md", "changes.md", "history.md", "maintenance.md", "savepoints.md", "verifying.md",
+    slow("testing.md"),
     slow("observing.md"), pytest.param("layout.md", marks=[LOOKUPS, pytest.mark.slow]),
 ]  # fmt: skip
 
@@ -31,6 +33,14 @@ def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast
             sizes = r"[\d,]+ bytes|[\d.]+ [KM]iB|\"bytes\": \d+"
             shown, found = (re.sub(sizes, "…", text) for text in (block.shown, printed))
             assert words(found) == words(shown), f"docs/{guide}:{block.line}\n{printed}"
+
+
+def test_the_table_of_findings_is_what_verify_says() -> None:
+    row = re.compile(r"^\| ([^|`-]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+    _, *rows = row.findall((DOCS / "verifying.md").read_text())
+    assert [(check, means, advice) for check, _, means, advice in rows] == [
+        (check, means, advice) for check, (means, advice) in CHECKS.items()
+    ]
 
 
 def test_the_table_of_policies_is_what_the_engine_goes_by() -> None:

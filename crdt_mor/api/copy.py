@@ -52,7 +52,6 @@ def _require_sound(session: Session, target: Store, address: str) -> None:
     if not found.is_sound:
         first = found.findings[0]
         raise FormatError(
-            "the copy is there, and not all of its rows can be read, or would be found by a write: see with crdt-mor "
-            f"verify whether the table itself is as damaged. path={address} findings={len(found.findings)} "
-            f"partition={first.partition!r} file_group={first.file_group} said={first.said}"
+            "the copy is there, and it is not whole: see with crdt-mor verify whether the table itself is as damaged. "
+            f"path={address} findings={len(found.findings)} check={first.check!r} file={first.path} said={first.said}"
         )

@@ -56,6 +56,7 @@ _PAST_OF_HUDI = "files that only views of the past show, of commits that Hudi ma
 _NEWEST_EVENTS = "what Hudi is told of the newest version: nothing yet, which its publisher does, or the next one"
 _FOLD = "whether readers see what the plain fold of the commits gives, which deep=True, or --deep, compares"
 _FOLD_OF_HUDI = "whether readers see what the plain fold gives, as it knows no merge modes of Hudi's"
+_OLDER = "whether versions that an older release has published may follow one another"
 _ROWS = "rows and data files, as it cannot be told which the table has"
 
 
@@ -76,6 +77,7 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         not_looked_at += [_PAST_OF_HUDI] if run.has_hudis else []
     not_looked_at += [_NEWEST_EVENTS] if told is not None and told.is_behind else []
     not_looked_at += [_FOLD if session.config.ours else _FOLD_OF_HUDI] if not run.deep else []
+    not_looked_at += [_OLDER] if read.has_older else []
     objects = read.objects + (told.objects if told else 0)
     return Verification(
         read.value.version, run.rows, run.file_groups, run.files, run.bytes, objects, tuple(run.findings),
@@ -277,10 +279,9 @@ class _Run:
         return pl.concat(places)
 
     def _ask_partitions(self) -> None:
-        """Each partition has the file by which Hudi's readers find it."""
-        if not self.session.config.ours:
-            return
-        for partition in sorted({slice_.partition for slice_ in self.view.slices.values()}):
+        """Each partition in which we have written has the file by which Hudi's readers find it."""
+        files = (pair for group in self.view.slices for pair in self.view.files.get(group, ()))
+        for partition in sorted({file.partition for file, commit in files if not commit.adopted}):
             path = join_path(partition, PARTITION_METADATA)
             if self.session.store.stat(path) is None:
                 self.findings.append(found("partition metadata", path, "Hudi's readers do not find the partition"))

@@ -20,7 +20,7 @@ _TWICE = "a write of the same row would not find it, so that it would live twice
 _COPY = "of a table of Hudi's, correct hoodie.properties where they are wrong; else copy the rows to a new table"
 _REPORT = "this is a mistake in crdt-mor, or somebody edited the object: please report it, and keep a copy of .hoodie"
 
-_CHECKS: Final = MappingProxyType({
+CHECKS: Final = MappingProxyType({
     "settings": (
         "the table cannot be opened any more",
         "restore .hoodie/hoodie.properties from a backup, or copy hoodie.properties.backup beside it, if there is one",
@@ -97,7 +97,7 @@ class Finding:
 
 def found(check: str, path: str, said: str, group: FileGroup = _NO_GROUP, rows: int | None = None) -> Finding:
     """A finding of one of the checks."""
-    return Finding(check, path, *group, rows, said, *_CHECKS[check])
+    return Finding(check, path, *group, rows, said, *CHECKS[check])
 
 
 @dataclass(frozen=True, slots=True)

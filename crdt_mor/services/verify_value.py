@@ -26,6 +26,7 @@ from crdt_mor.model.invariants import INVARIANTS
 from crdt_mor.model.invariants_whole import WHOLE_INVARIANTS, broken_promise
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.services.verify_findings import Finding, found
@@ -44,7 +45,7 @@ class Reread:
     """What was read of a table's timeline.
 
     value: the newest version, with what Hudi has committed beside it. commits: all that it has, by completion time.
-    objects: how many objects were read.
+    objects: how many objects were read. has_older: whether older releases have published some versions that stand.
     """
 
     value: Timeline
@@ -52,6 +53,7 @@ class Reread:
     findings: list[Finding] = field(default_factory=list)
     hints: list[Finding] = field(default_factory=list)
     objects: int = 0
+    has_older: bool = False
 
 
 def reread(session: Session) -> Reread:
@@ -171,7 +173,13 @@ def _standing(session: Session, newest: Timeline) -> range:
 
 
 def _ask_following(session: Session, read: Reread, before: Timeline, value: Timeline) -> None:
-    """Ask what is true of two versions that follow one another, but for what was moved to segments with the second."""
+    """Ask what is true of two versions that follow one another, but for what was moved to segments with the second.
+
+    Older releases had fewer invariants: what they have published is not held to those of this one.
+    """
+    if {before.format, value.format} != {FORMAT}:
+        read.has_older = True
+        return
     try:
         fresh = session.run(fresh_completions(value))
     except SegmentGoneError:
