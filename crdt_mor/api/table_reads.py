@@ -276,7 +276,7 @@ class TableReads(Readable):
         update: move a copy that is there to what the table shows now: only new objects are copied, and what was
             cleaned, dropped or erased since goes from the copy as well. What was written to the copy stays: then this
             is refused.
-        verify: read all rows of the copy afterwards, `Table.verify`, and raise `FormatError` where that finds damage.
+        verify: verify the copy afterwards, as `Table.verify` does, and raise `FormatError` where that finds damage.
         on_progress: called with a `CopyProgress` after each object; what it raises stops the copy.
 
         Raises `TableExistsError` where something else is there; `InvalidInputError` where this table moves, is handed

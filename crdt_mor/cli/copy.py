@@ -21,7 +21,7 @@ def copy(
     update: Annotated[
         bool, typer.Option("--update", help="Move a copy that is there to what the table shows now.")
     ] = False,
-    verify: Annotated[bool, typer.Option(help="Read all rows of the copy afterwards.")] = True,
+    verify: Annotated[bool, typer.Option(help="Verify the copy afterwards.")] = True,
     output: Form = Output.text,
 ) -> None:
     """Copy a table as it is now, beside its writers; run it again if it was stopped, and with --update to move it on.

@@ -17,7 +17,7 @@ from crdt_mor.errors import CrdtMorError, FormatError
 from crdt_mor.events.leftovers import counts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import planned_action
-from crdt_mor.log.paths import FAILURES, PLANS, VERSIONS, segment_path, version_path
+from crdt_mor.log.paths import COPIED, FAILURES, PLANS, VERSIONS, segment_path, version_path
 from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment, with_file_ids
 from crdt_mor.log.tail import find_tail, still_stands
 from crdt_mor.model import invariants_sealing
@@ -139,6 +139,7 @@ def _note_broken(read: Reread, holds: Callable[..., object], version: int, first
 def _read_versions(session: Session, read: Reread) -> None:
     """Read the versions that stand, two at a time: none is missing between them, and each may follow the one before."""
     before: Timeline | None = None
+    copied = max((stat.path.rpartition("/")[2] for stat in session.store.list(COPIED)), default="")
     for number in _standing(session, read.value):
         path = version_path(number)
         data = session.store.read(path)
@@ -159,7 +160,7 @@ def _read_versions(session: Session, read: Reread) -> None:
             read.findings.append(found("old version", path, str(error)))
             before = None
             continue
-        if before is not None:
+        if before is not None and path.rpartition("/")[2] > copied:  # those of a copy up to then are no events
             _ask_following(session, read, before, value)
         before = value
 
