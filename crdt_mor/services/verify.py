@@ -57,6 +57,10 @@ _NEWEST_EVENTS = "what Hudi is told of the newest version: nothing yet, which it
 _FOLD = "whether readers see what the plain fold of the commits gives, which deep=True, or --deep, compares"
 _FOLD_OF_HUDI = "whether readers see what the plain fold gives, as it knows no merge modes of Hudi's"
 _OLDER = "whether versions that an older release has published may follow one another"
+_OF_A_COPY = (
+    "commits of the table that this is a copy of, which Hudi is told of though the copy was not moved to them: Hudi's "
+    "readers show them"
+)
 _ROWS = "rows and data files, as it cannot be told which the table has"
 
 
@@ -77,6 +81,7 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
         not_looked_at += [_PAST_OF_HUDI] if run.has_hudis else []
     not_looked_at += [_NEWEST_EVENTS] if told is not None and told.is_behind else []
     not_looked_at += [_FOLD if session.config.ours else _FOLD_OF_HUDI] if not run.deep else []
+    not_looked_at += [_OF_A_COPY] if told is not None and told.is_ahead else []
     not_looked_at += [_OLDER] if read.has_older else []
     objects = read.objects + (told.objects if told else 0)
     return Verification(

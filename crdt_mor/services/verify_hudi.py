@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, FormatError
+from crdt_mor.events.copy import notes as notes_of_copies
 from crdt_mor.events.session import Session
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, manifest_name
 from crdt_mor.format.commit import CommitMetadata, decode_commit
@@ -30,7 +31,7 @@ from crdt_mor.hudi.adoption import is_archived_by_others
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.outcome import all_completions
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
@@ -44,11 +45,13 @@ class Told:
     """What was found of what Hudi is told: by path, so that a second look can confirm it. objects: files read.
 
     is_behind: Hudi is not told of the newest version yet, which its publisher does, or the next one.
+    is_ahead: Hudi is told of instants of another table, to whose later moment this one, a copy, was not moved.
     """
 
     findings: dict[str, Finding] = field(default_factory=dict)
     objects: int = 0
     is_behind: bool = False
+    is_ahead: bool = False
 
 
 def reread_hudi(session: Session) -> Told:
@@ -146,10 +149,16 @@ def _ask_strangers(
     }
     by_time = {name.requested: [name] for name in strange.values()}
     dropped = session.run(dropped_by_restores(value, by_time, known | unfinished)) if strange else {}
+    notes = session.run(notes_of_copies()) if strange else []
+    copied = max((note.clock for note in notes), default=EPOCH)
     for path, name in strange.items():
         data = session.store.read(path) if name.requested not in dropped else None
-        if data is not None and bears_our_key(name, data, path):
-            told.objects += 1
+        if data is None or not bears_our_key(name, data, path):
+            continue
+        told.objects += 1
+        if name.requested <= copied:
+            told.is_ahead = True
+        else:
             said = f"no version of the timeline has completed this instant. instant={name.requested}"
             told.findings[path] = found("unknown instant", path, said)
 
