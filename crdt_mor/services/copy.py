@@ -271,7 +271,7 @@ class _Copying:
         far = is_bucket(source) or is_bucket(target)
 
         def put(stat: Stat) -> tuple[Stat, bool | None]:
-            return stat, put_across(source, target, stat, stat.path, durable)
+            return stat, put_across(source, target, stat, durable)
 
         at_once = threads or (REQUESTS if far else _THREADS)
         for stat, made in in_threads(put, stats, at_once, lambda stat: bytes_held(target, stat)):

@@ -1,45 +1,67 @@
-"""An object of one store put into another one: whole, if there is none, and in parts where that saves memory.
+"""An object of one store put into another one, or compared with it: part by part, whatever the stores are.
 
-a disk or memory to anything    the bytes as they lie there, mapped into memory
-a bucket to anything            read in parts, each of which a disk writes before the next one is read
-within one bucket               copied by the provider, where it does that
+within one bucket       copied by the provider, where it does that
+anything to a disk      a part is written before the next one is read
+anything to a bucket    read in parts, and put whole, as it is there or not
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.errors import FormatError
-from crdt_mor.store.protocol import Bucket, Durable, Stat, Store, is_bucket
+from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket
 
 PART_BYTES: Final = 8 << 20
-"""How much of an object in a bucket is read at once."""
+"""How much of an object is read at once."""
 
 
-def put_across(source: Store, target: Store, stat: Stat, path: str, durable: Durable) -> bool | None:
-    """Create the object `path` in `target` with what `source` has at `stat.path`, if there is none: True; else False.
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """An object in parts, as often as they are asked for; raises `FileNotFoundError` where it is gone.
+
+    read: gives some bytes of it, from a first one on.
+    """
+
+    stat: Stat
+    read: Callable[[int, int], bytes]
+
+    @classmethod
+    def of(cls, store: Store, stat: Stat) -> Parts:
+        """The object at `stat.path` of a store, which has had that size."""
+        source = store.ranges_of(stat.path, stat.size) if is_bucket(store) else store.parquet(stat.path)
+        if source is None:
+            raise FileNotFoundError(stat.path)
+        return cls(stat, source.read)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for start in range(0, self.stat.size, PART_BYTES):
+            length = min(PART_BYTES, self.stat.size - start)
+            part = self.read(start, length)
+            if len(part) != length:
+                raise FormatError(
+                    "an object has another size than a listing has just said: objects of tables never change, so "
+                    f"something else writes here. path={self.stat.path} listed={self.stat.size} "
+                    f"found={start + len(part)}"
+                )
+            yield part
+
+
+def put_across(source: Store, target: Store, stat: Stat, durable: Durable) -> bool | None:
+    """Create the object at `stat.path` in `target` with what `source` has there, if there is none: True; else False.
 
     None where `source` has no such object any more. Raises `FormatError` where it has another size than it had.
     """
-    if is_bucket(source):
-        if is_bucket(target) and path == stat.path:
-            copied = target.copy_from(source, path, stat.size)
-            if copied is not None:
-                return copied
-        try:
-            return target.put(path, _parts(source, stat), durable=durable)
-        except FileNotFoundError:
-            return None
-    data = source.view(stat.path)
-    if data is None:
+    if is_bucket(source) and is_bucket(target):
+        copied = target.copy_from(source, stat.path, stat.size)
+        if copied is not None:
+            return copied
+    try:
+        return target.put(stat.path, Parts.of(source, stat), durable=durable)
+    except FileNotFoundError:
         return None
-    if len(data) != stat.size:
-        raise FormatError(
-            "an object has another size than a listing has just said: objects of tables never change, so something "
-            f"else writes here. path={stat.path} listed={stat.size} found={len(data)}"
-        )
-    return target.put(path, data, durable=durable)
 
 
 def bytes_held(target: Store, stat: Stat) -> int:
@@ -47,29 +69,11 @@ def bytes_held(target: Store, stat: Stat) -> int:
     return stat.size if is_bucket(target) else min(stat.size, PART_BYTES)
 
 
-def _parts(source: Bucket, stat: Stat) -> Iterator[bytes]:
-    """The object, part by part; raises `FileNotFoundError` where it is gone."""
-    ranges = source.ranges_of(stat.path, stat.size)
-    for start in range(0, stat.size, PART_BYTES):
-        yield ranges.read(start, PART_BYTES)
-
-
 def is_same(one: Store, other: Store, path: str, size: int) -> bool:
     """Whether two stores have the same bytes at a path, at which each has an object of that size, or had one."""
+    stat = Stat(path, size, 0)
     try:
-        pairs = zip(_parts_of(one, Stat(path, size, 0)), _parts_of(other, Stat(path, size, 0)), strict=True)
+        pairs = zip(Parts.of(one, stat), Parts.of(other, stat), strict=True)
         return all(left == right for left, right in pairs)
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, FormatError):
         return False
-
-
-def _parts_of(store: Store, stat: Stat) -> Iterator[bytes]:
-    """An object of any store, part by part; raises `FileNotFoundError` where it is gone."""
-    if is_bucket(store):
-        yield from _parts(store, stat)
-        return
-    data = store.view(stat.path)
-    if data is None:
-        raise FileNotFoundError(stat.path)
-    for start in range(0, len(data), PART_BYTES):
-        yield bytes(data[start : start + PART_BYTES])

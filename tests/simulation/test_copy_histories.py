@@ -45,7 +45,7 @@ def written(*acts: str) -> Copied:
     return made
 
 
-@pytest.mark.parametrize("act", [act if act in ("archive", "erase") else slow(act) for act in ACTS])
+@pytest.mark.parametrize("act", [act if act == "erase" else slow(act) for act in ACTS])
 def test_a_copy_is_the_table_and_follows_it(act: str) -> None:
     made = written()
     made.copy()
@@ -73,10 +73,10 @@ def disturbed(update: bool, act: str, calls: Sequence[int]) -> tuple[Copied, int
 @pytest.mark.parametrize("act", ["clean", *map(long, (act for act in ACTS if act != "clean"))])
 @pytest.mark.parametrize("update", [False, long(True)], ids=["first", "update"])
 def test_a_copy_is_whole_whatever_happens_at_any_of_its_calls(act: str, update: bool) -> None:
-    """Every call of the table's store, in the long tier of every act; before every commit every ninth of one."""
+    """Every call of the table's store, in the long tier of every act; before every commit every thirteenth of one."""
     undisturbed, count = disturbed(update, act, ())
     undisturbed.check_moved()
-    for call in range(1, count + 1, 9 if act == "clean" and not update else 1):
+    for call in range(1, count + 1, 13 if act == "clean" and not update else 1):
         made, _ = disturbed(update, act, [call])
         assert made.check() >= 0, call
         made.copy(update=True)
@@ -107,7 +107,7 @@ def dying(made: Copied, update: bool, at: int, after: bool) -> bool:
     ("update", "after", "step"),
     [
         pytest.param(False, False, 11, id="first"),
-        pytest.param(True, False, 37, id="update"),
+        pytest.param(True, False, 59, id="update"),
         *(long(update, after, 1) for update in (False, True) for after in (False, True)),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_copy_that_dies_anywhere_is_no_table_or_an_earlier_moment_and_is_finis
 # --- a copy that is written to ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", [19, long(1)])
+@pytest.mark.parametrize("step", [29, long(1)])
 def test_what_is_written_to_a_copy_while_it_is_moved_is_never_lost(step: int) -> None:
     """At every put and removal of an update somebody writes to the copy: one of the two comes first."""
     at, outcomes, wrote = 1, set(), True
@@ -170,7 +170,7 @@ def test_what_is_written_to_a_copy_while_it_is_moved_is_never_lost(step: int) ->
     assert outcomes == {"moved", "refused"}
 
 
-@pytest.mark.parametrize("step", [9, long(1)])
+@pytest.mark.parametrize("step", [7, long(1)])
 def test_a_writer_of_a_copy_that_is_moved_beside_it_writes_to_what_the_copy_shows_then(
     step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,19 @@ def test_an_erased_row_goes_from_the_copy_with_the_next_update(
     assert not [path for path in everything if b"ada@example.org" in (target.read(path) or b"")]
 
 
+def test_properties_that_were_changed_since_are_those_of_the_copy_after_the_next_update(
+    table: Table, target: MemoryStore
+) -> None:
+    """A handover and its end put the file of properties anew, the one object of a table that changes."""
+    table.copy("c", store=target)
+    before = target.read(PROPERTIES)
+    table.maintenance.handover()
+    table.maintenance.takeback()
+    table.copy("c", update=True, store=target)
+    assert before != target.read(PROPERTIES) == store_of(table).read(PROPERTIES)
+    assert shown(opened(table, target)) == shown(table)
+
+
 def test_progress_is_told_and_what_it_raises_stops_the_copy_which_can_be_made_again(
     table: Table, target: MemoryStore
 ) -> None:
