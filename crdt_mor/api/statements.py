@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from crdt_mor.api.data import require_data
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.numbers import BITS, is_whole
 from crdt_mor.write.statements import SchemaMode
 
 
@@ -37,11 +38,13 @@ def require_partitions(partitions: object) -> Collection[object]:
 def check_token_form(token: object) -> None:
     """Raise `InvalidInputError` for what is not of the form of a token; whether it was used, the timeline says."""
     match token:
-        case (str(), bool()):
-            pass
-        case None | (str(), int()):
+        case None:
             return
-    raise InvalidInputError(f"a token is (application, number): a text and an int. got={token!r}")
+        case (str(), number) if is_whole(number):
+            return
+    raise InvalidInputError(
+        f"a token is (application, number): a text and an int of at most {BITS} bits. got={token!r:.200}"
+    )
 
 
 def require_isolation(isolation: str) -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 import typer
 
 import crdt_mor as mor
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.policies import duration_ms
 from crdt_mor.store.addresses import place_of
 from crdt_mor.store.options import shared
@@ -107,9 +108,10 @@ def token(text: str | None) -> tuple[str, int] | None:
     if text is None:
         return None
     application, colon, number = text.rpartition(":")
-    if not colon or not application or not number.isdigit():
+    value = whole_number(number)
+    if not colon or not application or value is None:
         raise typer.BadParameter(f"a token is an application and a growing number, like loader:17. got={text!r}")
-    return application, int(number)
+    return application, value
 
 
 def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...], mor.Payload | str] | None:

@@ -91,7 +91,9 @@ def parse_record(text: str) -> list[pa.Field]:
         if not (isinstance(record, dict) and record.get("type") == "record"):
             raise TypeError("not a record")
         return _Parser().fields(record, "", "")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, pa.ArrowException,
+    ) as error:  # fmt: skip
         raise FormatError(f"not an Avro record schema: {error!r}. schema={text[:200]!r}") from error
 
 

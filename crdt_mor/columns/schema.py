@@ -169,7 +169,9 @@ class TableSchema:
         """The schema that `to_json` wrote. Every frame of a scan and every write asks for it."""
         try:
             columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, pa.ArrowException) as error:
+        except (
+            ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError, pa.ArrowException,
+        ) as error:  # fmt: skip
             raise FormatError(f"not a table schema: {error}. schema={text[:200]!r}") from error
         return TableSchema(pa.schema(columns))
 

@@ -18,6 +18,7 @@ from crdt_mor.log.segments import read_segment
 from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.names import timeline_file_name
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.planners.archive import Prefix, archivable, data_file_name, files_with
@@ -63,7 +64,8 @@ def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
     listed: list[Stat] = yield List(projector.folder)
     names = [timeline_file_name(stat.path) for stat in listed]
     versions: list[Stat] = yield List(VERSIONS)  # deleted oldest first, so what is missing below the least is gone
-    oldest = min((int(_stem(stat)) for stat in versions if _stem(stat).isdigit()), default=0)
+    numbers = [whole_number(_stem(stat)) for stat in versions]
+    oldest = min((number for number in numbers if number is not None), default=0)
     completions = yield from completions_after(tail)
     return archivable(tail, completions, [name for name in names if name], oldest, keep)
 

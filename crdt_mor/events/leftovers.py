@@ -25,6 +25,7 @@ from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, VERSIONS, segment_path
 from crdt_mor.log.steps import Delete, List, Read, Steps, StoreNow
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Stat
 
@@ -83,7 +84,8 @@ def _oldest_version() -> Steps[Timeline | None]:
 def _made_from(path: str) -> int:
     """The version that a segment was made from, as its name says; a large number for what is no segment of ours."""
     text = path.rpartition("/")[2].partition("-")[0]
-    return int(text) if text.isascii() and text.isdigit() else 1 << 62
+    number = whole_number(text)
+    return 1 << 62 if number is None else number
 
 
 def _barrier(path: str) -> InstantTime:

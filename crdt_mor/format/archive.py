@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from crdt_mor.errors import FormatError, UnsupportedVersionError
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName
+from crdt_mor.model.numbers import whole_number
 
 VERSION_FILE: Final = "_version_"
 _MANIFEST: Final = "manifest_"
@@ -58,7 +59,7 @@ def manifest_name(number: int) -> str:
 def manifest_number(name: str) -> int | None:
     """The number in the name of a manifest; None for other names."""
     digits = name.removeprefix(_MANIFEST)
-    return int(digits) if name != digits and digits.isascii() and digits.isdigit() else None
+    return whole_number(digits) if name != digits else None
 
 
 def encode_manifest(files: Iterable[tuple[str, int]]) -> bytes:

@@ -14,7 +14,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
+
+Json: TypeAlias = "str | bool | int | float | list[Json] | dict[str, Json] | None"
+"""A schema of Avro's, which is JSON."""
 
 MAGIC: Final = b"Obj\x01"
 

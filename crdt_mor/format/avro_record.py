@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import avro
+from crdt_mor.format.avro import Json
+from crdt_mor.format.avro_schemas import require_bounded
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ def decode(data: bytes, path: str, record: str) -> Datum:
             raise UnsupportedFeatureError(
                 f"Avro codec not supported; known are null and deflate. codec={reader.codec} path={path}"
             )
+        require_bounded(cast("Json", reader.writer_schema))
         name = str(cast("Mapping[str, object]", reader.writer_schema)["name"]).rpartition(".")[2]
         blocks = list(reader)
         counts = [block.num_records for block in blocks if block.num_records]

@@ -14,7 +14,7 @@ import io
 import json
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import polars as pl
@@ -23,6 +23,8 @@ import pyarrow as pa
 from crdt_mor.columns.avro import parse_record
 from crdt_mor.errors import FormatError, UnsupportedFeatureError, UnsupportedVersionError
 from crdt_mor.format import avro
+from crdt_mor.format.avro import Json
+from crdt_mor.format.avro_schemas import require_bounded
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ else:
 CONTENT_VERSION: Final = 3
 _HEAD: Final = struct.Struct(">ii")
 _LENGTH: Final = "_crdt_length"
-_LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "CrdtMorLength", "size": 4}}
-_Json: TypeAlias = "str | bool | int | list[_Json] | dict[str, _Json] | None"
+_LENGTH_BYTES: Final = 4
+_LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "CrdtMorLength", "size": _LENGTH_BYTES}}
 
 
 def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table:
@@ -50,15 +52,17 @@ def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table
         )
     try:
         writer = _writer(schema)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"damaged Avro log block: its schema is not one: {error!r}. {where}") from error
     body = content[_HEAD.size :]
+    if not 0 <= count <= len(body) // _LENGTH_BYTES:
+        raise FormatError(f"damaged Avro log block: {count} records in {len(body)} bytes. {where}")
     try:
         table = _decode_columns(writer, count, body) if writer.columnar else None
         return _decode_rows(writer, count, body, schema) if table is None else table
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"{error} {where}") from error
-    except Exception as error:  # both decoders raise whatever the bytes lead them to
+    except (Exception, pl.exceptions.PanicException) as error:  # both decoders raise whatever the bytes lead them to
         raise FormatError(f"damaged Avro log block: {error!r}. {where}") from error
 
 
@@ -67,8 +71,8 @@ class _Writer:
 
     __slots__ = ("columnar", "header")
 
-    def __init__(self, schema: dict[str, _Json]) -> None:
-        fields = cast("list[dict[str, _Json]]", schema["fields"])
+    def __init__(self, schema: dict[str, Json]) -> None:
+        fields = cast("list[dict[str, Json]]", schema["fields"])
         self.columnar = all(_columnar(item["type"]) for item in fields)
         self.header = avro.container_header(json.dumps({**schema, "fields": [_LENGTH_FIELD, *fields]}))
 
@@ -78,10 +82,11 @@ def _writer(schema: str) -> _Writer:
     parsed = json.loads(schema)
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
         raise ValueError("not a record")
+    require_bounded(parsed)
     return _Writer(parsed)
 
 
-def _columnar(type_: _Json) -> bool:
+def _columnar(type_: Json) -> bool:
     """Whether polars reads this type: no map (it panics), no union of several types (it raises)."""
     if isinstance(type_, list):
         return len(type_) - ("null" in type_) == 1 and all(_columnar(branch) for branch in type_)
@@ -89,7 +94,7 @@ def _columnar(type_: _Json) -> bool:
         return True
     kind = type_["type"]
     if kind == "record":
-        return all(_columnar(item["type"]) for item in cast("list[dict[str, _Json]]", type_["fields"]))
+        return all(_columnar(item["type"]) for item in cast("list[dict[str, Json]]", type_["fields"]))
     if kind == "array":
         return _columnar(type_["items"])
     return kind != "map" and (not isinstance(kind, (dict, list)) or _columnar(kind))

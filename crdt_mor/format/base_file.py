@@ -194,7 +194,7 @@ def read_footer(source: ParquetSource) -> Footer:
             f"path={source.name} error={error}"
         ) from error
     metadata = {
-        key.decode(): value.decode(errors="replace")
+        key.decode(errors="replace"): value.decode(errors="replace")
         for key, value in (parsed.metadata or {}).items()
         if key != b"ARROW:schema"
     }

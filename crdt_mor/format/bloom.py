@@ -71,14 +71,14 @@ def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[
     leave them: to fetch these would take a read for each row group.
     """
     try:
-        with source.open() as file:
-            footer = file.metadata
+        places, size = _places(source.metadata(), column), source.size()
     except (OSError, pa.ArrowException):
         return None  # the scan will say what is wrong with it
-    places = _places(footer, column)
     if not places or any(offset + length != following for (_, offset, length), (_, following, _) in pairwise(places)):
         return None
     start, (_, last, length) = places[0][1], places[-1]
+    if start < 0 or last + length > size or any(length < 0 for _, _, length in places):
+        return None  # filters that are said to lie outside of the file
     filters = memoryview(source.read(start, last + length - start))
     hashes = np.array([xxh64(value.encode()) for value in values], np.uint64)
     found, first = list[tuple[int, int]](), 0

@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from types import NoneType
 from typing import Final, cast
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format import avro_record
 from crdt_mor.format.avro_record import Datum
+from crdt_mor.model.numbers import is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
     datum = _decode_json(data, path, record) if data[:1] == b"{" else avro_record.decode(data, path, record)
     try:
-        return CommitMetadata(
+        metadata = CommitMetadata(
             stats=_stats(datum.get("partitionToWriteStats")),
             operation=cast("str | None", datum.get("operationType")),
             extra=cast("dict[str, str]", datum.get("extraMetadata") or {}),
@@ -195,7 +197,9 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
             },
             version=cast("int | None", datum.get("version")),
         )
-    except (TypeError, AttributeError) as error:
+        _require_types(metadata)
+        return metadata
+    except (TypeError, AttributeError, ValueError) as error:
         raise FormatError(f"commit metadata of a shape that Hudi does not write: {error}. path={path}") from error
 
 
@@ -213,6 +217,28 @@ def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
         )
     except (TypeError, AttributeError) as error:
         raise FormatError(f"a compaction plan of a shape that Hudi does not write: {error}. path={path}") from error
+
+
+_STAT_KINDS: Final = tuple(
+    (item.name, {"str | None": (str, NoneType), "int | None": (int, NoneType)}.get(str(item.type)))
+    for item in fields(WriteStat)
+)
+"""The fields of a write stat, and what each has to be; None for those that are no plain values."""
+
+
+def _require_types(metadata: CommitMetadata) -> None:
+    """Raise TypeError where JSON, or a file with a schema of its own, says what Hudi's schema has no room for."""
+    texts: list[object] = [*metadata.stats, *metadata.extra, *metadata.extra.values(), *metadata.replaced]
+    texts += [file_id for file_ids in metadata.replaced.values() for file_id in file_ids]
+    texts += [] if metadata.operation is None else [metadata.operation]
+    for stat in (stat for stats in metadata.stats.values() for stat in stats):
+        texts += stat.log_files or ()
+        for name, kinds in _STAT_KINDS:
+            value = getattr(stat, name)
+            if kinds is not None and not (isinstance(value, kinds) and (not isinstance(value, int) or is_whole(value))):
+                raise TypeError(f"{name}={value!r:.99}")
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{next(text for text in texts if not isinstance(text, str))!r:.99} is no text")
 
 
 def _decode_json(data: bytes, path: str, record: str) -> Datum:

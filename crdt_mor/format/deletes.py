@@ -108,7 +108,7 @@ def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.Dat
             frames.append(_decode_any(body) if frame is None else frame)
         except UnsupportedFeatureError as error:
             raise UnsupportedFeatureError(f"{error} {where}") from error
-        except Exception as error:  # fastavro raises whatever the bytes lead it to
+        except (Exception, pl.exceptions.PanicException) as error:  # they raise whatever the bytes lead them to
             raise FormatError(f"damaged delete block: {error!r}. {where}") from error
         if frames[-1]["record_key"].null_count():
             raise FormatError(f"damaged delete block: a delete without a key. {where}")

@@ -64,7 +64,7 @@ def encode_savepoint(savepoint: SavepointRecord) -> bytes:
 
 def decode_saved_ms(data: bytes, path: str) -> int:
     """When a savepoint was made, as its file says, in ms since 1970; `FormatError` if that is damaged."""
-    saved = avro_record.decode(data, path, _SAVEPOINT.name)["savepointedAt"]
+    saved = avro_record.decode(data, path, _SAVEPOINT.name).get("savepointedAt")
     if not isinstance(saved, int):
         raise FormatError(f"a savepoint of a shape that Hudi does not write. path={path}")
     return saved

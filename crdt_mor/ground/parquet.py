@@ -9,6 +9,7 @@ The merge and the formats take this value instead of a path, so that neither kno
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
@@ -16,6 +17,8 @@ from typing import BinaryIO, Protocol
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from crdt_mor.ground.footers import TAIL_BYTES, fits
 
 
 class RangeReader(Protocol):
@@ -115,12 +118,31 @@ class ParquetSource:
         return self._opened(checked=True)
 
     def _opened(self, *, checked: bool) -> pq.ParquetFile:
+        (content,) = self.contents if self.address is None and self.ranges is None else (b"",)
+        source = self.address or (pa.BufferReader(content) if self.ranges is None else self.ranges.open())
+        try:
+            return pq.ParquetFile(source, page_checksum_verification=checked)
+        except UnicodeDecodeError as error:
+            raise pa.ArrowInvalid(f"the name of a column is no text: {error}") from error
+
+    def metadata(self) -> pq.FileMetaData:
+        """What the footer says, of which each part can be asked for; raises as `open` does."""
+        with self.open() as file:
+            found = file.metadata
+        end = self.size() - TAIL_BYTES
+        length = int.from_bytes(self.read(end, 4), "little")
+        if not fits(self.read(end - length, length)):
+            raise pa.ArrowInvalid("the column chunks in the footer are not those of the schema")
+        return found
+
+    def size(self) -> int:
+        """How many bytes the one file has; raises `FileNotFoundError` where it is gone."""
         if self.ranges is not None:
-            return pq.ParquetFile(self.ranges.open(), page_checksum_verification=checked)
+            return self.ranges.size()
         if self.address is not None:
-            return pq.ParquetFile(self.address, page_checksum_verification=checked)
+            return os.stat(self.address).st_size
         (content,) = self.contents
-        return pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=checked)
+        return len(content)
 
     def read(self, start: int, length: int) -> bytes:
         """Some bytes of the file; raises `FileNotFoundError` where it is gone."""

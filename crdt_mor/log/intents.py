@@ -17,7 +17,7 @@ from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.declared import ANYTHING, Declared, declared_from, declared_json
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import void_files
-from crdt_mor.model.posts import PostName, names_in, noting, still_kept
+from crdt_mor.model.posts import PostName, names_in, noting, still_kept, token_of
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require_types
 from crdt_mor.model.timeline_parts import DataFile
@@ -147,9 +147,4 @@ def _intent_of(document: dict[str, Any]) -> Intent:
     requested, driver, operation, files, token = document["complete"]
     named = tuple(DataFile(*file) for file in files)
     require_types(named)
-    application, number = token or ("", 0)
-    if not isinstance(application, str) or not isinstance(number, int):
-        raise TypeError(f"{token=}")
-    return CompleteIntent(
-        document["nonce"], requested, driver, operation, named, (application, number) if token else None
-    )
+    return CompleteIntent(document["nonce"], requested, driver, operation, named, token_of(token) if token else None)

@@ -20,6 +20,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, VERSIONS, segment_path, version_path
 from crdt_mor.log.segments import holding_file_ids
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Bucket, Stat, Store
 
@@ -62,11 +63,11 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
     if not first.versions:
         return None
     path = first.versions[-1].path
-    number = path.rpartition("/")[2].partition(".")[0]
-    if not number.isdecimal():
+    number = whole_number(path.rpartition("/")[2].partition(".")[0])
+    if number is None:
         return None
     data, following, settings = _at_once(
-        lambda: store.read(path), lambda: store.stat(version_path(int(number) + 1)), lambda: store.stat(PROPERTIES)
+        lambda: store.read(path), lambda: store.stat(version_path(number + 1)), lambda: store.stat(PROPERTIES)
     )
     if data is None or following is not None:
         return None

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.posts import PostName
 from crdt_mor.store.paths import PASSING
 
@@ -100,7 +101,8 @@ def is_event(path: str) -> bool:
 def post_in(path: str) -> PostName | None:
     """The post whose object this is; None for an object that is none's."""
     version, dash, name = path.rpartition("/")[2].removesuffix(_EVENT).partition("-")
-    return PostName(int(version), name) if dash and name and version.isdecimal() else None
+    number = whole_number(version)
+    return PostName(number, name) if dash and name and number is not None else None
 
 
 def copied_path(version: int) -> str:

@@ -22,6 +22,7 @@ from crdt_mor.log.intents import PostedEvent, decode_intent
 from crdt_mor.log.paths import POSTS, is_event, post_in, version_path
 from crdt_mor.log.steps import GetStat, List, Steps, Wait
 from crdt_mor.model.authors import Author, author_json, author_of
+from crdt_mor.model.numbers import is_whole
 from crdt_mor.model.posts import Member, PostName, token_of
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, knows_posts
@@ -114,7 +115,7 @@ def decode_post(data: bytes, path: str, table_id: str | None) -> Post | None:
         if name is None or author is None:
             return None
         counts = (head["rows"], head["deletes"])
-        if not all(isinstance(count, int) for count in counts) or not isinstance(head["statement"], str):
+        if not all(map(is_whole, counts)) or not isinstance(head["statement"], str):
             return None
         token = token_of(head["token"]) if head["token"] is not None else None
         return Post(name, author, token, head["statement"], bool(head["plain"]), *counts, content)

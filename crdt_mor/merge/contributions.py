@@ -96,10 +96,12 @@ def row_groups(source: ParquetSource, column: str) -> list[RowGroup] | None:
     if not source.is_one_file:
         return None
     try:
-        with source.open() as file:
-            footer = file.metadata
-    except (OSError, pa.ArrowInvalid):
+        return _row_groups(source.metadata(), column)
+    except (OSError, ValueError, pa.ArrowException):
         return None  # the scan will say what is wrong with it
+
+
+def _row_groups(footer: pq.FileMetaData, column: str) -> list[RowGroup] | None:
     number = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
     if number is None:
         return None

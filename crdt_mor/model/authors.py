@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.numbers import is_whole
 
 INFO_BYTES_MAX: Final = 4096
 """How long what a user says of a commit may be, as JSON in UTF-8. Every later version carries it for a while."""
@@ -121,7 +122,7 @@ def _plain_author(application: Any, host: Any, pid: Any) -> Author:
 def _author(application: Any, host: Any, pid: Any, *said: Any) -> Author:
     info = tuple(said[0].items()) if said else ()
     texts = (application, host, *(text for pair in info for text in pair))
-    if len(said) > 1 or not isinstance(pid, int) or not all(isinstance(text, str) for text in texts):
+    if len(said) > 1 or not is_whole(pid) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"author={[application, host, pid, *said]!r}")
     for text in texts:
         text.encode()  # JSON can hold halves of characters, which nothing prints

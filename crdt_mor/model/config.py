@@ -19,6 +19,7 @@ from crdt_mor.model import config_properties as hoodie
 from crdt_mor.model.config_merge import check_merge, merge_of_hudi, merge_properties, our_merge, unset_values
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
+from crdt_mor.model.numbers import whole_number
 
 SUPPORTED_VERSIONS: Final = (6, 8, 9)
 WRITTEN_VERSION: Final = 9
@@ -88,8 +89,8 @@ class TableConfig:
     @property
     def was_upgraded(self) -> bool:
         """Whether Hudi may have upgraded this table from a version in which commits shared their log files."""
-        first = self.properties.get(hoodie.INITIAL_VERSION, "").strip()
-        known = first.isascii() and first.isdigit() and int(first) >= _LAYOUT_TWO_FROM
+        first = whole_number(self.properties.get(hoodie.INITIAL_VERSION, "").strip())
+        known = first is not None and first >= _LAYOUT_TWO_FROM
         return not (self.ours or self.layout_one or known)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
+from crdt_mor.model.numbers import whole_number
 
 ENGINE_VERSION: Final = "2"
 ENGINE_VERSIONS_READ: Final = ("1", ENGINE_VERSION)  # "1": tables whose properties have no id
@@ -92,9 +93,10 @@ def required(props: Mapping[str, str], key: str, where: str) -> str:
 def integer(props: Mapping[str, str], key: str, where: str) -> int:
     """A number from 0 up that each table has."""
     text = required(props, key, where)
-    if not (text.isascii() and text.isdigit()):
-        raise FormatError(f"the table's properties hold no number here: restore them. {key}={text!r} table={where}")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise FormatError(f"the table's properties hold no number here: restore them. {key}={text!r:.99} table={where}")
+    return number
 
 
 def flag(props: Mapping[str, str], key: str, *, default: bool) -> bool:

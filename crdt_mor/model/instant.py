@@ -15,7 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final, NewType
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import FormatError, InvalidInputError
 
 InstantTime = NewType("InstantTime", str)
 
@@ -31,11 +31,19 @@ LAST = InstantTime("99991231235959999")
 EPOCH_YEAR, LAST_YEAR = 1970, 9999
 """The years of `EPOCH` and `LAST`, near which a moment has no other zone."""
 
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""When the years begin and end that have four digits."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def from_ms(ms: int) -> InstantTime:
-    """The instant time of `ms` milliseconds since 1970-01-01 UTC."""
+    """The instant time of `ms` milliseconds since 1970-01-01 UTC; raises `FormatError` beyond the years 1 to 9999."""
+    if not _FIRST_MS <= ms <= _LAST_MS:
+        raise FormatError(
+            "a time beyond the year 9999 or before the year 1, which no table has: restore the timeline, which is damaged; "
+            f"or set the clock, if that is wrong. ms={ms}"
+        )
     seconds, millis = divmod(ms, 1000)
     return InstantTime(datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%d%H%M%S") + f"{millis:03d}")
 

@@ -21,7 +21,7 @@ WRITE_TOKEN = "0-0-0"
 """The write token of files that a single process writes; Spark's are partition-stage-attempt."""
 
 _DRIVERS = 1_000_000_000
-_DRIVER_TOKEN = re.compile(r"0-1(?P<driver>\d{9})-0\Z")
+_DRIVER_TOKEN = re.compile(r"0-1(?P<driver>[0-9]{9})-0\Z")
 
 DELTA_COMMIT = "deltacommit"
 COMPACTION = "compaction"
@@ -51,13 +51,15 @@ CLAIM_KEY = "crdt_mor.claim"
 """Stands beside it in the claim of a time: a text that nobody else has used."""
 
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
-_BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>\d+)\.parquet\Z")
+_BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.parquet\Z")
 _LOG = re.compile(
-    r"\.(?P<file_id>[A-Za-z0-9-]+)_(?P<instant>\d+)\.log\.(?P<version>\d+)(_(?P<token>[A-Za-z0-9-]+))?(?P<cdc>\.cdc)?\Z"
+    r"\.(?P<file_id>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.log\.(?P<version>[0-9]{1,18})(_(?P<token>[A-Za-z0-9-]+))?"
+    r"(?P<cdc>\.cdc)?\Z"
 )
-_LAYOUT_ONE = re.compile(r"(?P<requested>\d{14,17})\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z")
+_LAYOUT_ONE = re.compile(r"(?P<requested>[0-9]{14,17})\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z")
 _TIMELINE = re.compile(
-    r"(?P<requested>\d{14,17})(_(?P<completed>\d{14,17}))?\.(?P<action>[a-z]+)(\.(?P<state>requested|inflight))?\Z"
+    r"(?P<requested>[0-9]{14,17})(_(?P<completed>[0-9]{14,17}))?\.(?P<action>[a-z]+)"
+    r"(\.(?P<state>requested|inflight))?\Z"
 )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crdt_mor.model.authors import Author, author_json, author_of
+from crdt_mor.model.numbers import is_whole
 
 WINDOW: Final = 8
 """How many versions may take a post: the first one after that at which it was made, and those that follow."""
@@ -74,7 +75,7 @@ def noted_json(noted: Noted) -> list[object]:
 
 def noted_of(entry: Any) -> Noted:
     found = tuple((version, tuple(names.split(" "))) for version, names in entry)
-    if not all(isinstance(version, int) for version, _ in found):
+    if not all(is_whole(version) for version, _ in found):
         raise TypeError(f"posts={entry!r}")
     return found
 
@@ -95,7 +96,7 @@ def members_of(entry: Any) -> tuple[Member, ...]:
     authors, found = [author_of(author) for author in entry[0]], []
     for place, rows, deletes, post, *token in entry[1]:
         author = authors[place]
-        if author is None or not isinstance(rows, int) or not isinstance(deletes, int):
+        if author is None or not is_whole(rows) or not is_whole(deletes):
             raise TypeError(f"members={entry!r}")
         member = Member(author, rows, deletes, token_of(token[0]) if token else None, _post_of(post))
         found.append(member)
@@ -106,7 +107,7 @@ def _post_of(entry: Any) -> PostName | None:
     if entry is None:
         return None
     version, name = entry
-    if not isinstance(version, int) or not isinstance(name, str):
+    if not is_whole(version) or not isinstance(name, str):
         raise TypeError(f"post={entry!r}")
     return PostName(version, name)
 
@@ -114,6 +115,6 @@ def _post_of(entry: Any) -> PostName | None:
 def token_of(entry: Any) -> tuple[str, int]:
     """The token in a document."""
     application, number = entry
-    if not isinstance(application, str) or not isinstance(number, int):
+    if not isinstance(application, str) or not is_whole(number):
         raise TypeError(f"token={entry!r}")
     return application, number

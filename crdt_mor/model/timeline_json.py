@@ -15,6 +15,7 @@ from crdt_mor.model.declared import ANYTHING, declared_from, declared_json
 from crdt_mor.model.file_ids import FileIds, by_partition, file_ids_of
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMPACTION, DELTA_COMMIT
+from crdt_mor.model.numbers import BITS
 from crdt_mor.model.overwrite import overwriting_json, overwriting_of
 from crdt_mor.model.posts import members_json, members_of, token_of
 from crdt_mor.model.timeline_parts import (
@@ -118,18 +119,25 @@ def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
 WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What a text that is JSON, but not ours, can lead to; the last one if it is nested a thousand deep."""
 
-_INT_BITS = 63
-
 _KINDS: Mapping[str, Any] = MappingProxyType({
-    "InstantTime": str, "str": str, "int": int, "bool": int, "tuple[str, ...]": tuple,
+    "InstantTime": str, "str": str, "int": int, "bool": int,
     "InstantTime | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
 })  # fmt: skip
+
+_TEXTS = frozenset(["tuple[str, ...]", "tuple[InstantTime, ...]", "tuple[str, ...] | None"])
+"""Types of fields that hold nothing but texts, as dataclasses say them."""
 
 
 @cache
 def _kinds_of(cls: type) -> Sequence[tuple[str, Any]]:
-    """The fields of a dataclass whose types are checked, and what a value of each has to be."""
+    """The fields of a dataclass that hold one value each, and what that has to be."""
     return tuple((field.name, _KINDS[str(field.type)]) for field in fields(cls) if field.type in _KINDS)
+
+
+@cache
+def _texts_of(cls: type) -> Sequence[str]:
+    """The fields of a dataclass that hold texts."""
+    return tuple(field.name for field in fields(cls) if field.type in _TEXTS)
 
 
 def require_types(values: Iterable[object]) -> None:
@@ -137,17 +145,26 @@ def require_types(values: Iterable[object]) -> None:
     for value in values:
         if isinstance(value, Completion):
             require_types(file for file in value.files if not _is_plain(file))
+            require_texts(*(text for group in value.replaced for text in group))
         cls: Any = type(value)
         for name, kind in _kinds_of(cls):
             content: Any = getattr(value, name)
-            if not isinstance(content, kind) or (kind is int and content.bit_length() > _INT_BITS):
+            if not isinstance(content, kind) or (isinstance(content, int) and content.bit_length() > BITS):
                 raise TypeError(f"{cls.__name__}.{name}={content!r}")
+        for name in _texts_of(cls):
+            require_texts(*(getattr(value, name) or ()))
+
+
+def require_texts(*values: object) -> None:
+    """Raise TypeError where one of these is no text."""
+    if not all(isinstance(value, str) for value in values):
+        raise TypeError(f"texts expected, found={values!r:.200}")
 
 
 def _is_plain(file: DataFile) -> bool:
     """Whether a file is what it says, asked quickly: there are many of them."""
     kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes), type(file.staged)
-    return kinds == (str, int, int, int, str) and (file.size | file.rows | file.deletes).bit_length() <= _INT_BITS
+    return kinds == (str, int, int, int, str) and (file.size | file.rows | file.deletes).bit_length() <= BITS
 
 
 def pending_json(p: Pending) -> list[object]:

@@ -25,9 +25,12 @@ readers always find a commit with the schema: a table whose directory has no com
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import LAST, InstantTime
 from crdt_mor.model.names import DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName
 from crdt_mor.model.timeline import Timeline
@@ -44,6 +47,8 @@ FILES_OF_A_LEVEL = 10
 
 LEVEL_MAX = 2
 """Data files of this level stay as they are, so that no helper has to merge more than it can hold in memory."""
+
+_DATA_FILE: Final = re.compile(r"([0-9]+)_([0-9]+)_([0-9]{1,9})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +176,21 @@ def data_file_name(first: InstantTime, last: InstantTime, level: int) -> str:
 
 def level_of(name: str) -> int:
     """How often the instants of a data file were merged with others."""
-    return int(name.removesuffix(".parquet").rpartition("_")[2])
+    return int(_parts(name)[2])
 
 
 def span_of(name: str) -> tuple[InstantTime, InstantTime]:
     """The requested times of the first and the last instant in a data file."""
-    first, last, _ = name.split("_")
+    first, last, _ = _parts(name)
     return InstantTime(first), InstantTime(last)
+
+
+def _parts(name: str) -> Sequence[str]:
+    """First, last and level; raises `FormatError` for a name that is of no data file, as in a damaged version."""
+    match = _DATA_FILE.fullmatch(name)
+    if match is None:
+        raise FormatError(f"the timeline names a file of the history that can be none: restore it. file={name!r:.99}")
+    return match.groups()
 
 
 def files_with(files: Sequence[str], new: str) -> tuple[str, ...]:

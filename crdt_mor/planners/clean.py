@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.model.cut import Cut
@@ -258,11 +258,14 @@ class CleanPlan:
             )
             require_types(files)
             retention = retention_of(stored["retention"])
-            require_types((retention,))
-            return cls(
+            plan = cls(
                 stored["barrier"], retention, files, stored["deletion"], stored["last_completed"], stored["policy"],
                 stored["table_id"],
             )  # fmt: skip
+            require_types((retention, plan))
+            if plan.policy not in get_args(PolicyName):
+                raise ValueError(f"policy={plan.policy!r}")
+            return plan
         except WRONG_SHAPE as error:
             raise FormatError(f"not a plan of a clean: {error!r}. file={path}") from error
 

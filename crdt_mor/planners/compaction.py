@@ -193,6 +193,7 @@ class CompactionPlan:
                 compression=parsed_compression(stored.get("compression", BY_KEY.compression)),
             )
             require_types(file for group in groups for file in (*group.logs, *filter(None, [group.base])))
+            require_types((plan, *groups))
             return plan
         except WRONG_SHAPE as error:
             raise FormatError(f"not a compaction plan: {error!r}. file={path}") from error

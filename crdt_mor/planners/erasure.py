@@ -18,7 +18,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.model.instant import EPOCH, InstantTime, parse
 from crdt_mor.model.names import LOG_COMPACT
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.model.timeline_json import WRONG_SHAPE
+from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
 from crdt_mor.model.timeline_parts import Completion, FileGroup
 
 FORMAT = 1
@@ -51,7 +51,9 @@ class Erasure:
                     f"an erasure of a newer release; upgrade crdt-mor. file={path} format={stored['format']}"
                 )
             groups = tuple((str(partition), str(file_id)) for partition, file_id in stored["groups"])
-            return cls(parse(stored["requested"]), groups, stored["table_id"])
+            erasure = cls(parse(stored["requested"]), groups, stored["table_id"])
+            require_types((erasure,))
+            return erasure
         except WRONG_SHAPE as error:
             raise FormatError(f"not an erasure: {error!r}. file={path}") from error
 

@@ -32,7 +32,7 @@ from crdt_mor.model.rules import after_restore
 from crdt_mor.model.savepoint import SAVEPOINTS_MAX, Savepoint
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_json import WRONG_SHAPE
+from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
 from crdt_mor.model.timeline_parts import Completion, RolledBack, Segment, Token
 from crdt_mor.planners.archive import newest_bases
 
@@ -135,7 +135,9 @@ class RestorePlan:
             if stored["format"] != PLAN_FORMAT:
                 raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
             dropped = tuple(Dropped(t, c, action, _paths(files)) for t, c, action, files in stored["dropped"])
-            return cls(stored["requested"], stored["to"], stored["marks"], dropped, stored["table_id"])
+            plan = cls(stored["requested"], stored["to"], stored["marks"], dropped, stored["table_id"])
+            require_types((plan, *dropped))
+            return plan
         except WRONG_SHAPE as error:
             raise FormatError(f"not a plan of a restore: {error!r}. file={path}") from error
 

@@ -133,8 +133,7 @@ def _footer(source: ParquetSource | None) -> pq.FileMetaData | None:
     if source is None:
         return None
     try:
-        with source.open() as file:
-            return file.metadata
+        return source.metadata()
     except (OSError, pa.ArrowException):
         return None
 

@@ -130,14 +130,14 @@ def _choose(
     if source.ranges is None:
         return None
     try:
-        with source.open() as file:
-            footer = file.metadata
-        end = source.ranges.size() - TAIL_BYTES
+        footer = source.metadata()
+        end = source.size() - TAIL_BYTES
         length = int.from_bytes(source.read(end, 4), "little")
-        return choose(source.read(end - length, length), columns, groups(footer))
+        chosen = choose(source.read(end - length, length), columns, groups(footer))
+        return chosen if chosen is not None and chosen.is_before(end - length) else None
     except FileNotFoundError:
         raise
-    except (FormatError, OSError, pa.ArrowException, LookupError, ValueError):
+    except (FormatError, OSError, pa.ArrowException):
         return None
 
 

@@ -81,6 +81,7 @@ class Condition:
 
     def expression(self) -> pl.Expr:
         """The condition as an expression; raises polars' errors for what is none."""
+        require_unicode(self.text)
         tokens = tokens_of(self.text)
         if tokens is None:
             pl.sql_expr(self.text)
@@ -225,6 +226,16 @@ class Condition:
         if value.meta.is_column():
             return self.columns[value.meta.output_name()]
         return pl.LazyFrame(schema=self.columns).select(value.alias("value")).collect_schema()["value"]
+
+
+def require_unicode(text: str) -> None:
+    """Raise `InvalidInputError` for a text with halves of characters, as JSON can hold them; polars takes none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(
+            f"a text of SQL is Unicode, and this one has a half of a character: leave it out. place={error.start}"
+        ) from error
 
 
 def _unnamed(made: pl.Expr) -> pl.Expr:

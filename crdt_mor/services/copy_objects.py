@@ -14,6 +14,7 @@ from crdt_mor.hudi.projection import Projector
 from crdt_mor.log.paths import COPIED, PLANS, SEGMENTS, STAGED, copied_path, plan_path, segment_path
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName, data_file_name, join_path, timeline_file_name
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.planners.archive import span_of
@@ -213,10 +214,11 @@ def _is_old_own(value: Timeline, path: str) -> bool:
     """Whether a segment, a plan, a staged file or a note is of before a version, which does not need it."""
     folder, _, name = path.rpartition("/")
     first = name.partition("-")[0].partition(".")[0]
-    if not first.isdecimal():
+    number = whole_number(first)
+    if number is None:
         return False
     if folder == SEGMENTS:
-        return int(first) < value.version
+        return number < value.version
     if folder in (PLANS, STAGED):
         return is_over(value, InstantTime(first))
     return folder == COPIED and path < copied_path(value.version)

@@ -50,16 +50,17 @@ def ask_base(source: ParquetSource, file: DataFile, commit: Completion, merging:
     """
     try:
         footer = read_footer(source)
+        chunks = source.metadata()
         seen = _Seen()
         with source.open_checked() as parquet:
-            for number in range(parquet.metadata.num_row_groups):
+            for number in range(chunks.num_row_groups):
                 rows = parquet.read_row_group(number)
-                _ask_statistics(parquet.metadata.row_group(number), rows, faults)
+                _ask_statistics(chunks.row_group(number), rows, faults)
                 _ask_rows(rows, file, commit, footer, seen, faults)
                 if faults.is_fatal:
                     return
                 ask_states(merging, pl.DataFrame(pl.from_arrow(rows)), faults)
-                _ask_filter(source, parquet.metadata, number, rows, faults)
+                _ask_filter(source, chunks, number, rows, faults)
     except FileNotFoundError:
         raise
     except FormatError as error:

@@ -24,6 +24,7 @@ from crdt_mor.model import invariants_sealing
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.invariants import INVARIANTS
 from crdt_mor.model.invariants_whole import WHOLE_INVARIANTS, broken_promise
+from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
@@ -169,8 +170,8 @@ def _standing(session: Session, newest: Timeline) -> range:
     """The numbers of all versions from the oldest one that stands to the newest."""
     listed: list[Stat] = session.store.list(VERSIONS)
     names = [stat.path for stat in listed if stat.path <= version_path(newest.version)]
-    oldest = names[0].rpartition("/")[2].removesuffix(".json") if names else ""
-    return range(int(oldest) if oldest.isdecimal() else newest.version, newest.version + 1)
+    oldest = whole_number(names[0].rpartition("/")[2].removesuffix(".json")) if names else None
+    return range(newest.version if oldest is None else oldest, newest.version + 1)
 
 
 def _ask_following(session: Session, read: Reread, before: Timeline, value: Timeline) -> None:

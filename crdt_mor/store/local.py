@@ -114,7 +114,7 @@ class LocalStore:
 
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
-        folder = target.rpartition("/")[0]
+        folder = object_path(target).rpartition("/")[0]
         with disk.answering("copy", target):
             linked = self._in_folders([folder], lambda: self._link_again(source, target))
             if linked:
@@ -272,7 +272,7 @@ class LocalStore:
             folder = folder.rpartition("/")[0]
 
     def _folder(self, folder: str) -> str:
-        return self._start + folder if folder else str(self.root)
+        return self._start + object_path(folder) if folder else str(self.root)
 
     def _open_temp(self) -> tuple[str, int]:
         """A new file under a name nobody else uses."""

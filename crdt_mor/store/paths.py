@@ -12,9 +12,21 @@ _STEPS = frozenset({"", ".", ".."})
 
 def object_path(path: str) -> str:
     """`path` unchanged, if it can name an object."""
-    if "\0" in path or not _STEPS.isdisjoint(path.split("/")):
-        raise InvalidInputError(f"a path in a store is relative, without empty, '.' or '..' parts. path={path!r}")
+    if "\0" in path or not _STEPS.isdisjoint(path.split("/")) or not (path.isascii() or _is_unicode(path)):
+        raise InvalidInputError(
+            "a path in a store is relative, without empty, '.' or '..' parts, and of whole characters. "
+            f"path={path!r:.300}"
+        )
     return path
+
+
+def _is_unicode(path: str) -> bool:
+    """Whether a path has a name on a disk: it is no half of a character, but for bytes that Python has found there."""
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def folder_path(folder: str) -> str:

@@ -14,7 +14,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.format import base_file
 from crdt_mor.format.base_file import write_parquet
 from crdt_mor.format.row_groups import join_row_groups
-from crdt_mor.format.row_groups.thrift import (
+from crdt_mor.ground.thrift import (
     BINARY,
     BYTE,
     I16,

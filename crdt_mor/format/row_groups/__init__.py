@@ -2,7 +2,8 @@
 
     joining   moves row groups from several files into one, with the footer and the indexes that say where pages lie
     choosing  makes of some columns and row groups of a file a smaller one, where each read of the file is a request
-    thrift    the encoding of that footer and of these indexes
+
+`ground.thrift` is the encoding of that footer and of these indexes.
 
 Why at all, where pyarrow writes Parquet: its writer encodes all row groups of a file in one thread. Compaction encodes
 each row group as a file of its own, side by side, and joins them while the next ones are encoded.
@@ -13,8 +14,9 @@ on more than two cores waits for. The most memory held is 404 MB in place of 432
 on storage before the last one is there. On two cores, which merging keeps busy, the time on the clock is equal.
 """
 
-from crdt_mor.format.row_groups.choosing import TAIL_BYTES, Chosen, choose
+from crdt_mor.format.row_groups.choosing import Chosen, choose
 from crdt_mor.format.row_groups.joining import join_row_groups
-from crdt_mor.format.row_groups.thrift import Struct, decode_front
+from crdt_mor.ground.footers import TAIL_BYTES
+from crdt_mor.ground.thrift import Struct, decode_front
 
 __all__ = ["TAIL_BYTES", "Chosen", "Struct", "choose", "decode_front", "join_row_groups"]

@@ -14,12 +14,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from crdt_mor.format.row_groups.thrift import I64, LIST, STRUCT, Items, Struct, Value, decode, encode
+from crdt_mor.errors import FormatError
+from crdt_mor.ground.thrift import I64, LIST, STRUCT, Items, Struct, Value, decode, encode
 
 MAGIC: Final = b"PAR1"
-TAIL_BYTES: Final = 8
-"""Bytes after a footer: its length, and the magic number."""
-
 # Numbers of fields, by the struct they are in.
 _FILE_SCHEMA, _FILE_ROWS, _FILE_GROUPS, _FILE_METADATA, _FILE_ORDERS = 2, 3, 4, 5, 7
 _ELEMENT_NAME, _ELEMENT_CHILDREN = 4, 5
@@ -43,6 +41,10 @@ class Chosen:
         """How many bytes are to be fetched."""
         return sum(length for _, length in self.places)
 
+    def is_before(self, end: int) -> bool:
+        """Whether all of it lies before a byte of the file, as it does before the footer."""
+        return all(start >= len(MAGIC) and 0 <= length <= end - start for start, length in self.places)
+
     def file(self, chunks: Sequence[bytes]) -> bytes:
         """The smaller file, made of the bytes at `places`."""
         encoded = encode(self._footer)
@@ -54,8 +56,17 @@ def choose(footer: bytes, columns: Collection[str] | None, groups: Collection[in
 
     columns: None: all. Names that the file lacks do not matter. None where one has to have the whole file: it is
     encrypted, or its columns are in other files, or described by Arrow beside their Parquet types.
+
+    Raises `FormatError` for bytes that are no footer.
     """
-    whole = decode(footer)
+    try:
+        return _choose(decode(footer), columns, groups)
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise FormatError(f"not the footer of a Parquet file: {error!r}. bytes={len(footer)}") from error
+
+
+def _choose(whole: Struct, columns: Collection[str] | None, groups: Collection[int]) -> Chosen | None:
+    """The same of a footer that is decoded; its fields may be of any kind."""
     elements: Sequence[Struct] = whole[_FILE_SCHEMA].value.values
     if columns is not None and _has_arrow_schema(whole):
         return None

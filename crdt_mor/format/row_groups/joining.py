@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from crdt_mor.format.row_groups.choosing import MAGIC, TAIL_BYTES
-from crdt_mor.format.row_groups.thrift import BINARY, LIST, STRUCT, Items, Struct, Value, decode, encode
+from crdt_mor.format.row_groups.choosing import MAGIC
+from crdt_mor.ground.footers import TAIL_BYTES
+from crdt_mor.ground.thrift import BINARY, LIST, STRUCT, Items, Struct, Value, decode, encode
 
 # Numbers of fields, by the struct they are in.
 _FILE_ROWS, _FILE_ROW_GROUPS, _FILE_METADATA = 3, 4, 5

@@ -21,6 +21,9 @@ TRUE, FALSE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 3, 4, 5, 6, 8, 9,
 """Kinds of values. What no footer has (maps, sets, floats) is not read."""
 
 _NUMBERS: Final = frozenset({I16, I32, I64})
+_SHIFT_MAX: Final = 63
+"""Where the tenth byte of a number of 64 bits has its bits; no number has more."""
+
 _LONG: Final = 15
 """Lists of 15 items or more store their length separately; a field whose id is more than 15 above that of the field
 before it stores the id itself (Thrift's compact protocol)."""
@@ -51,7 +54,7 @@ def decode(data: bytes) -> Struct:
     reader = _Reader(data)
     try:
         struct = reader.struct()
-    except (IndexError, ValueError) as error:
+    except (IndexError, ValueError, RecursionError) as error:
         raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.position} error={error}") from error
     if reader.position != len(data):
         raise FormatError(f"bytes after the end of a Thrift struct. byte={reader.position} length={len(data)}")
@@ -63,7 +66,7 @@ def decode_front(data: bytes) -> tuple[Struct, int]:
     reader = _Reader(data)
     try:
         return reader.struct(), reader.position
-    except (IndexError, ValueError) as error:
+    except (IndexError, ValueError, RecursionError) as error:
         raise FormatError(f"not a struct of Thrift's compact protocol. byte={reader.position} error={error}") from error
 
 
@@ -121,6 +124,8 @@ class _Reader:
         while (byte := self._byte()) >= 0x80:
             number |= (byte & 0x7F) << shift
             shift += 7
+            if shift > _SHIFT_MAX:
+                raise ValueError("a number of more than ten bytes")
         return number | byte << shift
 
     def _byte(self) -> int:

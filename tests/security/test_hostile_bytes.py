@@ -1,0 +1,219 @@
+"""Bytes that fuzzing has found: each ended the process, took it over, or was an error of somebody else's."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.format import avro, avro_record, avro_rows, base_file, bloom
+from crdt_mor.format.row_groups import choose, decode_front
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Struct, Value, decode, encode
+from crdt_mor.merge.contributions import row_groups
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+# --- Avro -------------------------------------------------------------------------------------------------------------
+
+RECORD = "HoodieCommitMetadata"
+ITSELF: dict[str, Any] = {
+    "type": "record",
+    "name": RECORD,
+    "namespace": "org",
+    "fields": [{"name": "next", "type": ["null", RECORD]}],
+}
+NOTHING: dict[str, Any] = {
+    "type": "record",
+    "name": RECORD,
+    "fields": [{"name": "a", "type": {"type": "array", "items": "null"}}],
+}
+EMPTY = NOTHING | {
+    "fields": [
+        {"name": "e", "type": {"type": "record", "name": "E", "fields": []}},
+        {"name": "a", "type": {"type": "array", "items": "E"}},
+    ]
+}
+HOSTILE = {
+    "a type that contains itself": (ITSELF, b"\x02" * 1_000_000 + b"\0"),
+    "an array of nulls": (NOTHING, avro.encode_long(2**60) + b"\0"),
+    "an array of empty records": (EMPTY, avro.encode_long(2**60) + b"\0"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_schema_that_bounds_nothing_is_refused_before_its_bytes_are_read(kind: str) -> None:
+    schema, datum = HOSTILE[kind]
+    container = avro.encode_container(avro.container_header(json.dumps(schema)), 1, datum)
+    with pytest.raises(mor.FormatError, match=f"damaged {RECORD}.*path=p"):
+        avro_record.decode(container, "p", RECORD)
+    with pytest.raises(mor.FormatError, match=r"its schema is not one.*path=p"):
+        avro_rows.decode(memoryview(struct.pack(">iii", 3, 1, len(datum)) + datum), json.dumps(schema), "p", 0)
+
+
+def test_a_log_block_that_claims_more_records_than_it_has_bytes_is_named() -> None:
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
+    for count in (2**29, -1, 3):
+        with pytest.raises(mor.FormatError, match=r"records in 10 bytes.*path=p offset=7"):
+            avro_rows.decode(memoryview(struct.pack(">iii", 3, count, 1) + b"\x02" + bytes(5)), schema, "p", 7)
+
+
+@pytest.mark.parametrize(
+    "schema", ["[" * 100_000, '{"type":"record","name":"r","fields":[7]}', "7"], ids=["deep", "numbers", "7"]
+)
+def test_what_is_no_schema_of_a_log_block_is_named(schema: str) -> None:
+    with pytest.raises(mor.FormatError, match=r"its schema is not one.*path=p"):
+        avro_rows.decode(memoryview(struct.pack(">iii", 3, 1, 0)), schema, "p", 0)
+
+
+def test_a_column_with_a_name_that_polars_panics_at_is_an_error_of_ours() -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a\0b", "type": "long"}]}
+    with pytest.raises(mor.FormatError, match="damaged Avro log block"):
+        avro_rows.decode(memoryview(struct.pack(">iii", 3, 1, 1) + b"\x02"), json.dumps(schema), "p", 0)
+
+
+# --- Parquet ----------------------------------------------------------------------------------------------------------
+
+
+def parquet() -> bytes:
+    sink = pa.BufferOutputStream()
+    rows = pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_commit_time": ["1", "2"], "n": [1, 2]})
+    pq.write_table(
+        rows, sink, bloom_filter_options={"_hoodie_record_key": {"ndv": 2, "fpp": 0.1}} if bloom.are_written() else None
+    )
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def changed(data: bytes, change: Callable[[Struct], None]) -> bytes:
+    """A Parquet file whose footer says something else."""
+    end = len(data) - 8
+    footer = decode(data[end - int.from_bytes(data[end : end + 4], "little") : end])
+    change(footer)
+    encoded = encode(footer)
+    return (
+        data[: end - int.from_bytes(data[end : end + 4], "little")]
+        + encoded
+        + len(encoded).to_bytes(4, "little")
+        + b"PAR1"
+    )
+
+
+def _chunk(footer: Struct, number: int) -> Struct:
+    return footer[4].value.values[0][1].value.values[number]  # type: ignore[no-any-return]
+
+
+def another_type(footer: Struct) -> None:
+    _chunk(footer, 0)[3].value[1].value = 1
+
+
+def fewer_chunks(footer: Struct) -> None:
+    group = footer[4].value.values[0]
+    group[1] = Value(LIST, Items(STRUCT, group[1].value.values[:1]))
+
+
+def encrypted(footer: Struct) -> None:
+    _chunk(footer, 0)[8] = Value(STRUCT, {1: Value(STRUCT, {})})
+
+
+@pytest.mark.parametrize("change", [another_type, fewer_chunks, encrypted])
+def test_chunks_that_are_not_those_of_the_schema_do_not_end_the_process(change: Callable[[Struct], None]) -> None:
+    source = ParquetSource.in_memory(changed(parquet(), change), name="base")
+    with pytest.raises(pa.ArrowInvalid):
+        source.metadata()
+    assert row_groups(source, "_hoodie_record_key") is None
+    assert bloom.may_have(source, "_hoodie_record_key", ["a"]) is None
+    assert row_groups(ParquetSource.in_memory(parquet()), "_hoodie_record_key") is not None
+
+
+def test_a_scan_of_a_base_file_of_such_chunks_does_not_end_the_process(fast_path: Path) -> None:
+    made = mor.Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
+    made.upsert(pa.table({"id": ["a"], "n": [1]}, SCHEMA))
+    made.maintenance.compact()
+    made.upsert(pa.table({"id": ["b"], "n": [1]}, SCHEMA))
+    (base,) = fast_path.glob("t/*.parquet")
+
+    def foreign_and_broken(footer: Struct) -> None:
+        another_type(footer)
+        footer[5] = Value(LIST, Items(STRUCT, []))
+
+    whole = base.read_bytes()
+    base.write_bytes(changed(whole, foreign_and_broken))
+    with suppress(mor.CrdtMorError):  # the process lives, whatever it makes of the rows
+        mor.Table.open(made.uri).scan().to_arrow()
+    base.write_bytes(changed(whole, another_type))
+    assert "the column chunks in the footer are not those of the schema" in str(mor.Table.open(made.uri).verify())
+
+
+def test_a_name_of_a_column_that_is_no_text_is_a_damaged_file() -> None:
+    def rename(footer: Struct) -> None:
+        footer[2].value.values[1][4].value = b"\xff"
+
+    source = ParquetSource.in_memory(changed(parquet(), rename), name="base")
+    with pytest.raises(mor.FormatError, match=r"damaged Parquet file.*path=base"):
+        base_file.read_footer(source)
+    assert row_groups(source, "n") is None
+
+
+@pytest.mark.skipif(not bloom.are_written(), reason="this pyarrow writes no Bloom filters")
+@pytest.mark.parametrize(("field", "value"), [(14, 2**62), (15, 2**31 - 1), (14, -5), (15, -5)])
+def test_a_bloom_filter_that_is_said_to_lie_elsewhere_is_not_looked_for(field: int, value: int) -> None:
+    def move(footer: Struct) -> None:
+        _chunk(footer, 0)[3].value[field].value = value
+
+    assert bloom.may_have(ParquetSource.in_memory(changed(parquet(), move)), "_hoodie_record_key", ["a"]) is None
+
+
+BROKEN: dict[str, Struct] = {
+    "nothing": {},
+    "no list": {2: Value(I32, 1), 4: Value(I32, 1)},
+    "a name that is no text": {
+        2: Value(LIST, Items(STRUCT, [{}, {4: Value(BINARY, b"\xff")}])),
+        4: Value(LIST, Items(STRUCT, [])),
+    },
+    "children that are not there": {2: Value(LIST, Items(STRUCT, [{}, {4: Value(BINARY, b"a"), 5: Value(I32, 9)}]))},
+    "a group of nothing": {2: Value(LIST, Items(STRUCT, [{5: Value(I32, 0)}])), 4: Value(LIST, Items(STRUCT, [{}]))},
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_footer_of_another_shape_is_named(kind: str) -> None:
+    with pytest.raises(mor.FormatError, match="not the footer of a Parquet file"):
+        choose(encode(BROKEN[kind]), None, {0})
+
+
+def test_chunks_that_are_said_to_lie_outside_of_the_file_are_told() -> None:
+    footer: Struct = decode(encode({}))
+    data = changed(parquet(), footer.update)
+    end = len(data) - 8
+    start = end - int.from_bytes(data[end : end + 4], "little")
+    chosen = choose(data[start:end], None, {0})
+    assert chosen is not None
+    assert chosen.is_before(start)
+
+    def far(footer: Struct) -> None:
+        _chunk(footer, 0)[3].value[7] = Value(I64, 2**60)
+
+    moved = changed(data, far)
+    end = len(moved) - 8
+    chosen = choose(moved[end - int.from_bytes(moved[end : end + 4], "little") : end], None, {0})
+    assert chosen is not None
+    assert not chosen.is_before(end)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x16" + b"\xff" * 100_000 + b"\x01\0", b"\x1c" * 100_000], ids=["a long number", "deep"]
+)
+def test_thrift_that_goes_on_for_ever_is_named(data: bytes) -> None:
+    for parse in (decode, decode_front):
+        with pytest.raises(mor.FormatError, match="not a struct of Thrift's compact protocol"):
+            parse(data)
