@@ -41,7 +41,7 @@ def from_ms(ms: int) -> InstantTime:
     """The instant time of `ms` milliseconds since 1970-01-01 UTC; raises `FormatError` beyond the years 1 to 9999."""
     if not _FIRST_MS <= ms <= _LAST_MS:
         raise FormatError(
-            "a time beyond the year 9999 or before the year 1, which no table has: restore the timeline, which is damaged; "
+            "a time beyond the year 9999 or before the year 1, which no table has: restore the damaged timeline; "
             f"or set the clock, if that is wrong. ms={ms}"
         )
     seconds, millis = divmod(ms, 1000)
