@@ -59,10 +59,10 @@ def require_movable(value: Timeline) -> Steps[None]:
 
 
 def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
-    """Make the copy show the source's version `value`, whose objects are there; the version that it shows then.
+    """Make the copy show the source's version `value`, whose objects are there; the newest version of the copy then.
 
-    It is a later one where another process has copied that meanwhile; None where another process is at it, so that a
-    later moment has to be copied. Raises `InvalidInputError` where the copy has commits of its own.
+    None where another process copies a later moment, or has: then that is to be copied, as what was put for this one
+    may have come too late to be removed. Raises `InvalidInputError` where the copy has commits of its own.
     """
     seen, tries = -1, 0
     while True:
@@ -105,9 +105,9 @@ def _beyond(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
     """What `publish` gives where the copy has had as many versions as the source, or more."""
     moments = yield from notes()
     shown = _require_moment(tail, value, moments)
-    if shown.version >= value.version:
+    if shown.version == value.version:
         return tail
-    if max(moment.version for moment in moments) <= value.version or tail.clock > value.clock:
+    if max(moment.version for moment in moments) <= value.version:
         raise _ahead(tail, value)
     return None
 

@@ -236,11 +236,9 @@ class _Copying:
         shown = self._run(events.publish(value, moment.data))
         if shown is None:
             return None
-        removed = 0
         self._run(self._session.publisher.help_project(shown))
         self._put_properties(moment)
-        if shown.version == value.version:
-            removed = self._remove(moment, need)
+        removed = self._remove(moment, need)
         objects, size = len(self._made), sum(self._made.values())
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 

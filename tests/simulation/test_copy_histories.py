@@ -241,6 +241,31 @@ def test_a_copy_that_was_asked_for_a_later_moment_moves_on_when_the_table_has() 
     made.check_moved()
 
 
+@pytest.mark.parametrize(("update", "step"), [(True, 53), long(False, 1), long(True, 1)])
+def test_of_two_copies_at_once_the_later_moment_stays(update: bool, step: int) -> None:
+    """At every put and removal of a copy, all of another one happens, of a later moment."""
+    at, happened = 1, True
+    while happened:
+        made = written()
+        if update:
+            made.copy()
+            made.write()
+        happened = False
+
+        def copy_later(made: Copied = made) -> None:
+            nonlocal happened
+            happened = True
+            made.archive()
+            made.overwrite()
+            made.copy(update=True)
+
+        target = InterruptedStore(made.target)
+        target.arm(at, copy_later)
+        made.copy(update=True, target=target)
+        made.check_moved()
+        at += step
+
+
 # --- planted bugs -----------------------------------------------------------------------------------------------------
 
 Patch = pytest.MonkeyPatch
