@@ -85,13 +85,17 @@ class _Hook:
         if not self.is_watching:
             return
         self.is_watching = False  # what this looks at makes events, too
-        is_import = event == "import"
-        self.is_importing |= is_import and arguments[0].partition(".")[0] in OPTIONAL
-        if is_import and self.is_importing:
-            pass
-        elif _is_forbidden(event, arguments) and not self.allowed(event, arguments):
+        is_seen = not self._is_of_an_import(event, arguments) and _is_forbidden(event, arguments)
+        if is_seen and not self.allowed(event, arguments):
             self.seen.append(f"{event} {arguments!r:.300}")
         self.is_watching = True
+
+    def _is_of_an_import(self, event: str, arguments: tuple[Any, ...]) -> bool:
+        """Whether a library that may be imported does what it does when it is: import others, and make classes."""
+        if event == "import" and (arguments[0].partition(".")[0] in OPTIONAL or not _is_forbidden(event, arguments)):
+            self.is_importing = True
+        is_text = event == "exec" and arguments[0].co_filename == "<string>"
+        return self.is_importing and (event == "import" or is_text)
 
 
 def nothing(event: str, arguments: tuple[Any, ...]) -> bool:
