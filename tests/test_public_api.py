@@ -139,7 +139,7 @@ MEMBERS = {
     "Transaction": "append delete delete_partitions merge move overwrite scan truncate update upsert",
     "Changes": "checkpoint commits limited parts schema since to_arrow to_pandas to_polars to_reader",
     "Scan": "as_of checkpoint count explain frames narrowed parts polars_schema schema to_arrow to_pandas to_polars "
-    "to_reader version",
+    "to_reader unopened version",
 }
 FIELDS = {
     "Finding": ["check", "path", "partition", "file_group", "rows", "said", "means", "advice"],

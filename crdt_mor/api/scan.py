@@ -138,6 +138,14 @@ class Scan(ArrowRows):
         shown = with_columns_named(down, {stored: name for name, stored in self._by_shown.items()})
         return replace(said, columns=tuple(map(names.shown, said.columns)), pushed=str(shown))
 
+    @property
+    def unopened(self) -> int:
+        """Of how many file groups `count` opens no file, as commits say how many rows they have.
+
+        So it does not tell whether these files can be read; `Table.verify` does.
+        """
+        return 0 if self._filter is not None else self._snapshot.unopened
+
     def count(self) -> int:
         """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
         if self._filter is None:

@@ -11,6 +11,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.count import unopened_text
 from crdt_mor.cli.data import check_inputs, read_schema
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.history import for_programs, lately, lately_text, writers, writers_text
@@ -150,21 +151,6 @@ def cat(
     send(scan, limit, form)
 
 
-def count(
-    uri: Uri,
-    where: Annotated[str | None, typer.Option(metavar="SQL", help='Only these rows: "views > 10".')] = None,
-    as_of: AsOf = None,
-    names: Names = NamesOf.now,
-    output: Form = Output.text,
-) -> None:
-    """Count the rows of a snapshot.
-
-    Example: crdt-mor count events --where "views > 10"
-    """
-    rows = inputs.opened(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of"), names=names.value).count()
-    render.document({"rows": rows}) if output is Output.json else typer.echo(rows)
-
-
 def schema(uri: Uri, output: Form = Output.text) -> None:
     """List the columns: types, which of them are the key, the partition, the ordering, and what merges them.
 
@@ -214,6 +200,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     """
     table = inputs.opened(uri)
     config, files, timeline = table.config, table.inspect.files(), pl.DataFrame(table.inspect.timeline())
+    now = table.scan()
     kinds = pl.DataFrame(files)["kind"].to_list()
     states = timeline["state"].to_list()
     said_rules = [f"{name}: {text}" for name, text in texts(table.rules).items()]
@@ -229,7 +216,8 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "buckets": config.buckets,
         "properties": dict(table.properties),
         "rules": list(said_rules),
-        "rows": table.scan().count(),
+        "rows": now.count(),
+        "unopened": now.unopened,
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
         "lately": lately(timeline),
@@ -253,7 +241,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rules": "; ".join(said_rules) or "-",
-        "rows": f"{pairs['rows']:,}",
+        "rows": f"{pairs['rows']:,}" + (f", {unopened_text(now.unopened)}" if now.unopened else ""),
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "handed_over": handed_over_text(table) or "-",
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
@@ -261,6 +249,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "columns": columns,
         "bytes": words_of_bytes(int(str(pairs["bytes"]))),
     }
+    del text["unopened"]  # which the line of the rows says
     render.facts({name.replace("_", " "): value for name, value in text.items()})
 
 

@@ -24,6 +24,7 @@ from crdt_mor.cli.changes import changes, diff
 from crdt_mor.cli.check_store import check_store
 from crdt_mor.cli.clean import clean
 from crdt_mor.cli.copy import copy
+from crdt_mor.cli.count import count
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
 from crdt_mor.cli.erase import erase
@@ -189,7 +190,7 @@ for _command in (
     delete_partitions,
     truncate,
     commands.cat,
-    commands.count,
+    count,
     changes,
     diff,
     commands.show,

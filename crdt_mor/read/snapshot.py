@@ -247,16 +247,27 @@ class Snapshot:
         merging = merging_of(config, self.value.schema)
         return kernel.parts(blocks, rows, merging.rule, merging.columns, select)
 
+    @property
+    def unopened(self) -> int:
+        """Of how many file groups `count` opens no file, as the commits say how many rows they have."""
+        return sum(_rows_said(slice_) is not None for slice_ in self.slices)
+
     def count(self) -> int:
         """Rows, as the commits say it where a slice needs no merging, else from its key columns alone."""
         rows, logged = 0, list[FileSlice]()
         for slice_ in self.slices:
-            if slice_.base is None or slice_.logs or not slice_.base.rows:
-                logged.append(slice_)  # nor does any commit say it of a base file whose commit Hudi has archived
+            said = _rows_said(slice_)
+            if said is None:
+                logged.append(slice_)
                 continue
             self._require_kept(slice_)
-            rows += slice_.base.rows
+            rows += said
         return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([], None))
+
+
+def _rows_said(slice_: FileSlice) -> int | None:
+    """How many rows a slice has, where commits say it: it needs no merging, and Hudi has not archived its commit."""
+    return slice_.base.rows if slice_.base is not None and not slice_.logs and slice_.base.rows else None
 
 
 def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> pl.Expr | None:

@@ -60,3 +60,30 @@ def test_a_table_that_cannot_be_opened(people: Path) -> None:
 def test_the_plain_fold(people: Path) -> None:
     found = json.loads(run("verify", people, "--deep", "--output", "json", code=0).stdout)
     assert not any("plain fold" in what for what in found["not_looked_at"])
+
+
+def test_what_looks_at_no_file_says_so(people: Path) -> None:
+    """A base file is gone: `cat` fails, and what goes by the timeline says that it has not looked; `maintain` fails as
+    soon as it needs the file."""
+    table = mor.Table.open(people)
+    table.maintenance.compact()
+    for base in people.glob("day=*/*.parquet"):
+        base.unlink()
+    run("cat", people, code=1)
+    counted = run("count", people, code=0)
+    assert counted.stdout == "3\n"
+    assert "2 file groups, whose files were not opened: crdt-mor verify reads them" in counted.stderr
+    assert json.loads(run("count", people, "--output", "json", code=0).stdout) == {"rows": 3, "unopened": 2}
+    assert "whose files were not opened" in run("show", people, code=0).stdout
+    assert json.loads(run("show", people, "--output", "json", code=0).stdout)["unopened"] == 2
+    assert run("count", people, "--where", "id > 0", code=1).stdout == ""
+    run("verify", people, code=3)
+    table.set_properties({"crdt_mor.compaction.log_files": "1"})
+    table.upsert(pl.DataFrame({"id": [1], "day": ["mon"]}))
+    said = run("maintain", people, code=1).stdout
+    assert "compaction failed" in said
+    assert ".parquet" in said
+
+
+def test_a_count_that_has_read_its_file_groups_says_nothing_of_them(people: Path) -> None:
+    assert run("count", people, code=0).stderr == ""
