@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor import CrdtMorError, InvalidInputError, Table
+from crdt_mor import CommitUnknownError, CrdtMorError, InvalidInputError, StorageUnavailableError, Table
 from crdt_mor.events import copy as events
 from crdt_mor.log.paths import PROPERTIES, version_path
 from crdt_mor.log.steps import Put, Steps
@@ -17,9 +17,9 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.services import copy as service
 from crdt_mor.services import copy_objects
 from crdt_mor.store.across import put_across
-from crdt_mor.testing.faults import InterruptedStore, ProcessDied
+from crdt_mor.testing.faults import FaultyStore, InterruptedStore, ProcessDied
 from tests.simulation.copy_history import Copied, added, rows
-from tests.tiers import long, slow
+from tests.tiers import long, seeds, slow
 
 ACTS = ("write", "clean", "archive", "archive_alone", "restore", "overwrite", "erase", "save", "begin")
 
@@ -264,6 +264,27 @@ def test_of_two_copies_at_once_the_later_moment_stays(update: bool, step: int) -
         made.copy(update=True, target=target)
         made.check_moved()
         at += step
+
+
+@pytest.mark.parametrize("seed", seeds([], [1], range(2, 12)))
+def test_a_copy_over_stores_that_fail_is_made_again_until_it_is_whole(seed: int) -> None:
+    """Calls of both stores fail, and replies of the copy's store get lost, by chance."""
+    made = written()
+    for update in (False, True):
+        tries, done, before = 0, False, made.check()
+        while not done:
+            tries += 1
+            source = FaultyStore(made.source, 100 * seed + tries, failures=0.02)
+            target = FaultyStore(made.target, 100 * seed + tries, failures=0.02, lost_replies=0.05)
+            try:
+                table = Table.open("t", store=source, environment=made.environment)
+                table.copy("c", update=update or tries > 1, verify=False, store=target)
+                done = True
+            except (StorageUnavailableError, CommitUnknownError):
+                made.check(before, made.table.version)
+        made.copy(update=True)
+        made.check_moved()
+        made.archive()
 
 
 # --- planted bugs -----------------------------------------------------------------------------------------------------
