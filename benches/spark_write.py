@@ -6,17 +6,11 @@
 
 `upsert` shuffles by file group first, `df.write` does not, and the driver joins what several tasks staged of one group.
 The floor writes files that no reader could merge, so the difference is what keys, merging and a commit cost.
-
-    python benches/spark_write.py          # about three minutes
-    python benches/spark_write.py --small
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -25,32 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 import crdt_mor as mor
+from benches.spark_peers import DRIVER_MEMORY, session
 from benches.suite import timing
 
 ROUNDS = 7
 COLUMNS = 10
 BUCKETS = 4
 CHANCE = np.random.default_rng(7)
-
-
-def session(cores: int) -> Any:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
-    from crdt_mor.readers.spark import register
-
-    spark = (
-        SparkSession.builder.master(f"local[{cores}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.driver.memory", "3g")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    register(spark)
-    return spark
 
 
 def measure(spark: Any, folder: Path, count: int, rounds: int) -> list[float]:
@@ -77,15 +52,14 @@ def measure(spark: Any, folder: Path, count: int, rounds: int) -> list[float]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true")
-    small = parser.parse_args().small
+def run(jars: list[str], small: bool) -> None:
+    """All of it, and what it took."""
     runs = [(2, 1_000)] if small else [(2, 10_000), (2, 1_000_000), (1, 1_000_000)]
     print(f"{COLUMNS} columns, {BUCKETS} file groups; seconds, medians, and rows/s")
     print(f"{'cores':>5} {'rows':>10} {'upsert':>22} {'df.write':>22} {'plain Parquet':>22} {'upsert / floor':>15}")
     for cores, count in runs:
-        spark = session(cores)
+        settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.sql.shuffle.partitions": "4"}
+        spark = session(f"local[{cores}]", jars, settings)
         folder = Path(tempfile.mkdtemp(prefix="crdt-mor-bench-"))
         try:
             found = measure(spark, folder, count, 1 if small else ROUNDS if count < 100_000 else 3)
@@ -94,7 +68,3 @@ def main() -> None:
             spark.stop()
         cells = " ".join(f"{seconds:9.2f} {count / seconds:10,.0f}/s" for seconds in found)
         print(f"{cores:>5} {count:>10,} {cells} {found[0] / found[2]:>13.2f} x", flush=True)
-
-
-if __name__ == "__main__":
-    main()
