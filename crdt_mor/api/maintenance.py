@@ -291,8 +291,8 @@ class Maintenance:
         Hudi writes. Hudi's writers are told `hoodie.metadata.enable=false`. Called again, it goes on where a process
         has died, or does nothing.
 
-        Raises `InvalidInputError` where a write or a plan is under way, and for a table with an ordering column, which
-        Hudi's writers write as it is, or of another merge than the default.
+        Raises `InvalidInputError` where a write is under way, or a plan that is not of a compaction, and for a table
+        with an ordering column, which Hudi's writers write as it is, or of another merge than the default.
         """
         hand_over(self._session)
 

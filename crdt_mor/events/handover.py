@@ -11,6 +11,7 @@ afterwards, and gives them what it asks for. Where it dies before, the propertie
 from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.hudi.handover import change_properties, open_instants
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.restore import named_in
@@ -26,27 +27,33 @@ from crdt_mor.planners.handover import handed_over, taken_back
 
 
 def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | None]:
-    """Nothing begins in the table from here on, and its properties say so; None where logs are to be compacted first.
+    """Nothing begins in the table from here on, and its properties say so; None where it is to be compacted first.
 
-    Raises `InvalidInputError` where a write is pending or a plan open, or where Hudi has left behind what it has begun.
+    It is where there are logs, or plans of compactions that nobody has completed, as their process has died.
+
+    Raises `InvalidInputError` where a write is pending or another plan open, or where Hudi has left behind what it has
+    begun.
     """
     nonce = yield Nonce()
-    has_logs = False
+    is_uncompacted = False
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-        nonlocal has_logs
+        nonlocal is_uncompacted
         if tail.handed_over != EPOCH:
             return None
         require_not_moving(tail.moving, "hand over")
         require_arrived(tail.origin)
         _require_quiet(tail)
+        if is_uncompacted := bool(tail.plans):
+            return None
+        yield from publisher.help_project(tail)  # else what a dead process has ended would seem to have begun alone
         yield from _require_nothing_left(publisher.projector.folder)
         completions = yield from all_completions(tail)
-        has_logs = any(slice_.logs for slice_ in fold_slices(completions))
-        return None if has_logs else handed_over(tail, nonce, wall_ms)
+        is_uncompacted = any(slice_.logs for slice_ in fold_slices(completions))
+        return None if is_uncompacted else handed_over(tail, nonce, wall_ms)
 
     value = yield from publisher.publish(derive, known)
-    if has_logs or value.handed_over == EPOCH:
+    if is_uncompacted or value.handed_over == EPOCH:
         return None
     return (yield from _settle(publisher, value))
 
@@ -97,8 +104,9 @@ def _require_nothing_left(folder: str) -> Steps[None]:
 
 
 def _require_quiet(tail: Timeline) -> None:
+    """Raise where a write or a plan is under way, unless it is a compaction's, which anybody may complete."""
     pending = [pending.requested for pending in tail.pending]
-    plans = [plan.barrier for plan in tail.plans]
+    plans = [plan.barrier for plan in tail.plans if plan.action != COMPACT.name]
     if pending or plans:
         raise InvalidInputError(
             "a table is handed over while nothing is under way in it: let these writes and plans end, or give them up "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -212,6 +213,27 @@ def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_w
         other.upsert(rows("z"))
     assert died == set(range(len(died)))
     assert 4 < len(died) < 30
+
+
+def test_a_handover_that_died_while_it_compacted_goes_on(clock: SimulatedEnvironment) -> None:
+    """Its plan is open, or completed and Hudi was not told of it: neither was begun by anybody else."""
+    for left in count():
+        store = Dying(clock.now_ms)
+        table = Table.create("t", SCHEMA, key="k", buckets=1, store=store, environment=clock)
+        table.upsert(rows("a"))
+        store.left = left
+        try:
+            table.maintenance.handover()
+        except Power:
+            store.left = -1
+            other = Table.open("t", store=store, environment=clock)
+            other.maintenance.handover()
+            assert said(store) == PLAIN
+            assert keys(other) == ["a"]
+            assert set(other.inspect.files()["kind"].to_pylist()) == {"base"}
+        else:
+            break
+    assert left > 8
 
 
 def test_what_is_under_way_stays_ours(table: Table, clock: SimulatedEnvironment) -> None:
