@@ -1,0 +1,232 @@
+"""Everything that a process does to a table, each as one call that may be made again; the world in which it is made."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from crdt_mor import (
+    Store,
+    Table,
+    TableNotFoundError,
+)
+from crdt_mor.testing.clock import SimulatedEnvironment
+from tests.crash.media import Disk
+from tests.inside import tail_of
+from tests.interop.readers import hudi_rs, ours
+from tests.posting import in_a_crowd
+
+SCHEMA: Final = pa.schema([("id", pa.string()), ("p", pa.string()), ("n", pa.int64())])
+EXPIRY: Final = timedelta(seconds=30)
+PAST_EXPIRY_S: Final = 45.0
+TOKEN: Final = ("verb", 1)
+POLICIES: Final = {
+    "crdt_mor.compaction.log_files": "2",
+    "crdt_mor.retention": "1s",
+    "crdt_mor.readers": "0s",
+    "crdt_mor.archive.commits": "1",
+}
+
+Row = tuple[str, str, int]
+
+
+def frame(*rows: Row) -> pa.Table:
+    return pa.table([*map(list, zip(*rows, strict=True))] if rows else [[], [], []], schema=SCHEMA)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a table is to those who look at it. moved: whether its new address takes writes."""
+
+    columns: tuple[str, ...]
+    rows: frozenset[tuple[object, ...]]
+    savepoints: tuple[str, ...]
+    is_handed_over: bool
+    moved: bool
+
+    def with_row(self, row: Row) -> State:
+        kept = {other for other in self.rows if other[0] != row[0]}
+        return State(self.columns, frozenset(kept | {row}), self.savepoints, self.is_handed_over, self.moved)
+
+
+@dataclass
+class World:
+    """A table on a disk, and a disk to which it may move."""
+
+    clock: SimulatedEnvironment = field(default_factory=SimulatedEnvironment)
+    disk: Disk = field(init=False)
+    there: Disk = field(init=False)
+    target: Store | None = None
+    """The disk to which it may move, as a process sees it whose operations there fail."""
+
+    def __post_init__(self) -> None:
+        self.disk, self.there = Disk(self.clock.now_ms), Disk(self.clock.now_ms)
+
+    def another(self) -> World:
+        """A world in which the same has happened."""
+        world = World(SimulatedEnvironment(self.clock.now_ms(), "later"))
+        world.disk, world.there = self.disk.another(world.clock.now_ms), self.there.another(world.clock.now_ms)
+        return world
+
+    def open(self, store: Store | None = None) -> Table:
+        """The table, as a process opens it."""
+        return Table.open("t", store=store or self.disk, environment=self.clock, writer_expiry=EXPIRY)
+
+    def cut(self) -> None:
+        """The power goes off."""
+        self.disk.cut()
+        self.there.cut()
+
+    def moved(self) -> Table | None:
+        """The table at its new address, if it takes writes there."""
+        try:
+            table = Table.open("there", store=self.there, environment=self.clock, writer_expiry=EXPIRY)
+        except TableNotFoundError:
+            return None
+        origin = tail_of(table).origin
+        return table if origin is not None and origin.is_opened else None
+
+    def newest(self) -> Table:
+        """The table where it takes writes."""
+        return self.moved() or self.open()
+
+    def state(self) -> State:
+        moved, old = self.moved(), self.open()
+        table = moved or old
+        data = table.scan().to_arrow()
+        rows = frozenset(tuple(row.values()) for row in data.to_pylist())
+        assert len(rows) == data.num_rows
+        saved = tuple(one.name for one in old.savepoints())
+        return State(tuple(data.schema.names), rows, saved, table.handed_over is not None, moved is not None)
+
+    def sleep_past_expiry(self) -> None:
+        """Time in which no heart beats."""
+        tasks, self.clock._tasks = self.clock._tasks, []
+        self.clock.sleep(PAST_EXPIRY_S)
+        self.clock._tasks = tasks
+
+    def require_same_for_hudi(self) -> None:
+        """hudi-rs reads what we read."""
+        table = self.newest()
+        disk = self.disk if table.uri == "t" else self.there
+        with tempfile.TemporaryDirectory(dir=_memory()) as folder:
+            for path, content in disk.objects().items():
+                file = Path(folder, path)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+            assert hudi_rs(folder) == ours(table), "hudi-rs reads other rows"
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What a process does. prepare: what has happened before, beside what has in every world.
+
+    is_write: a statement with a token, of which an error that says so has published nothing.
+    is_there: whether it is the operations on the disk to which the table moves that fail.
+    is_alone: what others write meanwhile is refused, or is dropped by it, until it is made again.
+    """
+
+    do: Callable[[World, Table], object]
+    prepare: Callable[[Table], object] = lambda table: None
+    is_write: bool = False
+    is_alone: bool = False
+    is_there: bool = False
+
+
+def _in_block(world: World, table: Table) -> None:
+    with table.transaction(token=TOKEN) as block:
+        block.upsert(frame(("a", "x", 5), ("d", "y", 5)))
+        block.delete(frame(("c", "x", 0)).select(["id", "p"]))
+
+
+def _by_many(world: World, table: Table) -> None:
+    job = table.plan_write("upsert", SCHEMA, token=TOKEN)
+    receipts = [job.stage(frame(("a", "x", task), (f"t{task}", "y", 1)), task=task, environment=world.clock)
+                for task in range(2)]  # fmt: skip
+    table.complete_write(job, receipts)
+
+
+def _merge(world: World, table: Table) -> None:
+    merge = table.merge(frame(("a", "x", 7), ("d", "y", 7)), token=TOKEN)
+    merge.when_matched_update({"n": "target.n + source.n"}).when_not_matched_insert_all().execute()
+
+
+def _migrate(world: World, table: Table) -> None:
+    table.maintenance.migrate("there", buckets=3, store=world.target or world.there)
+
+
+def _alter(world: World, table: Table) -> None:
+    if "n" in table.schema.names:
+        table.alter(rename={"n": "number"}, comment={"number": "how many"})
+
+
+def _savepoint(world: World, table: Table) -> None:
+    if "t" not in [saved.name for saved in table.savepoints()]:
+        table.savepoint("t")
+
+
+def _no_savepoint(table: Table) -> None:
+    table.drop_savepoint("s")
+
+
+VERBS: Final = {
+    "append": Verb(lambda w, t: t.append(frame(("d", "y", 3)), token=TOKEN), is_write=True),
+    "upsert": Verb(lambda w, t: t.upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), is_write=True),
+    "group post": Verb(
+        lambda w, t: in_a_crowd(t).upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), is_write=True
+    ),
+    "delete": Verb(lambda w, t: t.delete(frame(("a", "x", 0)).select(["id", "p"]), token=TOKEN), is_write=True),
+    "update": Verb(lambda w, t: t.update({"n": "n + 10"}, "p = 'x'", token=TOKEN), is_write=True),
+    "delete by filter": Verb(lambda w, t: t.delete(filter="n = 2 AND p = 'x'", token=TOKEN), is_write=True),
+    "merge": Verb(_merge, is_write=True),
+    "move": Verb(lambda w, t: t.move(["a"], partition={"p": "z"}, token=TOKEN), is_write=True),
+    "overwrite": Verb(lambda w, t: t.overwrite(frame(("e", "x", 4)), partitions=["x"], token=TOKEN), is_write=True),
+    "transaction": Verb(_in_block, is_write=True),
+    "distributed write": Verb(_by_many, is_write=True),
+    "compact": Verb(lambda w, t: t.maintenance.compact()),
+    "log compaction": Verb(lambda w, t: t.maintenance.compact(log_files_min=2, logs_only=True)),
+    "clean": Verb(lambda w, t: t.maintenance.clean(timedelta(0), readers=timedelta(0)), _no_savepoint),
+    "archive": Verb(lambda w, t: t.maintenance.archive(keep_commits=1), _no_savepoint),
+    "erase": Verb(lambda w, t: t.maintenance.erase(filter="id = 'a'"), _no_savepoint),
+    "restore": Verb(lambda w, t: t.maintenance.restore("s"), is_alone=True),
+    "savepoint": Verb(_savepoint),
+    "migrate": Verb(_migrate, is_alone=True),
+    "migrate, where it arrives": Verb(_migrate, is_alone=True, is_there=True),
+    "alter": Verb(_alter),
+    "add rules": Verb(lambda w, t: t.add_rules(not_null="n")),
+    "handover": Verb(lambda w, t: t.maintenance.handover(), is_alone=True),
+    "takeback": Verb(lambda w, t: t.maintenance.takeback(), lambda t: t.maintenance.handover(), is_alone=True),
+    "maintain": Verb(lambda w, t: t.maintenance.maintain(), _no_savepoint),
+}
+"""What is done to a table, by name."""
+
+
+@cache
+def begun(name: str) -> World:
+    """The world in which a verb is done: base files, logs over them, history, a savepoint."""
+    world = World()
+    table = Table.create(
+        "t", SCHEMA, key="id", partition_by="p", buckets=2, writer_expiry=EXPIRY, store=world.disk,
+        environment=world.clock,
+    )  # fmt: skip
+    table.set_properties(POLICIES)
+    table.upsert(frame(("a", "x", 1), ("b", "y", 1), ("c", "x", 1)))
+    table.maintenance.compact()
+    table.upsert(frame(("c", "x", 2)))
+    table.savepoint("s")
+    for number in (2, 3, 4):
+        table.upsert(frame(("b", "y", number)))
+    VERBS[name].prepare(table)
+    world.clock.sleep(5)
+    return world
