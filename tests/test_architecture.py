@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "merge": {"errors", "ground", "columns", "model"},  # columns and keys; neither paths nor the timeline
     "laws": {"errors", "columns", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "ground", "merge", "store", "laws"},  # for tests on top of us
+    "simulation": {"errors", "ground", "merge", "store", "laws", "testing", "crdt_mor", "payloads"},  # runs tables
     "log": {"errors", "ground", "model", "planners", "store"},  # the protocol; nothing of Hudi, no columns
     "hudi": BELOW_EVENTS,  # what Hudi is told, and what Hudi wrote
     "events": BELOW_EVENTS | {"hudi", "laws"},  # what may happen to a table
@@ -36,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "services": BELOW_READ | {"read", "write", "testing"},  # testing: verify holds readers to the oracle
     "api": BELOW_READ | {"read", "write", "services"},  # what users hold
     "crdt_mor": ENGINE,  # the front door
-    "cli": ENGINE | {"crdt_mor", "readers"},
+    "cli": ENGINE | {"simulation", "crdt_mor", "readers"},
     "__main__": {"cli"},  # python -m crdt_mor
     "payloads": {"crdt_mor"},  # each is a model for a customer's own
     "telemetry": {"crdt_mor"},  # an observer like any other
@@ -55,6 +56,7 @@ LIBRARIES: dict[str, set[str]] = {
     "merge": {"numpy", "polars", "pyarrow"},
     "laws": {"hypothesis", "polars", "pyarrow"},
     "testing": {"polars"},
+    "simulation": {"polars", "pyarrow"},
     "log": set(),
     "hudi": {"pyarrow"},
     "events": {"pyarrow"},
@@ -100,6 +102,8 @@ def name_of(file: Path) -> str:
 def unit_of(module: str) -> str:
     """The row of the table that a module belongs to."""
     parts = module.split(".")
+    if module.startswith("crdt_mor.testing.simulation"):
+        return "simulation"  # which runs whole tables, as users do; the rest of testing stands below them
     return parts[1] if parts[0] == "crdt_mor" and len(parts) > 1 else parts[0]
 
 

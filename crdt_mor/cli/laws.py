@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 import sys
@@ -12,9 +11,10 @@ from typing import Annotated
 import typer
 
 import crdt_mor as mor
-from crdt_mor.cli import inputs, render
+from crdt_mor.cli import render
 from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.options import Form
+from crdt_mor.cli.own_payload import payload_at
 from crdt_mor.cli.render import Output
 
 SHALLOW = (
@@ -42,7 +42,7 @@ def laws(
     """
     from crdt_mor.laws.claims import LAWS, laws_of
 
-    loaded = _load(payload)
+    loaded = payload_at(payload)
     _leave_no_cache_here()
     deep = _has_hypothesis()
     error: mor.LawError | None = None
@@ -75,26 +75,3 @@ def _leave_no_cache_here() -> None:
     if "hypothesis" not in sys.modules:
         folder = os.path.join(tempfile.gettempdir(), "crdt-mor-hypothesis")
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)
-
-
-def _load(path: str) -> mor.Payload:
-    """The payload at `module:name`."""
-    module, colon, name = path.partition(":")
-    if not colon or not module or not name:
-        raise typer.BadParameter(
-            f"a payload is named like crdt_mor.payloads:Counter. got={path!r}", param_hint="MODULE:PAYLOAD"
-        )
-    inputs.look_here()
-    try:
-        target: object = importlib.import_module(module)
-        for part in name.split("."):
-            target = getattr(target, part)
-        loaded = target() if isinstance(target, type) else target
-    except Exception as error:  # a user's module can raise anything
-        raise mor.UnknownPayloadError(
-            f"the payload cannot be loaded: {type(error).__name__}: {error}. A class is called without arguments: for "
-            f"one that needs some, name an instance. payload={path}"
-        ) from error
-    if not isinstance(loaded, mor.Payload):
-        raise mor.UnknownPayloadError(f"this is not a payload, a subclass of crdt_mor.Payload. payload={path}")
-    return loaded

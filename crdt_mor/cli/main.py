@@ -41,6 +41,7 @@ from crdt_mor.cli.render import Output
 from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
 from crdt_mor.cli.rules import rules
+from crdt_mor.cli.simulate import simulate
 from crdt_mor.cli.verify import verify
 
 Payloads = Annotated[
@@ -218,6 +219,7 @@ for _command in (
     migrate,
     cancel_migration,
     laws,
+    simulate,
     verify,
     check_store,
     demo,

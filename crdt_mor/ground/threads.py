@@ -6,6 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -24,6 +26,22 @@ REQUESTS = 64
 WEIGHT_MAX = 256 << 20
 """The bytes in memory, as far as they are known, from which on no more work is begun before some of it is taken."""
 
+_ALONE: ContextVar[bool] = ContextVar("crdt_mor_one_thread", default=False)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """All work that this thread hands out in the block is done in the thread itself, one item after the other.
+
+    A simulation needs it: threads take turns as the machine likes, so that no run with several of them is the same
+    twice.
+    """
+    before = _ALONE.set(True)
+    try:
+        yield
+    finally:
+        _ALONE.reset(before)
+
 
 def in_threads(
     work: Callable[[S], R],
@@ -38,8 +56,8 @@ def in_threads(
     threads = threads or THREADS
     rest = iter(items)
     first = list(islice(rest, 2))
-    if len(first) < 2:
-        yield from map(work, first)
+    if len(first) < 2 or _ALONE.get():
+        yield from map(work, chain(first, rest))
         return
     work = current_operation().within(work)
     pool, left_early, forks = ThreadPoolExecutor(threads, thread_name_prefix="file-slice"), False, fork_count()

@@ -1,0 +1,214 @@
+"""The actions that keep a table up, and those that let time pass, take power away, and end processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from crdt_mor import (
+    CrdtMorError,
+    ErasureUnfinishedError,
+    InvalidInputError,
+    RestoreUnfinishedError,
+    SnapshotExpiredError,
+    UnsupportedFeatureError,
+)
+from crdt_mor.testing.simulation.invariants import BrokenPromiseError
+from crdt_mor.testing.simulation.ledger import Landed
+from crdt_mor.testing.simulation.plan import Action
+from crdt_mor.testing.simulation.world import Busy, World
+
+_KEPT: Final = (timedelta(0), timedelta(minutes=10), None)
+_GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
+
+
+def plan(world: World, process: Busy, action: Action) -> str:
+    """A compaction is planned, and executed later."""
+    made = process.table.maintenance.plan_compaction(logs_only=action.how == "logs only")
+    world.state.setdefault("plans", []).extend([made] if made else [])
+    return f"plans a compaction{'' if made else ', of which nothing is due'}"
+
+
+def _picked(world: World, action: Action) -> Any:
+    plans = world.state.setdefault("plans", [])
+    return plans[int(action.pick * len(plans))] if plans else None
+
+
+def execute(world: World, process: Busy, action: Action) -> str:
+    """An executor makes the files of a plan, whatever has become of it, and does not complete it."""
+    found = _picked(world, action)
+    if found is None:
+        return "finds no plan to execute"
+    process.table.maintenance.execute(found)
+    return f"executes the plan of {found.barrier}, and does not complete it"
+
+
+def finish(world: World, process: Busy, action: Action) -> str:
+    """A plan is executed and completed, perhaps once more."""
+    found = _picked(world, action)
+    if found is None:
+        return "finds no plan to complete"
+    done = process.table.maintenance.compact(found)
+    return f"compacts by the plan of {found.barrier}{'' if done else ', which is cancelled'}"
+
+
+def cancel(world: World, process: Busy, action: Action) -> str:
+    """A plan is cancelled, if it is open."""
+    found = _picked(world, action)
+    if found is None:
+        return "finds no plan to cancel"
+    done = process.table.maintenance.cancel(found.barrier)
+    return f"cancels the plan of {found.barrier}{'' if done else ', which is over'}"
+
+
+def compact(world: World, process: Busy, action: Action) -> str:
+    """Everything is compacted."""
+    del world
+    done = process.table.maintenance.compact(logs_only=action.how == "logs only")
+    return f"compacts {len(done)} times{', logs alone' if action.how else ''}"
+
+
+def clean(world: World, process: Busy, action: Action) -> str:
+    """Files that no kept view needs go."""
+    commits, keep = 1 + int(action.pick * 3), _KEPT[int(action.pick * 97) % 3]
+    world.state["history is given up"] = True
+    process.table.maintenance.clean(keep, commits=commits, readers=_GRACE[int(action.pick * 31) % 3])
+    return f"cleans: {commits} commits and {keep or 'no more'} of history stay"
+
+
+def archive(world: World, process: Busy, action: Action) -> str:
+    """Old instants leave Hudi's timeline."""
+    del world
+    process.table.maintenance.archive(keep_commits=1 + int(action.pick * 3))
+    return "archives"
+
+
+def maintain(world: World, process: Busy, action: Action) -> str:
+    """Whatever is due is done."""
+    del action
+    world.state["history is given up"] = True
+    done = process.table.maintenance.maintain(keep=timedelta(hours=2))
+    failed = [one for one in done.actions if one.state == "failed"]
+    if failed and not (world.troubles or process.calls.happened or world.ledger.erasing):
+        raise BrokenPromiseError("no-surprise", f"maintain has failed: {failed}")
+    return "maintains the table"
+
+
+def erase(world: World, process: Busy, action: Action) -> str:
+    """Rows are deleted, and go from every file and from all of history."""
+    world.ledger.erasing[process.machine.process().program] = action.keys
+    world.state["history is given up"] = True
+    names = [key.rpartition("/")[2] for key in action.keys]
+    text = f"erases {', '.join(names)}"
+    try:
+        if world.settings.partitioned:
+            frame = _keys_frame(world, action.keys)
+            process.table.maintenance.erase(frame)
+        else:
+            process.table.maintenance.erase(keys=names)
+    except ErasureUnfinishedError:
+        return f"{text}, which waits for writes that are under way"
+    except InvalidInputError as error:
+        if not world.state.get("savepoints"):
+            raise
+        return f"{text}, and is refused: {_first_words(error)}"
+    return text
+
+
+def _keys_frame(world: World, keys: tuple[str, ...]) -> Any:
+    from crdt_mor.testing.simulation.writing import frame_of
+
+    columns = ["p", "k"] if world.settings.partitioned else ["k"]
+    return frame_of(world, [{"name": key} for key in keys]).select(columns)
+
+
+def savepoint(world: World, process: Busy, action: Action) -> str:
+    """What the table shows is given a name."""
+    name = f"s{action.number}"
+    saved = process.table.savepoint(name)
+    world.look_at_history()
+    world.state.setdefault("savepoints", {})[name] = saved.at
+    return f"saves what the table shows as {name}"
+
+
+def drop_savepoint(world: World, process: Busy, action: Action) -> str:
+    """A savepoint's name is taken away."""
+    saved = world.state.get("savepoints", {})
+    names = sorted(saved)
+    if not names:
+        return "finds no savepoint to drop"
+    name = names[int(action.pick * len(names))]
+    world.state["history is given up"] = True
+    del saved[name]
+    process.table.drop_savepoint(name)
+    return f"drops the savepoint {name}"
+
+
+def restore(world: World, process: Busy, action: Action) -> str:
+    """The table goes back to a savepoint, or to one of the last commits."""
+    ledger, saved = world.ledger, world.state.get("savepoints", {})
+    points = [*saved.items(), *((one.completed, one.completed) for one in ledger.landed[-4:-1])]
+    if not points or ledger.restoring:
+        return "finds nothing to restore to"
+    to, moment = points[int(action.pick * len(points))]
+    before = list(ledger.landed)
+    ledger.restoring.append(moment)
+    world.state["history is given up"] = True
+    try:
+        process.table.maintenance.restore(to)
+    except (InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError) as error:
+        world.look_at_history()
+        if ledger.restoring:
+            ledger.restoring.clear()
+            return f"is not let restore to {to}: {_first_words(error)}"
+    except RestoreUnfinishedError:
+        pass
+    world.look_at_history()
+    _forget_plans(world, before)
+    ledger.restoring.clear()
+    return f"restores the table to {to}"
+
+
+def _forget_plans(world: World, before: list[Landed]) -> None:
+    if len(before) != len(world.ledger.landed):
+        kept = {name: at for name, at in world.state.get("savepoints", {}).items()
+                if all(one.completed > at or one in world.ledger.landed for one in before)}  # fmt: skip
+        world.state["savepoints"] = kept
+
+
+def wait(world: World, process: Busy, action: Action) -> str:
+    """Time passes."""
+    del process
+    world.pass_time(action.seconds)
+    return f"waits for {action.seconds:g} s"
+
+
+def cut_power(world: World, process: Busy, action: Action) -> str:
+    """The machine loses power: what was not durable is gone, and so is every process that is not far away."""
+    del process, action
+    if world.depth > 1:
+        return "is spared: power is cut only between the actions of others"
+    lost = world.disk.lose_power(world.chance)
+    for other in list(world.processes.values()):
+        world.stop(other)
+    return f"and all others lose power; gone or empty: {len(lost)} objects"
+
+
+def restart(world: World, process: Busy, action: Action) -> str:
+    """A process is killed while it does nothing, with the transaction that it has open."""
+    del action
+    world.stop(process)
+    return "is killed, and started anew"
+
+
+def _first_words(error: CrdtMorError) -> str:
+    return str(error).partition(":")[0].partition(".")[0]
+
+
+ACTS: dict[str, Callable[[World, Busy, Action], str]] = {
+    "plan": plan, "execute": execute, "finish": finish, "cancel": cancel, "compact": compact, "clean": clean,
+    "archive": archive, "maintain": maintain, "erase": erase, "savepoint": savepoint,
+    "drop the savepoint": drop_savepoint, "restore": restore, "wait": wait, "cut the power": cut_power,
+    "restart": restart,
+}  # fmt: skip

@@ -1,0 +1,270 @@
+"""What a simulated process stands on: a disk that can lose power, a store whose calls go wrong, a clock that is off.
+
+    Disk          objects in memory; knows which of them a power cut may take away
+    Calls         one process's way to the disk: counts its calls, and lets a `Trouble` happen at one of them
+    Machine       the process's environment: the clock of all, but off by so much; no heartbeats while it stands still
+
+Nothing here knows what a table is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeVar
+
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
+from crdt_mor.ground.clock import Process
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.protocol import Content, Durable, Store
+from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
+from crdt_mor.testing.simulation.chance import Chance
+
+T = TypeVar("T")
+
+_ASIDE: Final = frozenset({"now_ms"})
+"""Calls at which nothing ever happens."""
+
+Happening = Literal[
+    "dies before", "dies after", "fails", "loses the reply", "comes late", "is cut off", "pauses", "freezes"
+]
+Counted = Literal["change", "call", "sleep"]
+
+
+_WORDS: Final[dict[Happening, str]] = {
+    "dies before": "it dies before {}",
+    "dies after": "it dies after {}",
+    "fails": "the store fails at {}",
+    "loses the reply": "the reply is lost of {}",
+    "comes late": "it is told nothing of {}, which comes late",
+    "is cut off": "the store answers nothing more from {} on",
+    "pauses": "it pauses at {}",
+    "freezes": "it stands still at {}",
+}
+"""What happens to a process at one of its calls, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What happens to a process at one of its calls of the store.
+
+    happening: "is cut off": a change is carried out, and from then on the store answers nothing more to the process
+        while it does what it does.
+    at: at which one, from 1. of: whether changes of the store are counted, all calls, or the times that it sleeps.
+    steps: of a pause, how many of the next actions others do meanwhile; of a put that comes late, after how many it is
+        carried out at last. seconds: how long a pause takes.
+    """
+
+    happening: Happening
+    of: Counted
+    at: int
+    steps: int = 0
+    seconds: float = 0.0
+
+
+class Disk(MemoryStore):
+    """A store in memory that knows what a power cut takes away: what was put without being durable, or touched.
+
+    What `put` makes durable, and `make_durable`, lasts, and so does everything else in the same folder.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__(now_ms)
+        self._volatile: dict[str, Durable] = {}
+        self.puts = 0
+        """How many objects have been made."""
+
+    def load(self, other: Disk) -> None:
+        """Begin with the objects of another disk."""
+        self._objects.update(other._objects)
+
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        made = super().put(path, data, durable=durable)
+        self.puts += made
+        if made and durable is not True:
+            self._volatile[path] = durable
+        elif made:
+            self.make_durable(path)
+        return made
+
+    def touch(self, path: str) -> None:
+        is_new = super().stat(path) is None
+        super().touch(path)
+        if is_new:
+            self._volatile[path] = False
+
+    def delete(self, path: str) -> None:
+        super().delete(path)
+        self._volatile.pop(path, None)
+
+    def make_durable(self, path: str) -> None:
+        super().make_durable(path)
+        folder = path.rpartition("/")[0]
+        self._volatile = {name: how for name, how in self._volatile.items() if name.rpartition("/")[0] != folder}
+
+    def lose_power(self, chance: Chance) -> list[str]:
+        """Some of what was not durable is gone, or empty where its name was promised. Returns the paths."""
+        lost = [path for path in sorted(self._volatile) if chance.happens(0.7)]
+        for path in lost:
+            if self._volatile[path] == "name":
+                self._objects[path] = (b"", self._objects[path][1])
+            else:
+                self._objects.pop(path, None)
+        self._volatile.clear()
+        return lost
+
+
+class Machine:
+    """The environment of one process: the time of all, off by `ahead_ms`.
+
+    is_still: the process stands still, as it was stopped or is dead: what it does in the background is not done.
+    asleep: called whenever the process waits.
+    """
+
+    def __init__(self, environment: SimulatedEnvironment, name: str, ahead_ms: int, asleep: Callable[[], None]) -> None:
+        self.environment = environment
+        self._name = name
+        self._asleep = asleep
+        self._nonces = 0
+        self.ahead_ms = ahead_ms
+        self.is_still = False
+
+    def now_ms(self) -> int:
+        return self.environment.now_ms() + self.ahead_ms
+
+    def nonce(self) -> str:
+        self._nonces += 1
+        return f"{self._name}x{self._nonces}"
+
+    def sleep(self, seconds: float) -> None:
+        self._asleep()
+        self.environment.sleep(seconds)
+
+    @contextmanager
+    def every(self, seconds: float, work: Callable[[], None], name: str) -> Iterator[None]:
+        def unless_still() -> None:
+            if not self.is_still:
+                work()
+
+        with self.environment.every(seconds, unless_still, name):
+            yield
+
+    def jitter(self) -> float:
+        return self.environment.jitter()
+
+    def process(self) -> Process:
+        return Process(self._name, "simulated", 1)
+
+
+@dataclass
+class Trace:
+    """Every call of every process and what it did, as a running digest: two runs are the same if theirs are."""
+
+    calls: int = 0
+    _digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=12))
+
+    def add(self, *what: object) -> None:
+        self.calls += 1
+        self._digest.update(repr(what).encode())
+
+    def text(self) -> str:
+        """The digest so far, as hexadecimal digits."""
+        return self._digest.hexdigest()
+
+
+class Calls(DelegatingStore):
+    """The store as one process reaches it. At one of its calls something happens: see `Trouble`.
+
+    meanwhile: lets others act, and is told in words where the process pauses.
+    late: takes a put that is carried out after so many actions.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        trace: Trace,
+        meanwhile: Callable[[Trouble, str], None],
+        late: Callable[[int, Callable[[], object]], None],
+    ) -> None:
+        super().__init__(store)
+        self._name = name
+        self._trace = trace
+        self._meanwhile = meanwhile
+        self._late = late
+        self._counts: dict[Counted, int] = {}
+        self._trouble: Trouble | None = None
+        self._is_cut_off = False
+        self.is_dead = False
+        self.happened = ""
+        """What has gone wrong, and at which call, in words; empty as long as nothing has."""
+
+    def arm(self, trouble: Trouble | None) -> None:
+        """Count from now on, for an action in which this is to happen."""
+        self._counts, self._trouble, self.happened = {"change": 0, "call": 0, "sleep": 0}, trouble, ""
+        self._is_cut_off = False
+
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        content = bytes(data) if isinstance(data, bytes | memoryview) else b"".join(data)
+        self._trace.add(hashlib.blake2b(content, digest_size=8).hexdigest())
+        return self.around("put", path, lambda: self.store.put(path, content, durable=durable))
+
+    def asleep(self) -> None:
+        """The process waits."""
+        if self.is_dead:
+            raise ProcessDied
+        self._due(("sleep",), "waits")
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        if operation in _ASIDE:
+            return call()
+        if self.is_dead:
+            raise ProcessDied
+        if self._is_cut_off:
+            raise StorageUnavailableError(f"a simulated store that does not answer. {operation}={path}")
+        is_change = operation in CHANGES
+        trouble = self._due(("call", "change") if is_change else ("call",), f"{operation} {path}")
+        match trouble.happening if trouble else None:
+            case "dies before":
+                self._die()
+            case "fails":
+                raise StorageUnavailableError(f"a simulated failure: nothing has happened. {operation}={path}")
+            case "comes late" if operation == "put":
+                assert trouble is not None
+                self._late(trouble.steps, call)
+                raise CommitUnknownError(f"a simulated lost reply: the put comes late. path={path}")
+        result = call()
+        self._trace.add(self._name, operation, path, result if isinstance(result, bool) else None)
+        match trouble.happening if trouble else None:
+            case "dies after":
+                self._die()
+            case "loses the reply" | "comes late" | "is cut off" if is_change:
+                self._is_cut_off = trouble is not None and trouble.happening == "is cut off"
+                kind = CommitUnknownError if operation in ("put", "copy") else StorageUnavailableError
+                raise kind(f"a simulated lost reply. {operation}={path}")
+        return result
+
+    def _die(self) -> None:
+        self.is_dead = True
+        raise ProcessDied
+
+    def _due(self, counted: tuple[Counted, ...], where: str) -> Trouble | None:
+        """Count a call; what happens at it, unless that is a pause, which is over when this returns."""
+        found = None
+        for what in counted:
+            self._counts[what] = self._counts.get(what, 0) + 1
+            trouble = self._trouble
+            if trouble is not None and trouble.of == what and trouble.at == self._counts[what]:
+                found = trouble
+        if found is None:
+            return None
+        self._trouble = None
+        words = _WORDS[found.happening].format(f"its {found.of} number {found.at}, {where}")
+        if found.happening in ("pauses", "freezes"):
+            self._meanwhile(found, words)
+            return None
+        self.happened = words
+        return found

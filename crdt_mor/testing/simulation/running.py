@@ -1,0 +1,83 @@
+"""A run of a plan, from its seed to what it has shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from crdt_mor import CrdtMorError, LawError, Payload, payloads
+from crdt_mor.ground.threads import one_thread
+from crdt_mor.testing.simulation import keeping, reading, writing
+from crdt_mor.testing.simulation.invariants import BrokenPromiseError
+from crdt_mor.testing.simulation.plan import Plan, plan_of
+from crdt_mor.testing.simulation.world import World
+
+SHIPPED: Final = (
+    payloads.Max(), payloads.Min(), payloads.Any(), payloads.First(), payloads.Last(nulls="skip"),
+    payloads.GrowOnlySet(), payloads.ORSet(), payloads.MVRegister(), payloads.EventList(),
+)  # fmt: skip
+"""The payloads of which runs take one each, where no other is asked for."""
+
+ACTS: Final = {**writing.ACTS, **keeping.ACTS, **reading.ACTS}
+
+SMALL: Final = (
+    ("crdt_mor.log.tail", "KEPT_VERSIONS", 2), ("crdt_mor.log.publish", "EXPIRE_EVERY", 1),
+    ("crdt_mor.log.segments", "COMPLETIONS_MAX", 2), ("crdt_mor.log.segments", "SEGMENTS_MAX", 2),
+)  # fmt: skip
+"""Numbers that a run makes small, so that versions go and completions are sealed within a few steps, as they do in a
+long life."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has shown. violation: the promise that was broken; None: none was.
+
+    digest: of every call that any process made and what it did; a run of the same plan has the same one.
+    """
+
+    plan: Plan
+    violation: BrokenPromiseError | None
+    digest: str
+    calls: int
+    story: tuple[str, ...]
+
+
+def run(plan: Plan) -> Outcome:
+    """Let a plan happen."""
+    try:
+        world = World(plan, ACTS)
+    except LawError as error:
+        return Outcome(plan, BrokenPromiseError("laws", str(error)), "", 0, ())
+    violation = None
+    with small_numbers(), one_thread():
+        try:
+            world.run()
+            reading.finish(world)
+        except BrokenPromiseError as found:
+            violation = found
+        except CrdtMorError as error:
+            violation = BrokenPromiseError("no-surprise", f"a reader: {type(error).__name__}: {error}")
+    return Outcome(plan, violation, world.trace.text(), world.trace.calls, tuple(filter(None, world.told)))
+
+
+def run_seed(seed: int, payload: Payload | None = None) -> Outcome:
+    """Let happen what a seed stands for. payload: of the column `value`; None: one of those that are shipped."""
+    return run(plan_of(seed, payload, SHIPPED))
+
+
+@contextmanager
+def small_numbers() -> Iterator[None]:
+    """What comes seldom in life comes often in the block."""
+    before: list[tuple[Any, str, Any]] = []
+    for module, name, value in SMALL:
+        found = import_module(module)
+        before.append((found, name, getattr(found, name)))
+        setattr(found, name, value)
+    try:
+        yield
+    finally:
+        for found, name, value in before:
+            setattr(found, name, value)

@@ -1,0 +1,28 @@
+"""The story of a run in words: which table it is, what happened, an event a line, and which promise was broken."""
+
+from __future__ import annotations
+
+from crdt_mor.testing.simulation.invariants import INVARIANTS
+from crdt_mor.testing.simulation.plan import Settings
+from crdt_mor.testing.simulation.running import Outcome
+
+
+def story(outcome: Outcome) -> str:
+    """A run, told. Lines that are further in happened in a pause of the line above them."""
+    lines = [f"seed {outcome.plan.seed}: {_table(outcome.plan.settings)}", *outcome.story]
+    broken = outcome.violation
+    if broken is not None:
+        lines += ["", f"{broken.invariant} is broken: {broken.text}"]
+        lines.append(f"The promise: {INVARIANTS[broken.invariant]}")
+    return "\n".join(lines)
+
+
+def _table(settings: Settings) -> str:
+    rules = {
+        "latest": "the latest write of a key wins", "ordering": "the greatest v wins",
+        "partial": "a write gives some columns", "payloads": "columns have payloads",
+        "partial, payloads": "a write gives some columns, and some have payloads",
+    }  # fmt: skip
+    payload = "" if settings.payload is None else f", value is {settings.payload.name}"
+    parts = ", with partitions" if settings.partitioned else ""
+    return f"a table in which {rules[settings.rule]}{payload}{parts}, {settings.buckets} buckets"

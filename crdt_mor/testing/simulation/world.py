@@ -1,0 +1,259 @@
+"""One run: the disk, the processes, the clock, and the actions, each of which may happen in the middle of another one.
+
+the queue      the actions of the plan. An action that pauses lets the next ones happen meanwhile, by other processes
+a process      a handle of the table over `Calls`, on a `Machine`; it dies, and another one takes its place
+the observer   reads the table over the bare disk, and nothing ever happens to it: what it sees is held to the ledger
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from crdt_mor import (
+    CheckpointExpiredError,
+    CommitUnknownError,
+    PartialUpdate,
+    Payload,
+    SnapshotExpiredError,
+    StorageUnavailableError,
+    Table,
+    Transaction,
+)
+from crdt_mor.payloads import Counter
+from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import ProcessDied
+from crdt_mor.testing.simulation.chance import Chance
+from crdt_mor.testing.simulation.invariants import BrokenPromiseError
+from crdt_mor.testing.simulation.ledger import Ledger, Write
+from crdt_mor.testing.simulation.machine import Calls, Disk, Machine, Trace, Trouble
+from crdt_mor.testing.simulation.meaning import Meanings, columns_of, reading_of
+from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, PROCESSES, Action, Plan, Settings
+
+DEPTH_MAX: Final = 3
+"""How many actions are under way at once, at most, each in a pause of the one before it."""
+
+AHEAD_MS: Final = (0, 20_000, -40_000, 500)
+"""How far the clock of each process is off."""
+
+URI: Final = "simulated"
+
+_MADE: dict[str, Disk] = {}
+"""Tables as they are when they are made, by their settings: the disk of a run begins as one of them."""
+
+
+@dataclass
+class Busy:
+    """A process of the run. tx: a transaction that it holds open, and `write` what that has said."""
+
+    name: str
+    machine: Machine
+    calls: Calls
+    table: Table
+    is_busy: bool = False
+    tx: Transaction | None = None
+    write: Write | None = None
+
+
+@dataclass
+class World:
+    """The run of a plan. acts: what each kind of action does. told: the story, a line an event."""
+
+    plan: Plan
+    acts: dict[str, Callable[[World, Busy, Action], str]]
+    told: list[str] = field(default_factory=list)
+    trace: Trace = field(default_factory=Trace)
+    troubles: int = 0
+    """How many failures there have been: errors that are else a surprise may follow from them."""
+    waited: bool = False
+    """Whether more time has passed at once than a silent writer has."""
+
+    def __post_init__(self) -> None:
+        self.settings = self.plan.settings
+        self.chance = Chance(self.plan.seed, "what is left to a run")
+        self.environment = SimulatedEnvironment()
+        self.disk = Disk(self.environment.now_ms)
+        self.disk.load(_made(self.settings))
+        self.columns = columns_of(self.settings)
+        self.reading = reading_of(self.settings)
+        names = [name for name in self.columns if name not in self.settings.value_columns]
+        names += ["value"] if self.settings.payload is not None else []
+        self.ledger = Ledger(self.settings, names, Meanings(self.settings))
+        self.observer = Table.open(URI, store=self.disk, environment=Machine(self.environment, "observer", 0, _nothing))
+        self.started = 0
+        self.processes: dict[int, Busy] = {}
+        """By their number; a process is started when it is first asked for something."""
+        self.queue = deque(self.plan.actions)
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        self.depth = 0
+        self._puts_seen = 0
+        self.state: dict[str, Any] = {}
+        """What actions remember for later ones: readers, followers, plans, savepoints."""
+
+    # --- processes ------------------------------------------------------------------------------------------------
+
+    def start(self, place: int) -> Busy:
+        """A new process, in place of one that is gone or for the first time."""
+        self.started += 1
+        name = f"p{place + 1}.{self.started}"
+        calls = Calls(self.disk, name, self.trace, lambda *what: self.meanwhile(made, *what), self.comes_late)
+        machine = Machine(self.environment, name, AHEAD_MS[place], calls.asleep)
+        table = Table.open(URI, store=calls, environment=machine)
+        made = Busy(f"process {place + 1}", machine, calls, table)
+        return made
+
+    def stop(self, process: Busy) -> None:
+        """The process is gone, with all that it held; another one is started in its place when it is asked for."""
+        process.calls.is_dead = process.machine.is_still = True
+        self.processes = {place: other for place, other in self.processes.items() if other is not process}
+
+    def free(self, who: int) -> Busy:
+        """The process that is asked for, or the next one that is not in the middle of something."""
+        order = [(who + i) % PROCESSES for i in range(PROCESSES)]
+        place = next(p for p in order if p not in self.processes or not self.processes[p].is_busy)
+        if place not in self.processes:
+            self.processes[place] = self.start(place)
+        return self.processes[place]
+
+    def _asked(self, action: Action) -> Busy:
+        """The process of an action; of one that ends a transaction one that has some, if there is one."""
+        order = sorted(self.processes, key=lambda place: (place - action.who) % PROCESSES)
+        open_ = [place for place in order if self.processes[place].tx and not self.processes[place].is_busy]
+        return self.processes[open_[0]] if action.kind == "end" and open_ else self.free(action.who)
+
+    # --- actions --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Let everything happen. Raises `BrokenPromiseError`."""
+        while self.queue:
+            self.next()
+        for _, call in self.late:
+            call()
+        self.late.clear()
+
+    def next(self) -> None:
+        """The next action happens, and whatever others do meanwhile."""
+        action = self.queue.popleft()
+        self._let_late_puts_happen()
+        process = self._asked(action)
+        process.is_busy = True
+        self.depth += 1
+        place = len(self.told)
+        self.told.append("")
+        process.calls.arm(action.trouble)
+        try:
+            outcome = self._done(process, action)
+        finally:
+            self.depth -= 1
+            process.is_busy = False
+            if not process.calls.is_dead:
+                process.calls.arm(None)
+        self.told[place] = f"{'  ' * self.depth}{process.name} {outcome}"
+        self.look_at_history()
+
+    def _done(self, process: Busy, action: Action) -> str:
+        calls = process.calls
+        try:
+            outcome = self.acts[action.kind](self, process, action)
+        except ProcessDied:
+            self.troubles += 1
+            outcome = f"begins with: {action.kind}; {calls.happened}"
+            self.stop(process)
+        except (StorageUnavailableError, CommitUnknownError) as error:
+            if not self.troubles and not calls.happened:
+                raise BrokenPromiseError("no-surprise", f"{action.kind}: {type(error).__name__}: {error}") from error
+            self.troubles += 1
+            outcome = f"begins with: {action.kind}, which ends with {type(error).__name__}; {calls.happened}"
+        except BrokenPromiseError:
+            raise
+        except Exception as error:
+            raise BrokenPromiseError("no-surprise", f"{action.kind}: {type(error).__name__}: {error}") from error
+        if calls.happened:
+            self.troubles += 1
+        return outcome
+
+    def meanwhile(self, process: Busy, trouble: Trouble, words: str) -> None:
+        """A process pauses: others go on."""
+        self.troubles += 1
+        if self.depth >= DEPTH_MAX:
+            return
+        process.machine.is_still = trouble.happening == "freezes"
+        self.told.append(f"{'  ' * self.depth}({words}, for {trouble.seconds:g} s, and meanwhile)")
+        self.pass_time(trouble.seconds)
+        for _ in range(trouble.steps):
+            if self.queue:
+                self.next()
+        process.machine.is_still = False
+
+    def comes_late(self, actions: int, call: Callable[[], object]) -> None:
+        """A put is carried out after so many more actions."""
+        self.late.append((len(self.queue) - actions, call))
+
+    def _let_late_puts_happen(self) -> None:
+        left = len(self.queue)
+        due = [call for at, call in self.late if left <= at]
+        self.late = [(at, call) for at, call in self.late if left > at]
+        for call in due:
+            self.told.append(f"{'  ' * self.depth}(a put that was late is carried out)")
+            call()
+
+    def pass_time(self, seconds: float) -> None:
+        """Everybody's clock goes on."""
+        self.waited |= seconds >= 60
+        self.environment.sleep(seconds)
+
+    # --- what the table shows -------------------------------------------------------------------------------------
+
+    def look_at_history(self) -> None:
+        """Take into the ledger what has landed."""
+        if self.disk.puts == self._puts_seen:
+            return
+        self._puts_seen = self.disk.puts
+        rows = self.observer.history().to_pylist()
+        self.ledger.sync(rows[::-1], self._deleted_in)
+
+    def _deleted_in(self, version: int) -> list[str] | None:
+        """The keys that the commit of a version deletes; None where that can no longer be read."""
+        try:
+            rows = self.observer.changes(since=version - 1, until=version, raw=True).to_polars().to_dicts()
+        except (CheckpointExpiredError, SnapshotExpiredError):
+            return None
+        return [self.key(row) for row in rows if row["_change_type"] == "delete"]
+
+    def key(self, row: dict[str, Any]) -> str:
+        """The name of a row, as the plan has it."""
+        return f"{row['p']}/{row['k']}" if self.settings.partitioned else str(row["k"])
+
+    def account(self, name: str) -> str:
+        """The name of an account's row."""
+        return f"{BANKS[ACCOUNTS.index(name) % 2]}/{name}" if self.settings.partitioned else name
+
+
+def _nothing() -> None:
+    return None
+
+
+def _made(settings: Settings) -> Disk:
+    """The disk of a table as it is made with these settings. Raises `LawError` for a payload that breaks its laws."""
+    name = repr((settings, settings.payload))
+    if name not in _MADE:
+        clock = SimulatedEnvironment()
+        disk = Disk(clock.now_ms)
+        members: dict[Any, Payload | str] = {"amount": Counter()} if settings.adds else {}
+        if settings.payload is not None and settings.adds:
+            columns = settings.value_columns
+            members[columns if len(columns) > 1 else columns[0]] = settings.payload
+        partial = PartialUpdate(columns=members) if settings.is_partial else None
+        Table.create(
+            URI, pa.schema(list(columns_of(settings).items())),
+            key=["p", "k"] if settings.partitioned else "k",
+            ordering="v" if settings.rule == "ordering" else None,
+            partition_by="p" if settings.partitioned else (), buckets=settings.buckets,
+            merge=partial or members or None, store=disk, environment=Machine(clock, "maker", 0, _nothing),
+        )  # fmt: skip
+        _MADE[name] = disk
+    return _MADE[name]

@@ -1,0 +1,231 @@
+"""Bugs that are planted on purpose, one for each promise of the simulator, and the seed that finds each of them.
+
+A planted bug is a function that takes `pytest.MonkeyPatch` and replaces one rule of the engine by a careless one.
+docs/simulation.md lists them with their seeds. A change of what is drawn for a seed moves them:
+`python -m tests.simulation.planted` says which they are then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from crdt_mor import DataFile, Dot, Payload
+from crdt_mor.api import erasure, table_writes
+from crdt_mor.api.lone_transaction import commit_rows
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
+from crdt_mor.events import sweep
+from crdt_mor.ground.threads import in_threads
+from crdt_mor.laws.merging import Merging, lift
+from crdt_mor.log.steps import Steps
+from crdt_mor.model.cut import Cut
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.savepoint import Savepoint
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.payloads import MVRegister
+from crdt_mor.read import cut, snapshot
+from crdt_mor.read.cut import saved_under
+from crdt_mor.read.window import Window
+from crdt_mor.store.memory import MemoryStore
+from crdt_mor.testing.simulation import run_seed, world
+from crdt_mor.write import stage, statements
+
+
+def a_store_without_put_if_absent(patch: pytest.MonkeyPatch) -> None:
+    """Of two puts of one name the later one replaces the earlier one, and both are told that theirs is there."""
+    put = MemoryStore.put
+
+    def careless(store: MemoryStore, path: str, data: Any, **how: Any) -> bool:
+        store.delete(path)
+        return put(store, path, data, **how)
+
+    patch.setattr(MemoryStore, "put", careless)
+
+
+def tokens_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The token of an upsert is not handed on, so that its repeat is another commit."""
+
+    def careless(session: Any, data: Any, token: Any, *rest: Any) -> Any:
+        del token
+        return commit_rows(session, data, None, *rest)
+
+    patch.setattr(table_writes, "commit_rows", careless)
+
+
+def an_unknown_outcome_is_told_as_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """An upsert of which nobody knows whether it landed is told as one that did not."""
+
+    def careless(*arguments: Any) -> Any:
+        try:
+            return commit_rows(*arguments)
+        except CommitUnknownError as error:
+            raise StorageUnavailableError(f"nothing was published: {error}") from error
+
+    patch.setattr(table_writes, "commit_rows", careless)
+
+
+def a_view_goes_by_begin(patch: pytest.MonkeyPatch) -> None:
+    """A view as of a moment shows what had begun by then."""
+
+    def careless(moment: Cut, commit: Completion) -> bool:
+        by_completion = moment.by == "completed"
+        return commit.requested <= moment.time if by_completion else commit.requested < moment.time
+
+    patch.setattr(Cut, "shows", careless)
+
+
+def logs_beside_a_base_are_left_out(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot reads a base file without what was written since."""
+
+    def careless(*completions: Any, **how: Any) -> list[FileSlice]:
+        return [replace(one, logs=()) if one.base else one for one in fold_slices(*completions, **how)]
+
+    patch.setattr(snapshot, "fold_slices", careless)
+
+
+def logs_are_read_again_beside_their_base(patch: pytest.MonkeyPatch) -> None:
+    """A snapshot reads logs that a compaction has folded, together with the base file that holds them."""
+
+    def careless(completions: Iterable[Completion], **how: Any) -> list[FileSlice]:
+        completions = list(completions)
+        logs = [file for one in completions for file in one.files if not file.is_base]
+
+        def of(one: FileSlice) -> tuple[DataFile, ...]:
+            return tuple(log for log in logs if (log.partition, log.name.file_id) == one.group)
+
+        return [replace(one, logs=of(one)) if one.base else one for one in fold_slices(completions, **how)]
+
+    patch.setattr(snapshot, "fold_slices", careless)
+
+
+def a_file_of_a_commit_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A commit that touches several file groups has the log file of one of them."""
+    patch.setattr(stage, "in_threads", lambda work, items, *more: in_threads(work, list(items)[:1], *more))
+
+
+def a_commit_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A follower that is several commits behind does not hear of the first of them."""
+    seal = Window.seal.__func__  # type: ignore[attr-defined]
+
+    def careless(cls: type[Window], session: Any, value: Any, start: Cut, end: Cut) -> Window:
+        window: Window = seal(cls, session, value, start, end)
+        is_behind = start.time > EPOCH and len(window.between) > 1
+        return replace(window, between=window.between[1:]) if is_behind else window
+
+    patch.setattr(Window, "seal", classmethod(careless))
+
+
+def states_have_no_dots(patch: pytest.MonkeyPatch) -> None:
+    """What is written is lifted as if all of it had been written at once."""
+
+    def careless(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
+        return lift(rows, merging, replace(dot, time=pl.lit(0, pl.Int64)))
+
+    patch.setattr(statements, "lift", careless)
+
+
+def an_erasure_deletes_one_key(patch: pytest.MonkeyPatch) -> None:
+    """Of the keys that are to be erased the first one is."""
+    missing = erasure._missing
+
+    def careless(*arguments: Any) -> Any:
+        found = missing(*arguments)
+        return replace(found, deletes=found.deletes.head(1))
+
+    patch.setattr(erasure, "_missing", careless)
+
+
+def each_pending_write_is_given_up(patch: pytest.MonkeyPatch) -> None:
+    """A sweep takes each pending write for one of a dead process."""
+
+    def careless(*_: object) -> Steps[bool]:
+        return True
+        yield
+
+    patch.setattr(sweep, "_is_expired", careless)
+
+
+def a_savepoint_is_the_newest_moment(patch: pytest.MonkeyPatch) -> None:
+    """The name of a savepoint stands for whatever the table shows by now."""
+
+    def careless(value: Timeline, *text: Any, **how: Any) -> Savepoint:
+        return replace(saved_under(value, *text, **how), at=value.clock)
+
+    patch.setattr(cut, "saved_under", careless)
+
+
+class Mean(Payload):
+    """The mean of means, which depends on who merged first."""
+
+    name = "planted.mean/1"
+
+    def join(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+    def merge(self, states: pl.Expr) -> pl.Expr:
+        return states.mean()
+
+    def examples(self) -> Sequence[float]:
+        return [0.0, 1.0, 4.0]
+
+
+def nothing(patch: pytest.MonkeyPatch) -> None:
+    """The payload itself is the bug."""
+    del patch
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug, the promise that it breaks, and the first seed of which the run breaks just that promise."""
+
+    invariant: str
+    plant: Callable[[pytest.MonkeyPatch], None]
+    seed: int
+    payload: Payload | None = None
+
+
+PLANTED = [
+    Planted("nothing-lost", a_store_without_put_if_absent, 51),
+    Planted("nothing-twice", tokens_are_forgotten, 2),
+    Planted("given-up-stays-away", an_unknown_outcome_is_told_as_a_failure, 138),
+    Planted("one-moment", a_view_goes_by_begin, 32),
+    Planted("readers-agree", logs_beside_a_base_are_left_out, 22),
+    Planted("increments-add-up", logs_are_read_again_beside_their_base, 2),
+    Planted("bank", a_file_of_a_commit_is_forgotten, 18),
+    Planted("convergence", a_commit_is_skipped, 1),
+    Planted("merged-as-joined", states_have_no_dots, 14, MVRegister()),
+    Planted("saved-stays", a_savepoint_is_the_newest_moment, 2),
+    Planted("erased-stays-erased", an_erasure_deletes_one_key, 26),
+    Planted("laws", nothing, 0, Mean()),
+    Planted("no-surprise", each_pending_write_is_given_up, 17),
+]
+
+
+@contextmanager
+def planted_in(planted: Planted) -> Iterator[None]:
+    """The bug is there in the block, also where tables are made that other runs would begin with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "_MADE", {})
+        planted.plant(patch)
+        yield
+
+
+def first_seed(planted: Planted, seeds: range) -> int | None:
+    """The first of these seeds of which the run breaks just the promise of a planted bug."""
+    with planted_in(planted):
+        runs = ((seed, run_seed(seed, planted.payload).violation) for seed in seeds)
+        return next((seed for seed, broken in runs if broken and broken.invariant == planted.invariant), None)
+
+
+if __name__ == "__main__":  # after a change of what is drawn for a seed
+    for one in PLANTED:
+        sys.stdout.write(f"{one.invariant} {one.plant.__name__} {first_seed(one, range(1000))}\n")
+        sys.stdout.flush()
