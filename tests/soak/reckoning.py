@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Final
 
 from crdt_mor import Table
 from crdt_mor.events import sweep
+from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX, LocalStore
 from tests.crash.account import REST, ROWS, account
 from tests.crash.overwrites import at_rest
 from tests.crash.scene import check_moments
@@ -79,6 +81,7 @@ def _at_rest(crowd: Crowd) -> Iterator[str]:
         table.maintenance.compact()
         table.maintenance.clean(timedelta(0), readers=timedelta(0))
     else:
+        _sweep_temporary_files(Path(crowd.uri))
         at_rest(Path(crowd.uri), table)
         found = account(table, Path(crowd.uri))
         assert found.bytes[REST] <= (BESIDE_ROWS - 1) * found.bytes[ROWS], f"{found}; {found.strangers}"
@@ -88,6 +91,13 @@ def _at_rest(crowd: Crowd) -> Iterator[str]:
     verified = table.verify()
     assert verified.is_sound, f"{verified.findings}"
     yield f"verify: {verified.rows} rows in {verified.file_groups} file groups, nothing is wrong."
+
+
+def _sweep_temporary_files(path: Path) -> None:
+    """What puts of the dead were writing goes when it is a day old, which is now."""
+    for file in (path / TEMP_FOLDER).glob(f"{TEMP_PREFIX}*"):
+        os.utime(file, (0, 0))
+    LocalStore(path).sweep_temp()
 
 
 def _processes(crowd: Crowd) -> str:
