@@ -47,6 +47,12 @@ def test_runs_keep_every_promise(seeds: range) -> None:
         assert outcome.violation is None, story_of(outcome)
 
 
+@pytest.mark.slow
+def test_a_savepoint_whose_process_has_died_may_refuse_an_erasure() -> None:
+    outcome = run_seed(893)
+    assert outcome.violation is None, story_of(outcome)
+
+
 def test_a_seed_is_the_same_run_each_time() -> None:
     first, again = run_seed(5), run_seed(5)
     assert (first.digest, first.calls, first.story) == (again.digest, again.calls, again.story)

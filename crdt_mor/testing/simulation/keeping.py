@@ -110,7 +110,7 @@ def erase(world: World, process: Busy, action: Action) -> str:
     except ErasureUnfinishedError:
         return f"{text}, which waits for writes that are under way"
     except InvalidInputError as error:
-        if not world.state.get("savepoints"):
+        if not world.observer.savepoints():  # of which one may be there though its process has died
             raise
         return f"{text}, and is refused: {_first_words(error)}"
     return text
@@ -165,12 +165,12 @@ def restore(world: World, process: Busy, action: Action) -> str:
     except RestoreUnfinishedError:
         pass
     world.look_at_history()
-    _forget_plans(world, before)
+    _forget_savepoints(world, before)
     ledger.restoring.clear()
     return f"restores the table to {to}"
 
 
-def _forget_plans(world: World, before: list[Landed]) -> None:
+def _forget_savepoints(world: World, before: list[Landed]) -> None:
     if len(before) != len(world.ledger.landed):
         kept = {name: at for name, at in world.state.get("savepoints", {}).items()
                 if all(one.completed > at or one in world.ledger.landed for one in before)}  # fmt: skip
