@@ -156,9 +156,19 @@ def _opened(places: Places, path: str, types: pa.Schema, stack: ExitStack) -> Op
     try:
         schema, batches = _format(path)(places, path, types, stack)
         require_differ(schema, path)
+        for field in schema:
+            _read_names(field.type)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from error
     return schema, batches
+
+
+def _read_names(kind: pa.DataType) -> None:
+    """Read the names of fields at every depth, of which Arrow makes texts when it is asked, and which may be none."""
+    for number in range(kind.num_fields):
+        inner = kind.field(number)
+        _ = inner.name
+        _read_names(inner.type)
 
 
 def reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -217,3 +217,16 @@ def test_thrift_that_goes_on_for_ever_is_named(data: bytes) -> None:
     for parse in (decode, decode_front):
         with pytest.raises(mor.FormatError, match="not a struct of Thrift's compact protocol"):
             parse(data)
+
+
+def test_a_file_with_a_field_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    rows = pa.table({"a": [{"strange": 1}], "m": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))})
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    path = tmp_path / "x.arrow"
+    path.write_bytes(sink.getvalue().to_pybytes())
+    assert mor.read_files(path).to_arrow().num_rows == 1
+    path.write_bytes(sink.getvalue().to_pybytes().replace(b"strange", b"str\xff\xff\xffe"))
+    with pytest.raises(mor.InvalidInputError, match=r"the file cannot be read.*x\.arrow"):
+        mor.read_files(path).to_arrow()
