@@ -15,7 +15,7 @@ LOOK_EVERY_S = 0.005
 
 def wait_for(
     what: str,
-    condition: Callable[[], bool],
+    condition: Callable[[], object],
     patience_s: float = PATIENCE_S,
     where: Callable[[], str] = str,
     every_s: float = LOOK_EVERY_S,

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,25 @@ def feed(home: Path, number: int, rows: int = 10) -> None:
 
 
 def driver(home: Path, path: str, *queries: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
-    """A driver in a process group of its own: killing the group kills all that belongs to it."""
-    log = (home / f"{'-'.join(queries)}.log").open("a")
-    command = [sys.executable, "-W", "ignore", "-m", "tests.spark.pipeline", "--table", path, "--home", str(home)]
-    command += ["--queries", ",".join(queries), *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, text=True, start_new_session=True)
+    """A driver of these streaming queries."""
+    options = ["--table", path, "--home", str(home), "--queries", ",".join(queries), *options]
+    return program("tests.spark.pipeline", home / f"{'-'.join(queries)}.log", options)
+
+
+def program(
+    module: str, log: Path, options: Sequence[str], environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """A module in a process of its own."""
+    return started([sys.executable, "-W", "ignore", "-m", module, *options], log, environment or {})
+
+
+def started(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A process in a group of its own: killing the group kills all that belongs to it."""
+    known = os.environ | environment
+    with log.open("a") as told:
+        return subprocess.Popen(
+            command, cwd=ROOT, env=known, stdout=told, stderr=told, start_new_session=True, text=True
+        )
 
 
 def kill(process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:

@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--queries", required=True, help="names, separated by commas")
     parser.add_argument("--master", default=LOCAL)
     parser.add_argument("--files", default="1", help="how many files a batch takes")
+    parser.add_argument("--schema", default="id long, n long", help="the columns of the rows")
     parser.add_argument("--once", action="store_true")
     asked = parser.parse_args()
 
@@ -27,7 +28,7 @@ def main() -> None:
     queries = []
     for name in asked.queries.split(","):
         home = asked.home / name
-        source = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", asked.files)
+        source = spark.readStream.schema(asked.schema).option("maxFilesPerTrigger", asked.files)
         writer = source.json(str(home / "in")).writeStream.format("crdt_mor").queryName(name)
         writer = writer.option("checkpointLocation", str(home / "checkpoint"))
         if asked.once:
