@@ -205,7 +205,7 @@ PLANTED = [
     Planted("saved-stays", a_savepoint_is_the_newest_moment, 2),
     Planted("erased-stays-erased", an_erasure_deletes_one_key, 26),
     Planted("laws", nothing, 0, Mean()),
-    Planted("no-surprise", each_pending_write_is_given_up, 17),
+    Planted("no-surprise", each_pending_write_is_given_up, 63),
 ]
 
 

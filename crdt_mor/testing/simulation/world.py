@@ -91,6 +91,7 @@ class World:
         self.late: list[tuple[int, Callable[[], object]]] = []
         self.depth = 0
         self._puts_seen = 0
+        self._failed = False
         self.state: dict[str, Any] = {}
         """What actions remember for later ones: readers, followers, plans, savepoints."""
 
@@ -119,6 +120,11 @@ class World:
             self.processes[place] = self.start(place)
         return self.processes[place]
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a call of some process went wrong, by now or in the middle of what it does."""
+        return self._failed or any(process.calls.happened for process in self.processes.values())
+
     def _asked(self, action: Action) -> Busy:
         """The process of an action; of one that ends a transaction one that has some, if there is one."""
         order = sorted(self.processes, key=lambda place: (place - action.who) % PROCESSES)
@@ -143,7 +149,7 @@ class World:
         process.is_busy = True
         self.depth += 1
         place = len(self.told)
-        self.told.append("")
+        self.told.append(f"{'  ' * (self.depth - 1)}{process.name} begins with: {action.kind}")
         process.calls.arm(action.trouble)
         try:
             outcome = self._done(process, action)
@@ -174,6 +180,7 @@ class World:
             raise BrokenPromiseError("no-surprise", f"{action.kind}: {type(error).__name__}: {error}") from error
         if calls.happened:
             self.troubles += 1
+            self._failed = True
         return outcome
 
     def meanwhile(self, process: Busy, trouble: Trouble, words: str) -> None:

@@ -211,7 +211,7 @@ def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], 
         write.told = "committed" if before == "committed" else "unknown"
         return ", and is told that the outcome is unknown"
     except (StorageUnavailableError, WriterExpiredError, EarlierWritePendingError, SnapshotExpiredError) as error:
-        has_reason = world.waited or world.ledger.restored or world.ledger.restoring
+        has_reason = world.waited or world.has_failed or world.ledger.restored or world.ledger.restoring
         if isinstance(error, WriterExpiredError) and not has_reason:
             text = f"write {write.number} was given up, and its process was never silent: {error}"
             raise BrokenPromiseError("no-surprise", text) from error
