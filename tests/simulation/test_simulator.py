@@ -49,7 +49,9 @@ def test_runs_keep_every_promise(seeds: range) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed", [893, 1078, 5022], ids=["a savepoint of a dead process", "a late ticket", "a late ticket of a repeat"]
+    "seed",
+    [893, 1078, 5022, 5147],
+    ids=["a savepoint of a dead process", "a late ticket", "a late ticket of a repeat", "a restore beside a reader"],
 )
 def test_what_has_a_reason_is_no_surprise(seed: int) -> None:
     outcome = run_seed(seed)

@@ -51,7 +51,12 @@ def look(world: World, process: Busy, action: Action) -> str:
     del action
     world.look_at_history()
     scan = process.table.scan()
-    _hold_to(world, "readers-agree", scan.as_of, rows_of(world, scan), _expected_now(world, scan), "a snapshot")
+    try:
+        rows = rows_of(world, scan)
+    except SnapshotExpiredError:
+        _require_given_up(world, "a snapshot")
+        return "finds that the snapshot is gone which it was about to read"
+    _hold_to(world, "readers-agree", scan.as_of, rows, _expected_now(world, scan), "a snapshot")
     return "reads the table"
 
 
