@@ -130,13 +130,13 @@ def _erase_rows(session: Session, sought: Sought, patience: steps.Patience) -> t
     versions: list[int] = []
     began: InstantTime | None = None
     for _ in range(2):  # what older writes have brought by the time when they have ended is erased as well
-        requested, commit = _in_spite_of_others(partial(_delete, session, sought, began))
+        requested, commit, older = _in_spite_of_others(partial(_delete, session, sought, began))
         if commit is not None:
             rows += commit.live
             versions.append(commit.version)
         if began is None:
             began = requested
-            if not [p for p in session.tail().pending if p.requested <= began]:
+            if not older:
                 break
             steps.await_writes(session, began, patience, "may still bring rows that are erased")
     return rows, versions
@@ -158,15 +158,16 @@ def _in_spite_of_others(delete: Callable[[], _T]) -> _T:
     return delete()
 
 
-def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, _Deleted | None]:
+def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, _Deleted | None, bool]:
     """Delete the rows that are live, and note the erasure; the time from which on rows are new ones.
 
-    Nothing is done, and the delete is None, where no file holds anything of which no other erasure takes care.
+    Nothing is done, and the delete is None, where no file holds anything of which no other erasure takes care. At last:
+    whether older writes were pending in the value of which the rows are; they may have ended since then.
     """
     tail = session.tail()
     seen = _missing(session, sought, tail, began)
     if not seen.groups:
-        return tail.clock, None
+        return tail.clock, None, bool(tail.pending)
     steps.refuse_saved(session, seen.groups)
     write = OpenWrite.begin(session, None, steps.ERASURE_INFO)
     requested = write.begun.requested
@@ -179,7 +180,8 @@ def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tupl
         write.abandon()
         raise
     committed = write.commit(operation="DELETE")
-    return requested, _Deleted(committed.completion.version, missing.live)
+    older = any(pending.requested < requested for pending in write.value.pending)
+    return requested, _Deleted(committed.completion.version, missing.live), older
 
 
 @dataclass(frozen=True, slots=True)

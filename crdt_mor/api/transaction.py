@@ -113,6 +113,7 @@ class Transaction:
             tail = self._session.tail()
             if stopping.blocking_token(tail, self._token) is not None:
                 tail = self._session.durable_tail()
+            if stopping.blocking_token(tail, self._token) is not None:  # else a restore has dropped it between the two
                 self.commit = commit_of(self._session, stopping.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self

@@ -195,7 +195,11 @@ def complete(
     _refuse_tasks_twice(receipts)
     if job.repeated:
         tail = session.durable_tail()
-        assert token is not None
+        if stopping.blocking_token(tail, token) is None:
+            raise WriterExpiredError(
+                "the commit that this write repeats was dropped by a restore since the write was planned, and nothing "
+                f"was staged for another one: plan the write anew. job={job.name} token={token}"
+            )
         return events.WriteOutcome(stopping.repeated_token(tail, token), tail, repeated=True)
     author = session.author(application, tuple({**dict(job.info), **dict(info)}.items()))
     joined = join(session, job.name, job.planned, author, job.declared)

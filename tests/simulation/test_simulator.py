@@ -50,10 +50,26 @@ def test_runs_keep_every_promise(seeds: range) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "seed",
-    [893, 1078, 5022, 5147],
-    ids=["a savepoint of a dead process", "a late ticket", "a late ticket of a repeat", "a restore beside a reader"],
+    [893, 1078, 5022, 5147, 8943],
+    ids=[
+        "a savepoint of a dead process",
+        "a late ticket",
+        "a late ticket of a repeat",
+        "a restore beside a reader",
+        "a job that nobody can join any more",
+    ],
 )
 def test_what_has_a_reason_is_no_surprise(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert outcome.violation is None, story_of(outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seed", [2736, 3331], ids=["a restore beside a repeat of a job", "an erasure beside an older write that ends"]
+)
+def test_seeds_that_found_mistakes_of_the_engine_find_none(seed: int) -> None:
+    """`tests/table/test_meanwhile.py` has what they found."""
     outcome = run_seed(seed)
     assert outcome.violation is None, story_of(outcome)
 

@@ -55,6 +55,7 @@ class Busy:
     calls: Calls
     table: Table
     is_busy: bool = False
+    has_paused: bool = False
     tx: Transaction | None = None
     write: Write | None = None
 
@@ -122,8 +123,12 @@ class World:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a call of some process went wrong, by now or in the middle of what it does."""
-        return self._failed or any(process.calls.happened for process in self.processes.values())
+        """Whether a call of some process went wrong, by now or in the middle of what it does, or it paused there.
+
+        In a pause others may publish so much that nobody can join a job any more which has only begun: it gives itself
+        up.
+        """
+        return self._failed or any(one.calls.happened or one.has_paused for one in self.processes.values())
 
     def _asked(self, action: Action) -> Busy:
         """The process of an action; of one that ends a transaction one that has some, if there is one."""
@@ -155,7 +160,7 @@ class World:
             outcome = self._done(process, action)
         finally:
             self.depth -= 1
-            process.is_busy = False
+            process.is_busy = process.has_paused = False
             if not process.calls.is_dead:
                 process.calls.arm(None)
         self.told[place] = f"{'  ' * self.depth}{process.name} {outcome}"
@@ -186,6 +191,7 @@ class World:
     def meanwhile(self, process: Busy, trouble: Trouble, words: str) -> None:
         """A process pauses: others go on."""
         self.troubles += 1
+        process.has_paused = True
         if self.depth >= DEPTH_MAX:
             return
         process.machine.is_still = trouble.happening == "freezes"

@@ -1,0 +1,91 @@
+"""What others do in the middle of a call, between two looks of it at the table: found by the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import Store, Table, WriterExpiredError
+from crdt_mor.log.paths import ERASURES, VERSIONS
+from crdt_mor.testing.faults import DelegatingStore
+from tests.simulated import Simulated
+
+T = TypeVar("T")
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+def rows(*keys: str) -> pa.Table:
+    return pa.table({"id": keys, "n": range(len(keys))}, SCHEMA)
+
+
+class Before(DelegatingStore):
+    """Lets others act once, before a call of this kind once it is armed. after: how many such calls come first."""
+
+    def __init__(self, store: Store, operation: str, folder: str, after: int = 0) -> None:
+        super().__init__(store)
+        self.run: Callable[[], object] | None = None
+        self._operation = operation
+        self._folder = folder
+        self._left = after
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        run = self.run
+        if run is not None and operation == self._operation and path.startswith(self._folder):
+            self._left -= 1
+            if self._left < 0:
+                self.run = None
+                run()
+        return call()
+
+
+def opened(place: Simulated, store: Store) -> Table:
+    return Table.open("simulated", store=store, environment=place.environment)
+
+
+def test_an_older_write_that_ends_while_a_delete_is_made_brings_no_erased_row() -> None:
+    """The delete was computed while the write was pending; the look for pending writes came when it had ended."""
+    place = Simulated()
+    table = place.create(SCHEMA, key="id")
+    table.upsert(rows("a", "b"))
+    older = table.transaction()
+    older.__enter__()
+    older.upsert(rows("late"))
+    store = Before(place.store, "put", ERASURES)
+    store.run = lambda: older.__exit__(None, None, None)
+    opened(place, store).maintenance.erase(keys=["a", "late"])
+    assert older.commit is not None
+    assert table.scan().to_arrow()["id"].to_pylist() == ["b"]
+
+
+@pytest.fixture
+def place() -> Simulated:
+    """A table with a commit, and another that has a token."""
+    made = Simulated()
+    table = made.create(SCHEMA, key="id")
+    table.upsert(rows("a"))
+    table.savepoint("before")
+    table.upsert(rows("b"), token=("job", 1))
+    return made
+
+
+def test_a_block_whose_commit_a_restore_drops_while_it_begins_is_made_anew(place: Simulated) -> None:
+    store = Before(place.store, "read", VERSIONS, after=1)
+    table = opened(place, store)
+    store.run = lambda: opened(place, place.store).maintenance.restore("before")
+    with table.transaction(token=("job", 1)) as block:
+        block.upsert(rows("b"))
+    assert block.commit is not None
+    assert not block.commit.repeated
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "b"]
+
+
+def test_a_job_whose_commit_a_restore_drops_before_it_is_completed_says_to_plan_anew(place: Simulated) -> None:
+    table = opened(place, place.store)
+    job = table.plan_write("upsert", SCHEMA, token=("job", 1))
+    receipt = job.stage(rows("b"), task=0, environment=place.environment)
+    table.maintenance.restore("before")
+    with pytest.raises(WriterExpiredError, match="plan the write anew"):
+        table.complete_write(job, [receipt])
