@@ -46,6 +46,8 @@ COLUMNS_INFO: Final[Info] = (
 )
 """What the commit of such an erasure says of itself; never which keys or values it was about."""
 
+_MAY_BRING: Final = "may still bring values that are erased"
+
 Sought = Callable[[Timeline], pl.DataFrame]
 """The rows that are meant, by a value of the timeline: record key, partition path (null: any), bucket."""
 
@@ -96,13 +98,18 @@ def erase_values(
     tail = session.tail()
     rows = sought(tail)
     seen = _missing(session, tail, rows, columns)
+    if not seen and tail.pending:
+        steps.await_writes(session, tail.clock, patience, _MAY_BRING)
+        tail = session.tail()
+        rows = pl.concat([rows, sought(tail)]).unique()
+        seen = _missing(session, tail, rows, columns)
     if not seen:
         return None
     steps.refuse_saved(session, seen)
     write = OpenWrite.begin(session, None, COLUMNS_INFO)
     try:
         before = from_ms(to_ms(write.begun.requested) - 1)
-        steps.await_writes(session, before, patience, "may still bring values that are erased")
+        steps.await_writes(session, before, patience, _MAY_BRING)
         view, tail = replace(write.settle(EVERYTHING, 0), called=STORED), session.tail()
         rows = pl.concat([rows, sought(tail)]).unique()
         given = _with_values(view, rows, columns)

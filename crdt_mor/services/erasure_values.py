@@ -76,7 +76,8 @@ def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[s
             rows = rows_of_block(block)
             there = [name for name in columns if name in rows.collect_schema().names()]
             time = pl.col(COMMIT_TIME) if block.own_times else pl.lit(block.instant)
-            times += _with_value(rows, keys, there).select(time.alias(_TIME)).collect()[_TIME].to_list()
+            found = _with_value(rows, keys, there).select(RECORD_KEY, time.alias(_TIME))  # a literal alone is one row
+            times += found.collect()[_TIME].to_list()
     return times
 
 

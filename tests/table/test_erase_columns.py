@@ -152,6 +152,28 @@ def test_a_row_of_that_key_in_another_partition_is_another_row() -> None:
     assert world.secrets() == []
 
 
+def test_a_key_without_values_takes_no_history_along() -> None:
+    """Another key of its file group has values in a log file, which were taken for its own."""
+    world = World(buckets=1)
+    first = world.table.upsert(world.rows(*OTHERS))
+    world.table.upsert(world.rows(*OTHERS))
+    erased = world.table.maintenance.erase(keys=[ADA], columns=PERSONAL)
+    assert (erased.rows, erased.groups, erased.files) == (0, (), 0)
+    assert len(world.shown(as_of=first)) == len(OTHERS)
+
+
+def test_an_earlier_write_is_waited_for_where_no_file_holds_a_value_yet() -> None:
+    world = World()
+    world.table.upsert(world.rows(*OTHERS))
+    with world.table.transaction() as tx:
+        with pytest.raises(ErasureUnfinishedError, match="may still bring values"):
+            world.table.maintenance.erase(keys=[ADA], columns=PERSONAL)
+        tx.upsert(world.rows(ADA))
+    assert world.secrets()
+    assert world.table.maintenance.erase(keys=[ADA], columns=PERSONAL).rows == 1
+    assert world.secrets() == []
+
+
 @each_merge
 def test_an_earlier_write_is_waited_for_and_what_it_brings_goes_and_its_other_columns_stay(merge: str) -> None:
     world = World(**MERGES[merge]).history()
