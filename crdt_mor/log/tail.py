@@ -136,6 +136,15 @@ def _decode_version(data: bytes, path: str) -> Timeline:
     return value
 
 
+def first_kept(tail: Timeline) -> int:
+    """The first version that nobody deletes while `tail` is the newest: from it on they stand without a gap.
+
+    What is found below it may be a ghost.
+    """
+    restored = tail.restores[-1].version if tail.restores else 0
+    return max(0, restored, tail.version - KEPT_VERSIONS)
+
+
 def is_kept(known: Timeline, tail: Timeline) -> bool:
     """Whether `known` is too young to have been deleted when `tail` is the newest version of the same table."""
     return tail.version < known.version + KEPT_VERSIONS

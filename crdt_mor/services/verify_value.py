@@ -19,7 +19,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import planned_action
 from crdt_mor.log.paths import COPIED, FAILURES, PLANS, VERSIONS, segment_path, version_path
 from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment, with_file_ids
-from crdt_mor.log.tail import find_tail, still_stands
+from crdt_mor.log.tail import find_tail, first_kept, still_stands
 from crdt_mor.model import invariants_sealing
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.invariants import INVARIANTS
@@ -138,7 +138,10 @@ def _note_broken(read: Reread, holds: Callable[..., object], version: int, first
 
 
 def _read_versions(session: Session, read: Reread) -> None:
-    """Read the versions that stand, two at a time: none is missing between them, and each may follow the one before."""
+    """Read the versions that are kept, two at a time: none is missing between them, and each may follow the one before.
+
+    Those below are no part of the timeline any more: a process that was slow may have put one there too late.
+    """
     before: Timeline | None = None
     copied = max((stat.path.rpartition("/")[2] for stat in session.store.list(COPIED)), default="")
     for number in _standing(session, read.value):
@@ -167,9 +170,10 @@ def _read_versions(session: Session, read: Reread) -> None:
 
 
 def _standing(session: Session, newest: Timeline) -> range:
-    """The numbers of all versions from the oldest one that stands to the newest."""
+    """The numbers of all versions from the oldest kept one that stands to the newest."""
     listed: list[Stat] = session.store.list(VERSIONS)
-    names = [stat.path for stat in listed if stat.path <= version_path(newest.version)]
+    first, last = version_path(first_kept(newest)), version_path(newest.version)
+    names = [stat.path for stat in listed if first <= stat.path <= last]
     oldest = whole_number(names[0].rpartition("/")[2].removesuffix(".json")) if names else None
     return range(newest.version if oldest is None else oldest, newest.version + 1)
 

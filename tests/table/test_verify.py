@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from crdt_mor import PartialUpdate, Table
+from crdt_mor import PartialUpdate, Table, WriterExpiredError
+from crdt_mor.log import publish
+from crdt_mor.log.paths import version_path
 from crdt_mor.payloads import Counter
+from crdt_mor.planners.copy import bridge
 from crdt_mor.read.snapshot import Snapshot
+from tests.inside import tail_of
+from tests.simulated import Simulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.PartitionNotInKeyWarning")
 
@@ -116,6 +122,41 @@ def test_a_clean_beside_it_is_no_damage(fast_path: Path) -> None:
         found = table.verify()
     assert found.is_sound
     assert found.rows == 9
+
+
+def test_a_version_that_a_writer_puts_after_a_restore_is_no_damage(simulated: Simulated) -> None:
+    """The restore has deleted the versions before it, so that a writer that knows one of them puts the next one."""
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows(("a", "x")))
+    before = table.version
+
+    def restore_meanwhile() -> None:
+        with table.transaction() as late:
+            late.upsert(rows(("b", "x")))
+            table.upsert(rows(("c", "x")))
+            table.maintenance.restore(before)
+            table.upsert(rows(("d", "x")))
+
+    with pytest.raises(WriterExpiredError):
+        restore_meanwhile()
+    assert simulated.store.stat(version_path(before + 2)) is not None
+    found = table.verify()
+    assert (found.findings, found.rows) == ((), 2)
+
+
+def test_a_version_that_is_put_where_an_old_one_was_deleted_is_no_damage(
+    simulated: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 2)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
+    table = simulated.create(SCHEMA, key="id", buckets=1)
+    known = tail_of(table)
+    for key in "abcd":
+        table.upsert(rows((key, "x")))
+    for late in range(1, table.version - 2):
+        path = version_path(late)
+        assert simulated.store.put(path, bridge(replace(known, version=late - 1), f"late{late}").encode())
+        assert table.verify().findings == ()
 
 
 def test_an_empty_table_is_sound(fast_path: Path) -> None:
