@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from crdt_mor.api.migration import store_beside
-from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedFeatureError
+from crdt_mor.api.migration import address_of, require_beside, store_beside
+from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.services import copy as service
 from crdt_mor.services.copy import Copied, CopyProgress
@@ -31,20 +31,14 @@ def copy(
     """See `Table.copy`."""
     address = absolute(to_uri) if store is None else str(to_uri)
     target = store_beside(session, to_uri, storage_options, store)
-    if target is session.store or (store is None and address == _address(session)):
+    if target is session.store or (store is None and address == address_of(session)):
         raise InvalidInputError(f"a table is copied to another address than its own. uri={address}")
+    if store is None:
+        require_beside(session, address, "copied")
     done = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
     if verify:
         _require_sound(session, target, address)
     return done
-
-
-def _address(session: Session) -> str | None:
-    """The address of the table; None where it is only a name, as its store was given."""
-    try:
-        return absolute(session.uri)
-    except (InvalidInputError, UnsupportedFeatureError):
-        return None
 
 
 def _require_sound(session: Session, target: Store, address: str) -> None:

@@ -328,10 +328,11 @@ class Maintenance:
         address, and readers go on. When the rest is copied, the new table takes writes, in which tokens of writes to
         this one count as used. Killed at any moment, or failed as the store did, the same call goes on where it was.
 
-        to_uri: where no table is yet. buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order,
-            name: of the new table, as `Table.create` takes them; what is not given is as it is here, and so are the key
-            and all properties. `partition_by=()` is none, `merge="latest"` neither payloads nor an ordering. Where the
-            merge stays, states of payloads are copied as they are; where it changes, the values that readers see.
+        to_uri: where no table is yet, not in this one's folder.
+        buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name: of the new table, as
+            `Table.create` takes them; what is not given is as it is here, and so are the key and all properties.
+            `partition_by=()` is none, `merge="latest"` neither payloads nor an ordering. Where the merge stays, states
+            of payloads are copied as they are; where it changes, the values that readers see.
         pending: of writes that have begun when the table is closed: "wait" for them, or "roll_back" them.
         on_progress: is called with a `MigrationProgress` after each commit.
         storage_options, store: where the new table's objects are, as in `Table.create`. Where neither is given and both

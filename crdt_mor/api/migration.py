@@ -40,7 +40,7 @@ from crdt_mor.services.erasure import open_erasures
 from crdt_mor.services.migration import Migration, MigrationProgress, PendingPolicy, begin, cancel
 from crdt_mor.services.migration_cargo import Loader, is_moved, keeps_partitions_apart, refuse_twins
 from crdt_mor.store.addresses import place_of
-from crdt_mor.store.open import absolute, store_at
+from crdt_mor.store.open import absolute, are_nested, store_at
 from crdt_mor.store.protocol import Store, is_bucket
 from crdt_mor.write.named import called_config, renamed_config
 from crdt_mor.write.refusals import require_own_groups, require_writable
@@ -136,6 +136,8 @@ def migrate(
     source = session.views.sealed(decided=True)
     if source.moving is None:
         require_arrived(source.origin)
+        if store is None:
+            require_beside(session, address, "moved")
     target = _target(session, source, address, wanted, objects)
     assert session.config.table_id is not None
     assert target.config.table_id is not None
@@ -201,10 +203,25 @@ def _require_movable(session: Session) -> None:
 
 def _address(session: Session) -> str:
     """The address of the table that moves, for messages."""
+    return address_of(session) or session.uri
+
+
+def address_of(session: Session) -> str | None:
+    """The address of a table; None where it is only a name, as its store was given."""
     try:
         return absolute(session.uri)
     except (InvalidInputError, UnsupportedFeatureError):
-        return session.uri
+        return None
+
+
+def require_beside(session: Session, address: str, verb: str) -> None:
+    """Raise where an address is in the folder of a session's table, or around it. verb: what would be done."""
+    own = address_of(session)
+    if own is not None and are_nested(address, own):
+        raise InvalidInputError(
+            f"a table is not {verb} to an address in its own folder, nor to one around it, as Hudi's readers would "
+            f"take the files of one for the other's: give an address beside it. path={address} table={own}"
+        )
 
 
 def store_beside(

@@ -271,8 +271,8 @@ class TableReads(Readable):
         posted, are no part of it; in the copy the pending ones are given up when their writers have been silent for
         `writer_expiry`. A copy that was stopped anywhere is made whole by making it again.
 
-        to_uri: an empty folder or address. storage_options, store: how it is reached, as in `Table.open`; where
-            neither is given, an address at the same provider is reached as this table is.
+        to_uri: an empty folder or address, not in the table's own. storage_options, store: how it is reached, as in
+            `Table.open`; where neither is given, an address at the same provider is reached as this table is.
         update: move a copy that is there to what the table shows now: only new objects are copied, and what was
             cleaned, dropped or erased since goes from the copy as well. What was written to the copy stays: then this
             is refused.

@@ -70,6 +70,13 @@ def absolute(uri: str | os.PathLike[str]) -> str:
     return os.path.abspath(_local_path(uri)) if place is None else place.uri
 
 
+def are_nested(one: str, other: str) -> bool:
+    """Whether one of two absolute addresses is in the folder of the other. Hudi's readers look for a table's partitions
+    in all of its folder, so that of two tables there the outer one would have the files of the other as well."""
+    folders = [os.path.join(uri if place_of(uri) else os.path.realpath(uri), "") for uri in (one, other)]
+    return folders[0] != folders[1] and (folders[0].startswith(folders[1]) or folders[1].startswith(folders[0]))
+
+
 def portable(store: Store) -> Store:
     """`store`, which is about to be pickled; raises `UnsupportedFeatureError` where no other process can have it."""
     try:

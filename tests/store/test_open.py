@@ -11,7 +11,7 @@ from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.store.open import open_store
+from crdt_mor.store.open import are_nested, open_store
 from crdt_mor.store.protocol import is_bucket
 from crdt_mor.testing.faults import DelegatingStore
 
@@ -112,3 +112,29 @@ def test_memory_takes_its_clock_from_the_test() -> None:
     assert found is not None
     assert found.modified_ms == 5
     assert store.now_ms() == 7
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "nested"),
+    [
+        ("/data/t", "/data/t/copy", True),
+        ("/data/t", "/data", True),
+        ("/data/t", "/", True),
+        ("/data/t", "/data/t", False),
+        ("/data/t", "/data/t-copy", False),
+        ("s3://lake/t", "s3://lake/t/copy", True),
+        ("s3://lake", "s3://lake/copy", True),
+        ("s3://lake/t", "s3://lake/t2", False),
+        ("s3://lake/t", "gs://lake/t/copy", False),
+        ("s3://lake/t", "/lake/t/copy", False),
+    ],
+)
+def test_whether_one_address_is_in_the_folder_of_another(one: str, other: str, nested: bool) -> None:
+    assert are_nested(one, other) == are_nested(other, one) == nested
+
+
+def test_a_folder_that_is_reached_by_a_link_is_the_folder_itself(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "t")
+    assert are_nested(str(tmp_path / "link" / "copy"), str(tmp_path / "t"))
+    assert not are_nested(str(tmp_path / "link"), str(tmp_path / "t"))
