@@ -81,7 +81,9 @@ class Differences:
         if self.is_equal:
             return f"equal: {self.rows:,} rows compared, {self.same_file_groups:,} file groups the same by their bytes"
         columns = [f"columns only {where} {list(found)}" for where, found in self._columns if found]
-        rows = f"{self.here:,} rows only here, {self.there:,} only there, {self.changed:,} changed"
+        rows = (
+            f"{self.here:,} row{'s' * (self.here != 1)} only here, {self.there:,} only there, {self.changed:,} changed"
+        )
         return "; ".join([rows, *columns])
 
     @property

@@ -17,7 +17,12 @@ from crdt_mor.cli.render import Output
 
 def copy(
     uri: Uri,
-    to: Annotated[str, typer.Argument(metavar="TO", help="Where the copy goes: nothing is there yet.")],
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar="TO", help="Where the copy goes: nothing is there yet, or an earlier copy, with --update."
+        ),
+    ],
     update: Annotated[
         bool, typer.Option("--update", help="Move a copy that is there to what the table shows now.")
     ] = False,

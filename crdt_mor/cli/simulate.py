@@ -94,4 +94,6 @@ def _tell(done: Simulated, words: str | None) -> None:
         typer.echo(story(done.shortest))
         render.note(f"replay it: {words}")
     kept = "every promise was kept" if done.broken is None else f"seed {done.broken.plan.seed} breaks a promise"
-    render.note(f"{done.seeds} seeds, {done.calls} calls of the store: {kept}. digest={done.digest}")
+    render.note(
+        f"{done.seeds} seed{'s' * (done.seeds != 1)}, {done.calls} calls of the store: {kept}. digest={done.digest}"
+    )

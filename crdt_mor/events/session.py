@@ -67,6 +67,7 @@ def _config_in(store: Store, data: bytes | None, uri: str) -> TableConfig:
             f"there is a table of {lake.name} here, and crdt_mor keeps tables of Apache Hudi: {lake.advice(uri)}. "
             f"path={uri}"
         )
+    opening.require_properties_of_timeline(store, data, uri)
     return _decoded(data, uri)
 
 
@@ -208,8 +209,8 @@ class Session:
         elif value.table_id != self.config.table_id:
             raise TableReplacedError(
                 "the properties here are of one table and the timeline is of another. If the table is being made anew, "
-                "open it again. If this stays so, something of an earlier table was left behind, or a process that had "
-                f"it open wrote here: remove the folder and make the table again. file={PROPERTIES} "
+                "open it again. If this stays so, restore the properties of the timeline's table from a backup; where "
+                f"none of its rows is wanted, remove the folder and make the table again. file={PROPERTIES} "
                 f"properties={self.config.table_id} timeline={value.table_id}"
             )
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crdt_mor.errors import FormatError
+from crdt_mor.errors import FormatError, TableNotFoundError
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, VERSIONS, segment_path, version_path
 from crdt_mor.log.segments import holding_file_ids
@@ -92,6 +92,16 @@ def properties_in(store: Store) -> bytes | None:
     """The file of properties, or its backup where a process died while it changed them."""
     found = store.read(PROPERTIES)
     return store.read(BACKUP) if found is None else found
+
+
+def require_properties_of_timeline(store: Store, properties: bytes | None, uri: str) -> None:
+    """Raise `TableNotFoundError` where a timeline is there whose properties are gone."""
+    if properties is None and store.list(VERSIONS):
+        raise TableNotFoundError(
+            "there is no table here, as its file of properties is not there, though its timeline is: restore the file "
+            "from a backup; or, where a copy or the making of a table was stopped on its way, run that again. "
+            f"path={uri} file={PROPERTIES}"
+        )
 
 
 def _at_once(*requests: Callable[[], Any]) -> list[Any]:

@@ -393,7 +393,7 @@ class Timeline(Value):
             value = cls(**fields_in(document), format=document["format"])
             require_shape(value)
         except WRONG_SHAPE as error:
-            raise FormatError(f"not a timeline value: {error!r}. file={path}") from error
+            raise FormatError(f"not a timeline value, restore it from a backup: {error!r}. file={path}") from error
         if not value.is_in(data):  # a process that checks whether this version still stands would check for ever
             raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
         return value

@@ -119,8 +119,8 @@ def _require_free(session: Session, target: Store, address: str, *, update: bool
         )
     if properties is not None and not update:
         raise TableExistsError(
-            "there is a copy of this table already: say that it is to show a later moment, update=True (crdt-mor copy "
-            f"--update), or copy to another address. path={address}"
+            "there is a copy of this table already: move it on with update=True, or copy to another address. "
+            f"path={address}"
         )
     if not moments and (found := [path for path in listed(target) if not path.startswith(f"{TEMP_FOLDER}/")]):
         raise TableExistsError(

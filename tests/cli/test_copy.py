@@ -63,7 +63,7 @@ def test_two_tables_that_differ_end_with_3_and_the_first_keys_are_named(people: 
     version = people.version
     people.upsert(pl.DataFrame({"id": [3]}))
     said = run("diff", people.uri, copy, code=3)
-    assert "1 rows only here, 0 only there, 0 changed" in said.stderr
+    assert "1 row only here, 0 only there, 0 changed" in said.stderr
     assert said.stdout.split()[-2:] == ["here", "3"]
     found = json.loads(run("diff", people.uri, copy, "--output", "json", code=3).stdout)
     assert (found["equal"], found["here"], found["keys_here"]) == (False, 1, [[3]])

@@ -67,7 +67,7 @@ def test_a_seed_alone_is_one_run_and_the_same_in_json() -> None:
     text = simulate("--seed", 4).stderr
     told = json.loads(simulate("--seed", 4, "--seeds", 1, "--output", "json").stdout)
     assert told == {"seeds": 1, "calls": told["calls"], "digest": told["digest"], "broken": None}
-    assert text == f"1 seeds, {told['calls']} calls of the store: every promise was kept. digest={told['digest']}\n"
+    assert text == f"1 seed, {told['calls']} calls of the store: every promise was kept. digest={told['digest']}\n"
 
 
 def test_a_payload_that_is_named_wrongly_is_refused() -> None:

@@ -237,6 +237,15 @@ def test_a_path_that_is_no_table(fast_path: Path) -> None:
     assert sorted(p.name for p in fast_path.rglob("*")) == ["file", "folder"], "looking leaves nothing"
 
 
+def test_a_table_whose_properties_are_gone(fast_path: Path) -> None:
+    Table.create(str(fast_path / "t"), SCHEMA, key="id")
+    (fast_path / "t/.hoodie/hoodie.properties").unlink()
+    with pytest.raises(
+        TableNotFoundError, match=r"its timeline is: restore the file.*file=\.hoodie/hoodie\.properties"
+    ):
+        Table.open(str(fast_path / "t"))
+
+
 @pytest.mark.parametrize("uri", ["hdfs://host/table", "dbfs:///mnt/table"])
 def test_an_address_that_nobody_knows_is_refused_by_its_scheme(uri: str) -> None:
     scheme = uri.partition(":")[0]

@@ -25,4 +25,5 @@ def _table(settings: Settings) -> str:
     }  # fmt: skip
     payload = "" if settings.payload is None else f", value is {settings.payload.name}"
     parts = ", with partitions" if settings.partitioned else ""
-    return f"a table in which {rules[settings.rule]}{payload}{parts}, {settings.buckets} buckets"
+    buckets = f"{settings.buckets} bucket{'s' * (settings.buckets != 1)}"
+    return f"a table in which {rules[settings.rule]}{payload}{parts}, {buckets}"
