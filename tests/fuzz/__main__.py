@@ -1,8 +1,9 @@
-"""Fuzz one parser, or all of them: `python -m tests.fuzz value --inputs 1000000`.
+"""Fuzz one parser: `python -m tests.fuzz value --inputs 1000000`.
 
 With atheris (`pip install atheris`, no part of the development set-up) coverage guides the inputs; without it they are
 mutants of the seeds, and the report says so. Findings are kept in a folder: the input of each kind and its traceback.
-Ends with 1 where there are findings. `--try FILE` parses one input, as to look at a finding.
+Ends with 1 where there are findings. `--try FILE` parses one input, as to look at a finding: an error of
+`crdt_mor.errors` is what it should raise, any other one is a finding.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def _report(name: str, inputs: int, seed: int, place: Path) -> int:
     kinds += sorted(path.name for path in place.glob("died-*"))
     _say(
         f"{name}: {tried} inputs, {accepted} parsed, {len(kinds)} kinds of findings, {time.monotonic() - begun:.0f} s, "
-        f"{'guided by coverage' if is_guided else 'not guided: atheris is not installed'}, "
-        f"peak of {peak >> 10} MiB. folder={place}"
+        f"{f'guided by coverage, peak of {peak >> 10} MiB' if is_guided else 'not guided: atheris is not installed'}. "
+        f"folder={place}"
     )
     for kind in kinds:
         _say(f"  {kind}")
@@ -70,8 +71,8 @@ def _say(line: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("parser", nargs="?", default="value", help="its name; --list prints them")
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--inputs", type=int, default=1_000_000, help="how many; a million by default")
+    parser.add_argument("--seed", type=int, default=1, help="of chance; 1 by default")
     parser.add_argument("--folder", help="where findings are kept; without it a new folder among temporary ones")
     parser.add_argument("--list", action="store_true", help="print the names of the parsers")
     parser.add_argument("--try", dest="one", type=Path, metavar="FILE", help="parse one input")
