@@ -41,7 +41,7 @@ def is_over(value: Timeline, instant: InstantTime) -> bool:
 
 def says_the_same(value: Timeline, other: Timeline) -> bool:
     """Whether two versions of one table differ in no event, but for those that move its clock alone."""
-    return _said(value) == _said(other) and _counted(value) == _counted(other)
+    return _said(value) == _said(other) and _counted(value) == _counted(other) and _ends_as(value, other)
 
 
 def _said(value: Timeline) -> Timeline:
@@ -56,6 +56,19 @@ def _counted(value: Timeline) -> tuple[object, ...]:
     count = sum(s.count for s in value.segments) + len(value.completions) + value.retention.dropped_count
     ids = value.file_ids
     return count, ids.stored, ids.groups if ids.stored is None else ()
+
+
+def _ends_as(value: Timeline, other: Timeline) -> bool:
+    """Whether two values have the same newest commit. Where segments have it, the time has to do that says which."""
+    (time, commits), (other_time, others) = _newest(value), _newest(other)
+    return time == other_time and (not commits or not others or commits == others)
+
+
+def _newest(value: Timeline) -> tuple[InstantTime, set[tuple[InstantTime, str]]]:
+    """When the newest commit was completed, also one that was dropped since; and which it is, where that is carried."""
+    times = (*(c.completed for c in value.completions), *(s.last for s in value.segments))
+    newest = max(times, default=value.retention.dropped)
+    return newest, {(c.requested, c.nonce) for c in value.completions if c.completed == newest}
 
 
 def bridge(tail: Timeline, nonce: str) -> Timeline:

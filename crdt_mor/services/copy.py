@@ -232,7 +232,7 @@ class _Copying:
         self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
         need = wanted(moment, listed(self._session.store))
-        self._put_missing(need)
+        self._put_missing(moment, need)
         shown = self._run(events.publish(value, moment.data))
         if shown is None:
             return None
@@ -242,8 +242,11 @@ class _Copying:
         objects, size = len(self._made), sum(self._made.values())
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 
-    def _put_missing(self, need: Wanted) -> None:
-        """Put what is not there: all else first, then what Hudi's readers go by, in its order if there may be any."""
+    def _put_missing(self, moment: Moment, need: Wanted) -> None:
+        """Put what is not there: all else first, then what Hudi's readers go by, in its order if there may be any.
+
+        Before the latter it is asked once more whether the copy may show that moment, as much time may have passed.
+        """
         there = listed(self._target)
         missing = [stat for stat in need.objects if not self._has(there, stat)]
         told = [stat for stat in need.told if not self._has(there, stat)]
@@ -253,6 +256,8 @@ class _Copying:
         progress.add(len(stats) - len(missing) - len(told), sizes(stats) - sizes(missing) - sizes(told))
         self._put(missing, "content", progress)
         is_read = PROPERTIES in there
+        if told and is_read:
+            self._run(events.require_movable(moment.value))
         self._put(told, True if is_read else "content", progress, threads=1 if is_read else None)
 
     def _has(self, there: dict[str, Stat], stat: Stat) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import (
+    Commit,
     Copied,
     CopyProgress,
     FormatError,
@@ -173,6 +174,50 @@ def test_progress_is_told_and_what_it_raises_stops_the_copy_which_can_be_made_ag
     assert (last.objects, last.bytes) == (last.of_objects, last.of_bytes)
     assert done.kept + done.objects == last.objects
     assert done.kept > 0
+
+
+@pytest.mark.parametrize("later", [1, 3_600_000])
+def test_a_copy_that_has_had_as_many_commits_as_the_table_since_is_not_taken_for_the_moment_that_was_noted(
+    table: Table, target: MemoryStore, later: int
+) -> None:
+    """An update dies when it has noted its moment; then one commit follows in the copy, as one did in the table."""
+    table.copy("c", store=target)
+    table.upsert(rows(1, n=1))
+
+    def stop(_: CopyProgress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        table.copy("c", update=True, store=target, on_progress=stop)
+    table.environment.sleep(later / 1000)
+    copy = opened(table, target)
+    copy.upsert(rows(9))
+    table.upsert(rows(2, n=2))
+    with pytest.raises(InvalidInputError, match="commits of its own"):
+        table.copy("c", update=True, store=target)
+    assert shown(copy) == [(1, 0), (2, 0), (3, 0), (9, 0)]
+
+
+def test_what_is_written_to_a_copy_while_objects_are_copied_keeps_hudi_from_being_told_of_the_later_moment(
+    table: Table, target: MemoryStore
+) -> None:
+    """Hudi's readers go by their timeline, and would show the commits of both tables."""
+    table.copy("c", store=target)
+    table.upsert(rows(1, n=1))
+    table.maintenance.compact()
+    copy, wrote = opened(table, target), list[Commit]()
+
+    class Interrupted(DelegatingStore):
+        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+            if operation == "make_durable" and path.endswith(".parquet") and not wrote:
+                wrote.append(copy.upsert(rows(9)))
+            return call()
+
+    with pytest.raises(InvalidInputError, match="commits of its own"):
+        table.copy("c", update=True, store=Interrupted(target))
+    of_the_copy = copy.inspect.timeline()["requested_at"].to_pylist()
+    told = [stat.path.rpartition("/")[2] for stat in target.list(".hoodie/timeline") if stat.path.endswith("commit")]
+    assert sorted(name.partition("_")[0] for name in told) == sorted(of_the_copy)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
