@@ -25,7 +25,7 @@ from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference, resolve
-from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.paths import PROPERTIES, VERSIONS
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.alteration import created_with
 from crdt_mor.model.alteration import names_of as names_after
@@ -106,6 +106,8 @@ def put_properties(
         return _durable(store, uri), False
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
+    if absent:
+        require_no_timeline(store, uri)
     if absent and load.is_under_way(store, expiry_ms):
         raise TableExistsError(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
@@ -121,6 +123,15 @@ def put_properties(
         read_config(store, uri)
         raise TableExistsError(f"there is a table already; open it, or pass exist_ok=True. path={uri}")
     return _durable(store, uri), False
+
+
+def require_no_timeline(store: Store, uri: str) -> None:
+    """Raise `TableExistsError` where a timeline is without properties: those of a new table would not be its own."""
+    if store.list(VERSIONS):
+        raise TableExistsError(
+            "a table is here without its file of properties: restore that file from a backup; or remove the folder if "
+            f"its rows may go, or choose another one. path={uri} file={PROPERTIES}"
+        )
 
 
 def _durable(store: Store, uri: str) -> TableConfig:

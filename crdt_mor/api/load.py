@@ -18,11 +18,12 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from crdt_mor.api.create import require_no_timeline
 from crdt_mor.errors import CommitUnknownError, CrdtMorError, TableExistsError
 from crdt_mor.events import load as loads
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment
-from crdt_mor.log.paths import PROPERTIES, VERSIONS
+from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.steps import PUTS_MAX
 from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
@@ -70,11 +71,7 @@ def require_free(store: Store, uri: str) -> None:
     """Raise `TableExistsError` where there is a table, or what is left of one."""
     if store.stat(PROPERTIES) is not None:
         raise _exists(uri)
-    if store.list(VERSIONS):
-        raise TableExistsError(
-            "something of an earlier table is here, without its settings: remove the folder, or choose another. "
-            f"path={uri} found={VERSIONS}"
-        )
+    require_no_timeline(store, uri)
 
 
 def load(

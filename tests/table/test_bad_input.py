@@ -246,6 +246,21 @@ def test_a_table_whose_properties_are_gone(fast_path: Path) -> None:
         Table.open(str(fast_path / "t"))
 
 
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_no_table_is_made_over_one_whose_properties_are_gone(fast_path: Path, exist_ok: bool) -> None:
+    path = str(fast_path / "t")
+    Table.create(path, {"id": pl.String}, key="id").upsert(pl.DataFrame({"id": ["a"]}))
+    properties = fast_path / "t/.hoodie/hoodie.properties"
+    kept = properties.read_bytes()
+    properties.unlink()
+    before = files(path)
+    with pytest.raises(TableExistsError, match=r"without its file of properties: restore that file from a backup"):
+        Table.create(path, {"id": pl.String}, key="id", exist_ok=exist_ok)
+    assert files(path) == before
+    properties.write_bytes(kept)
+    assert Table.open(path).scan().count() == 1
+
+
 @pytest.mark.parametrize("uri", ["hdfs://host/table", "dbfs:///mnt/table"])
 def test_an_address_that_nobody_knows_is_refused_by_its_scheme(uri: str) -> None:
     scheme = uri.partition(":")[0]
