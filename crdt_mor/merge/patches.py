@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.errors import FormatError
 from crdt_mor.merge.blocks import META_COLUMNS
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, PLAIN, Contributions
 from crdt_mor.merge.rule import Member, MergeRule
@@ -119,7 +120,12 @@ def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, 
 
 
 def _codes(keys: pl.Series) -> tuple[pl.Series, np.ndarray]:
-    """Distinct keys, and for every line the number of its key."""
+    """Distinct keys, and for every line the number of its key. Raises `FormatError` where one has none."""
+    if keys.null_count():
+        raise FormatError(
+            "a row has no record key, so that the file group is damaged: crdt-mor verify says which file to restore. "
+            f"rows={keys.null_count()}"
+        )
     arrow = keys.rechunk().to_arrow()
     encoded = arrow.dictionary_encode()
     assert isinstance(encoded, pa.DictionaryArray)

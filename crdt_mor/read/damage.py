@@ -27,7 +27,7 @@ POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 @contextmanager
 def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
-    """Errors of polars inside the block become a `FormatError` that names the file, if one is damaged.
+    """Errors of polars and Arrow inside the block become a `FormatError` that names the file, if one is damaged.
 
     Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`.
     """
@@ -37,7 +37,7 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
         gone = next((file for file in slice_.files if store.stat(file.path) is None), None)
         if gone is not None:
             raise SnapshotExpiredError.of_file(gone.path) from error
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not _is_of_bytes(error):
             raise
         source, damaged = _damaged_file(store, slice_)
         if damaged is None and isinstance(error, pl.exceptions.SchemaError):
@@ -46,10 +46,20 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
                 "a file has a column in a type that this release does not turn into the table's: let Hudi rewrite it, "
                 f"by a compaction or clustering. {error} group={slice_.group} base={base}"
             ) from error
+        if damaged is None and isinstance(error, OSError):  # polars reads what Arrow cannot
+            raise FormatError(
+                f"damaged Parquet, crdt-mor verify says which file to restore from a backup: {error}. "
+                f"group={slice_.group} files={[file.path for file in slice_.files]}"
+            ) from error
         if damaged is None:
             raise
         refuse_encrypted(error, damaged, source)
         raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {damaged}") from error
+
+
+def _is_of_bytes(error: OSError) -> bool:
+    """Whether Arrow could not read bytes. Errors of the system have a number, or a class of their own."""
+    return type(error) is OSError and error.errno is None
 
 
 def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None, str | None]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, FormatError
 from crdt_mor.events.leftovers import counts
 from crdt_mor.events.session import Session
@@ -72,9 +73,13 @@ def reread(session: Session) -> Reread:
 
 
 def _newest(session: Session) -> Timeline:
-    """The newest version, decoded anew; the genesis of a table that only Hudi has written to."""
+    """The newest version with its schema, decoded anew; the genesis of a table that only Hudi has written to."""
     tail = session.tail()
-    return session.run(find_tail(None)) if tail.version else tail
+    if tail.version == 0:
+        return tail
+    value = session.run(find_tail(None))
+    TableSchema.from_json(value.schema)
+    return value
 
 
 # --- segments ---------------------------------------------------------------------------------------------------------
@@ -157,6 +162,7 @@ def _read_versions(session: Session, read: Reread) -> None:
         read.objects += 1
         try:
             value = session.run(with_file_ids(Timeline.decode(data, path)))
+            TableSchema.from_json(value.schema)
         except SegmentGoneError:
             before = None  # what only this version names may have been swept
             continue

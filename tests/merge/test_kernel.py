@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from crdt_mor.merge.kernel import (
@@ -98,6 +98,15 @@ def check_old_logs(rule: MergeRule, r: Random) -> None:
     assert rows_of(files, rule) == want
     chosen = merge(files, rule, COLUMNS, select=["k"], predicate=pl.col("v") > 0)
     assert sorted(k for f in chosen for k in f["k"]) == sorted(k for k, v in want.items() if isinstance(v, int) and v)
+
+
+def test_a_row_without_a_key_is_damage() -> None:
+    """A flipped bit in a log takes the key of a row away; no write makes such a row."""
+    rows = frame([(stamp(2), "a", 1), (stamp(2), "b", 2)])
+    damaged = rows.with_columns(pl.col("k", RECORD_KEY).replace("a", None))
+    files = Slice(None, None, (DataBlock(stamp(2), parquet(damaged)), DataBlock(stamp(4), parquet(rows))))
+    with pytest.raises(FormatError, match="a row has no record key"):
+        list(merge(files, MergeRule("columns"), COLUMNS, select=["k", "v"]))
 
 
 @pytest.mark.parametrize("latest", [None, stamp(6)], ids=["not known", "known"])

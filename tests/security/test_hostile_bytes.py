@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from collections.abc import Callable
@@ -18,7 +19,10 @@ from crdt_mor.format import avro, avro_record, avro_rows, base_file, bloom
 from crdt_mor.format.row_groups import choose, decode_front
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Struct, Value, decode, encode
+from crdt_mor.merge import contributions
 from crdt_mor.merge.contributions import row_groups
+from crdt_mor.payloads import PartialUpdate
+from crdt_mor.store.memory import MemoryStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
@@ -152,6 +156,30 @@ def test_a_scan_of_a_base_file_of_such_chunks_does_not_end_the_process(fast_path
         mor.Table.open(made.uri).scan().to_arrow()
     base.write_bytes(changed(whole, another_type))
     assert "the column chunks in the footer are not those of the schema" in str(mor.Table.open(made.uri).verify())
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (OSError("Couldn't deserialize thrift"), "damaged Parquet, crdt-mor verify says which.*thrift.*log"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (FileNotFoundError("the object is gone"), "the object is gone"),
+    ],
+    ids=["of Arrow", "of the disk", "of a bucket"],
+)
+def test_what_arrow_cannot_read_is_a_damaged_file(raised: OSError, expected: str) -> None:
+    """Of a log whose footer polars reads all the same."""
+    store = MemoryStore()
+    made = mor.Table.create("t", SCHEMA, key="id", buckets=1, merge=PartialUpdate(), store=store)
+    made.upsert(pa.table({"id": ["a"], "n": [1]}, SCHEMA))
+
+    def unreadable(*_: object) -> frozenset[str]:
+        raise raised
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contributions, "given_names", unreadable)
+        with pytest.raises(mor.FormatError if "Parquet" in expected else type(raised), match=expected):
+            made.scan().to_arrow()
 
 
 def test_a_name_of_a_column_that_is_no_text_is_a_damaged_file() -> None:

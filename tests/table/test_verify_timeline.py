@@ -61,6 +61,13 @@ def test_an_older_version_is_gone_or_damaged(folder: Path) -> None:
     assert (only(folder).check, only(folder).path) == ("old version", str(older.relative_to(folder)))
 
 
+@pytest.mark.parametrize(("back", "check"), [(0, "version"), (1, "old version")])
+def test_the_columns_in_a_version_cannot_be_read(folder: Path, back: int, check: str) -> None:
+    version = sorted((folder / OWN / "timeline").iterdir())[-1 - back]
+    version.write_bytes(version.read_bytes().replace(b'"schema":"[[', b'"schema":"{['))
+    assert (only(folder).check, only(folder).path) == (check, str(version.relative_to(folder)))
+
+
 def test_two_versions_that_do_not_follow_one_another(folder: Path) -> None:
     """The newest one forgets a write that the one before has committed."""
 
