@@ -214,6 +214,11 @@ def merge_spec(merge: Merge | None, ordering: str | None, kept: Collection[Paylo
             return MergeSpec("ordering", ordering) if ordering else MergeSpec()
         case str():
             return MergeSpec.parse(merge)
+        case PartialUpdate() if merge.nulls not in ("value", "keep"):
+            raise InvalidInputError(
+                "nulls of PartialUpdate is 'value' or 'keep', and payloads are given by the word columns: "
+                f"PartialUpdate(columns={{'views': Counter()}}). nulls={merge.nulls!r}"
+            )
         case PartialUpdate():
             return MergeSpec("partial", nulls=merge.nulls, columns=_members(merge.columns, kept))
         case Mapping():

@@ -31,7 +31,7 @@ from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.hudi import adoption
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.timeline_json import FORMAT
-from crdt_mor.payloads import PartialUpdate
+from crdt_mor.payloads import Counter, PartialUpdate
 from tests.inside import session_of
 from tests.table.helpers import SCHEMA, Make, data_files, files, frame, rows
 
@@ -244,6 +244,13 @@ def test_a_table_whose_properties_are_gone(fast_path: Path) -> None:
         TableNotFoundError, match=r"its timeline is: restore the file.*file=\.hoodie/hoodie\.properties"
     ):
         Table.open(str(fast_path / "t"))
+
+
+@pytest.mark.parametrize("nulls", [{"n": Counter()}, "drop"], ids=["payloads", "another word"])
+def test_what_partial_updates_make_of_nulls_is_one_of_two_words(fast_path: Path, nulls: Any) -> None:
+    with pytest.raises(InvalidInputError, match=r"'value' or 'keep'.*by the word columns"):
+        Table.create(str(fast_path / "t"), SCHEMA, key="id", merge=PartialUpdate(nulls))
+    assert not (fast_path / "t").exists()
 
 
 @pytest.mark.parametrize("exist_ok", [False, True])
