@@ -23,6 +23,7 @@ import polars as pl
 from crdt_mor.errors import CrdtMorError, FormatError, PayloadError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table
+from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.partitions import PARTITION_METADATA
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.log.paths import PROPERTIES
@@ -97,7 +98,7 @@ def _unread(findings: tuple[Finding, ...]) -> Verification:
 
 def _ask_settings(session: Session) -> Iterator[Finding]:
     try:
-        data = session.store.read(PROPERTIES)
+        data = session.run(read_properties())
         if data is None:
             yield found("settings", PROPERTIES, "the file is gone")
         else:

@@ -219,6 +219,13 @@ def test_the_settings_are_damaged_while_the_table_is_open(folder: Path) -> None:
     assert [finding.check for finding in table.verify().findings] == ["settings"]
 
 
+def test_the_settings_are_changed_at_this_moment_or_a_process_died_changing_them(folder: Path) -> None:
+    """A handover puts a backup and removes the file before it puts the new one; whatever opens the table takes it."""
+    path = folder / ".hoodie/hoodie.properties"
+    path.rename(path.with_suffix(".properties.backup"))
+    assert verified(folder).findings == ()
+
+
 # --- what Hudi is told ------------------------------------------------------------------------------------------------
 
 
