@@ -141,6 +141,8 @@ def _require_copy(properties: bytes, session: Session, address: str) -> None:
 
 def _newest(session: Session) -> Moment:
     """The newest version of the table, with what Hudi's writers have committed; raises where it is not to be copied."""
+    if not session.store.list(VERSIONS):  # before what Hudi's writers have committed is adopted, by an event
+        raise _no_event_of_ours(session)
     while True:
         properties = session.run(read_properties())
         session.views.sealed(look=True)
@@ -158,11 +160,8 @@ def _newest(session: Session) -> Moment:
 
 def _require_whole(session: Session, value: Timeline) -> None:
     """Raise where a version of a table says less than its rows need: others write it, or rows are on their way."""
-    if value.table_id is None or not session.store.list(VERSIONS):
-        raise UnsupportedFeatureError(
-            "no event of ours is in this table's timeline, so that nothing names the files of one moment: stop its "
-            f"writers and copy its folder. path={session.uri}"
-        )
+    if value.table_id is None:
+        raise _no_event_of_ours(session)
     if value.handed_over != EPOCH:
         raise InvalidInputError(
             "Hudi's writers have this table, and nothing of ours says what they commit: take it back (crdt-mor "
@@ -189,6 +188,13 @@ def _require_whole(session: Session, value: Timeline) -> None:
             "rows are being erased from this table, and a copy would keep them in its history: finish the erasure, "
             f"calling it again, and then copy. erasure={erasures[0].requested}"
         )
+
+
+def _no_event_of_ours(session: Session) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        "no event of ours is in this table's timeline, so that nothing names the files of one moment: stop its "
+        f"writers and copy its folder. path={session.uri}"
+    )
 
 
 class _Copying:

@@ -23,6 +23,7 @@ from crdt_mor import (
     Table,
     TableExistsError,
     TableNotFoundError,
+    UnsupportedFeatureError,
 )
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.store import across, objects
@@ -30,6 +31,7 @@ from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import store_of
 from tests.simulated import Simulated
 from tests.table.helpers import Place
+from tests.table.version_six import VersionSix
 from tests.tiers import slow
 
 T = TypeVar("T")
@@ -288,6 +290,16 @@ def test_what_cannot_be_copied_is_refused_and_changes_nothing(
     with pytest.raises(error, match=said):
         table.copy("c", store=target)
     assert {stat for folder in ("", ".hoodie") for stat in target.walk(folder)} == before
+
+
+def test_a_table_that_hudi_alone_has_written_is_refused_and_left_as_it_is() -> None:
+    """Adopting its commits would be an event in a table that this release may not be able to write."""
+    hudis = VersionSix(hoodie__table__timeline__timezone="UTC")
+    hudis.commit(10, hudis.base(10, {"a": 1}))
+    before = hudis.open()
+    with pytest.raises(UnsupportedFeatureError, match="no event of ours is in this table's timeline"):
+        before.copy("c", store=MemoryStore())
+    assert store_of(before).list(".hoodie/.crdt_mor/timeline") == []
 
 
 def test_a_table_is_not_copied_to_its_own_address(fast_path: Path) -> None:
