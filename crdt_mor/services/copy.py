@@ -104,9 +104,9 @@ def copy(session: Session, target: Store, address: str, *, update: bool, tell: T
 def _require_free(session: Session, target: Store, address: str, *, update: bool) -> None:
     """Raise unless nothing is at the address, or a copy of this very table that was begun, or is to be moved on."""
     properties = run(read_properties(), target, session.environment)
-    if properties is not None:
-        _require_copy(properties, session, address)
     moments = run(events.notes(), target, session.environment)
+    if properties is not None:
+        _require_copy(properties, session, address, is_noted=bool(moments))
     if moments and any(moment.table_id != session.known().table_id for moment in moments):
         raise TableExistsError(
             f"a copy of another table was begun here: copy to another address, or remove it. path={address} "
@@ -129,9 +129,14 @@ def _require_free(session: Session, target: Store, address: str, *, update: bool
         )
 
 
-def _require_copy(properties: bytes, session: Session, address: str) -> None:
-    """Raise where properties are those of another table."""
+def _require_copy(properties: bytes, session: Session, address: str, *, is_noted: bool) -> None:
+    """Raise where properties are those of another table. is_noted: there are notes, of which table is asked beside it.
+
+    Those of a table that Hudi made have no id.
+    """
     table_id = decode_table(properties, PROPERTIES).get(OUR_ID)
+    if table_id is None and is_noted and session.config.table_id is None:
+        return
     if table_id is None or table_id != session.known().table_id:
         raise TableExistsError(
             "there is another table here: copy to an empty address. "
@@ -295,7 +300,7 @@ class _Copying:
     def _put_properties(self, moment: Moment) -> None:
         found = self._run(read_properties())
         if found is not None:
-            _require_copy(found, self._session, self._address)
+            _require_copy(found, self._session, self._address, is_noted=True)
         if found is None:
             self._run(put_surely(Put(PROPERTIES, moment.properties)))
         elif found != moment.properties:

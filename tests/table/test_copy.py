@@ -26,6 +26,7 @@ from crdt_mor import (
     UnsupportedFeatureError,
 )
 from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.store import across, objects
 from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import store_of
@@ -290,6 +291,21 @@ def test_what_cannot_be_copied_is_refused_and_changes_nothing(
     with pytest.raises(error, match=said):
         table.copy("c", store=target)
     assert {stat for folder in ("", ".hoodie") for stat in target.walk(folder)} == before
+
+
+def test_a_copy_of_a_table_that_hudi_made_is_moved_on(table: Table, target: MemoryStore) -> None:
+    """Its properties have no id; the notes in the copy say whose it is."""
+    store = store_of(table)
+    properties = (store.read(PROPERTIES) or b"").decode().splitlines(keepends=True)
+    store.delete(PROPERTIES)
+    store.put(PROPERTIES, "".join(line for line in properties if not line.startswith(OUR_ID)).encode())
+    made = Table.open("t", store=store, environment=table.environment)
+    made.copy("c", store=target)
+    made.upsert(rows(4))
+    made.copy("c", update=True, store=target)
+    assert shown(opened(made, target)) == shown(made)
+    with pytest.raises(TableExistsError, match="there is a copy of this table already"):
+        made.copy("c", store=target)
 
 
 def test_a_table_that_hudi_alone_has_written_is_refused_and_left_as_it_is() -> None:
