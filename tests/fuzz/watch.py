@@ -131,11 +131,14 @@ def only_allowed(allowed: Allowed) -> Iterator[None]:
     if not _HOOK.is_set:
         sys.addaudithook(_HOOK)
         _HOOK.is_set = True
+    writes = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # a codec of Python's own may be imported late, whose bytecode is no input's doing
     _HOOK.allowed, _HOOK.seen, _HOOK.is_importing, _HOOK.is_watching = allowed, [], False, True
     try:
         yield
     finally:
         _HOOK.is_watching = False
+        sys.dont_write_bytecode = writes
     if _HOOK.seen:
         raise ForbiddenError(f"an input made the process do this: {_HOOK.seen[:3]}")
 
