@@ -91,9 +91,7 @@ def test_a_column_with_a_name_that_polars_panics_at_is_an_error_of_ours() -> Non
 def parquet() -> bytes:
     sink = pa.BufferOutputStream()
     rows = pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_commit_time": ["1", "2"], "n": [1, 2]})
-    pq.write_table(
-        rows, sink, bloom_filter_options={"_hoodie_record_key": {"ndv": 2, "fpp": 0.1}} if bloom.are_written() else None
-    )
+    pq.write_table(rows, sink, **bloom.options("_hoodie_record_key", 2))
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
