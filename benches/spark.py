@@ -31,7 +31,8 @@ PARTS: dict[str, Callable[[list[str], bool], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), help="by default all")
+    choices = [*PARTS, []]  # argparse of Python 3.11 asks them of no part at all as well
+    parser.add_argument("parts", nargs="*", choices=choices, metavar="PART", help="by default all")
     parser.add_argument("--small", action="store_true", help="a size of seconds")
     asked = parser.parse_args()
     if find_spec("pyspark") is None:
