@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from crdt_mor.cli.main import app
+from tests.cli.own_module import own_module
 
 ROOT = Path(__file__).parent.parent.parent
 MINE = """
@@ -45,12 +46,7 @@ def laws(*arguments: object, code: int = 0) -> Result:
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of a user's, in the current directory; its name is fresh, as modules are imported once."""
-    name = f"mine_{abs(hash(tmp_path))}"
-    (tmp_path / f"{name}.py").write_text(MINE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
-    return name
+    return own_module(MINE, tmp_path, monkeypatch)
 
 
 def test_a_lawful_payload_shows_its_laws(mine: str) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from crdt_mor.cli.main import app
+from tests.cli.own_module import own_module
 from tests.simulation.planted import PLANTED, Planted, planted_in
 
 MINE = """
@@ -41,12 +41,7 @@ def simulate(*arguments: object, code: int = 0) -> Result:
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of a user's, in the current directory; its name is fresh, as modules are imported once."""
-    name = f"simulated_{abs(hash(tmp_path))}"
-    (tmp_path / f"{name}.py").write_text(MINE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
-    return name
+    return own_module(MINE, tmp_path, monkeypatch)
 
 
 def test_a_payload_of_ones_own_is_simulated(mine: str) -> None:
