@@ -108,13 +108,9 @@ def put_properties(
     refuse_another_format(store, uri)
     if absent:
         require_no_timeline(store, uri)
-    if absent and load.is_under_way(store, expiry_ms):
-        raise TableExistsError(
-            "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
-            f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
-        )
-    if absent and is_bucket(store):
-        store.probe()
+        _require_no_load(store, uri, expiry_ms)
+        if is_bucket(store):
+            store.probe()
     if store.put(PROPERTIES, content):
         with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
             load.clear(store, config.table_id)
@@ -131,6 +127,14 @@ def require_no_timeline(store: Store, uri: str) -> None:
         raise TableExistsError(
             "a table is here without its file of properties: restore that file from a backup; or remove the folder if "
             f"its rows may go, or choose another one. path={uri} file={PROPERTIES}"
+        )
+
+
+def _require_no_load(store: Store, uri: str, expiry_ms: int) -> None:
+    if load.is_under_way(store, expiry_ms):
+        raise TableExistsError(
+            "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
+            f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
         )
 
 
