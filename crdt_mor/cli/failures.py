@@ -35,8 +35,8 @@ USAGE: Final = 2
 """The command line was wrong; nothing was looked at."""
 
 BROKEN: Final = 3
-"""`laws` found a law that the payload breaks, `simulate` a promise that a run breaks, or `check-store` a store that no
-table can be in."""
+"""`laws` found a law that the payload breaks, `simulate` a promise that a run breaks, `verify` damage, `diff` other
+rows in the other table, or `check-store` a store that no table can be in."""
 
 INTERRUPTED: Final = 130
 """Ctrl-C; what a shell shows for a program that SIGINT ended."""
