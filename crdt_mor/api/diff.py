@@ -26,6 +26,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import bucket_of_file_id
+from crdt_mor.model.policies import plural
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.cut import cut_at, sealed_at
 from crdt_mor.read.snapshot import Snapshot
@@ -81,9 +82,7 @@ class Differences:
         if self.is_equal:
             return f"equal: {self.rows:,} rows compared, {self.same_file_groups:,} file groups the same by their bytes"
         columns = [f"columns only {where} {list(found)}" for where, found in self._columns if found]
-        rows = (
-            f"{self.here:,} row{'s' * (self.here != 1)} only here, {self.there:,} only there, {self.changed:,} changed"
-        )
+        rows = f"{plural(self.here, 'row', ',')} only here, {self.there:,} only there, {self.changed:,} changed"
         return "; ".join([rows, *columns])
 
     @property

@@ -9,6 +9,7 @@ import typer
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import AsOf, Form, Names, NamesOf, Uri
 from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import plural
 
 
 def count(
@@ -34,5 +35,5 @@ def count(
 
 def unopened_text(file_groups: int) -> str:
     """What is said of file groups whose rows were not looked at."""
-    groups = f"{file_groups:,} file group{'s' * (file_groups != 1)}"
+    groups = plural(file_groups, "file group", ",")
     return f"as commits say it of {groups}, whose files were not opened: crdt-mor verify reads them"

@@ -6,6 +6,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import plural
 
 
 def handover(uri: Uri, output: Form = Output.text) -> None:
@@ -33,7 +34,7 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
     elif not is_theirs:
         render.note("nothing to take back: Hudi's writers do not have the table")
     else:
-        render.note(f"taken back, with {commits:,} commit{'s' * (commits != 1)} of Hudi's")
+        render.note(f"taken back, with {plural(commits, 'commit', ',')} of Hudi's")
 
 
 def handed_over_text(table: mor.Table) -> str | None:

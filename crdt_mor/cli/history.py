@@ -13,6 +13,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import plural
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,7 +81,7 @@ def lately_text(found: Mapping[str, int]) -> str:
     writes, commits, groups = found["writes"], found["commits"], found["groups"]
     if not commits:
         return "-"
-    ones = f"{writes} write{'s' * (writes != 1)} in {commits} commit{'s' * (commits != 1)}"
+    ones = f"{plural(writes, 'write')} in {plural(commits, 'commit')}"
     return (
         ones
         if not groups

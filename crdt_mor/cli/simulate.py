@@ -12,6 +12,7 @@ from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.options import Form
 from crdt_mor.cli.own_payload import payload_at
 from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import plural
 
 if TYPE_CHECKING:
     from crdt_mor.testing.simulation import Outcome, Simulated
@@ -94,6 +95,4 @@ def _tell(done: Simulated, words: str | None) -> None:
         typer.echo(story(done.shortest))
         render.note(f"replay it: {words}")
     kept = "every promise was kept" if done.broken is None else f"seed {done.broken.plan.seed} breaks a promise"
-    render.note(
-        f"{done.seeds} seed{'s' * (done.seeds != 1)}, {done.calls} calls of the store: {kept}. digest={done.digest}"
-    )
+    render.note(f"{plural(done.seeds, 'seed')}, {done.calls} calls of the store: {kept}. digest={done.digest}")

@@ -13,7 +13,7 @@ import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.model.policies import words_of_bytes
+from crdt_mor.model.policies import plural, words_of_bytes
 
 
 def verify(
@@ -48,7 +48,7 @@ def _say(found: mor.Verification) -> None:
     facts = {"rows": found.rows, "file groups": found.file_groups, "version": found.version, "read": read}
     render.facts(facts)
     for finding in (*found.findings, *found.hints):
-        many = "" if finding.rows is None else f", {finding.rows:,} row{'s' * (finding.rows != 1)}"
+        many = "" if finding.rows is None else f", {plural(finding.rows, 'row', ',')}"
         render.note(f"{finding.check}: {finding.path}{many}: {finding.said}")
         render.note(f"    means: {finding.means}")
         render.note(f"    do:    {finding.advice}")
@@ -63,8 +63,7 @@ def _say(found: mor.Verification) -> None:
     if found.is_sound:
         render.note("the table is whole, as far as it was looked at")
     else:
-        count = len(found.findings)
-        render.note(f"{count} finding{'s' * (count != 1)}: docs/verifying.md says more of each")
+        render.note(f"{plural(len(found.findings), 'finding')}: docs/verifying.md says more of each")
 
 
 @contextmanager

@@ -108,6 +108,11 @@ def words_of_age(ms: int) -> str:
     return f"{ms // _UNITS_MS[unit]}{unit}"
 
 
+def plural(count: int, word: str, form: str = "") -> str:
+    """A count and what is counted: `1 log`, `2 logs`. form: as for `format`; "," gives `2,000 logs`."""
+    return f"{count:{form}} {word}{'' if count == 1 else 's'}"
+
+
 def words_of_bytes(count: float) -> str:
     """Bytes as people write them: `512 B`, `1.5 MiB`."""
     unit = next((unit for unit in ("GiB", "MiB", "KiB") if count >= _UNITS_BYTES[unit]), "B")

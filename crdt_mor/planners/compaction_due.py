@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
+from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_ms
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
@@ -115,8 +115,3 @@ def _ratio_of(slice_: FileSlice, loose: tuple[DataFile, ...]) -> float:
         largest = max(log.size for log in loose)
         size, settled = size - largest, settled + largest
     return size / max(1, settled)
-
-
-def plural(count: int, word: str) -> str:
-    """A count and what is counted: `1 log`, `2 logs`."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -39,14 +39,14 @@ from crdt_mor.ground.observing_events import UpkeepEvent
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved
-from crdt_mor.model.policies import Policies, words_of_age, words_of_ms
+from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_ms
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.archive import KEPT_COMMITS
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.compaction import CompactionPlan
-from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions, plural
+from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions
 from crdt_mor.services import erasure as erase
 from crdt_mor.services import service
 from crdt_mor.services.archive import archivable_now, archive

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from crdt_mor.model.policies import words_of_bytes
-from crdt_mor.planners.compaction_due import plural
+from crdt_mor.model.policies import plural, words_of_bytes
 
 DETAILS_SHOWN = 3
 """Reasons that the text of an action names; the rest it counts."""

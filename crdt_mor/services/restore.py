@@ -14,6 +14,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.points import Point
+from crdt_mor.model.policies import plural
 from crdt_mor.model.savepoint import Savepoint as Saved
 from crdt_mor.model.savepoint import checked_comment, checked_name, is_savepoint_name
 from crdt_mor.model.timeline import Timeline
@@ -73,9 +74,10 @@ class Restored:
             return f"the table shows what it showed at {where}: there is nothing to drop"
         could = "would be restored" if self.dry_run else "was restored"
         return (
-            f"the table {could} to what it showed at {where}: {_counted(self.commits, 'commit')} dropped, "
-            f"{_counted(self.files, 'data file')} removed, {_counted(len(self.pending), 'pending write')} rolled back, "
-            f"{_counted(self.plans, 'open plan')} cancelled"
+            f"the table {could} to what it showed at {where}: {plural(self.commits, 'commit', ',')} dropped, "
+            f"{plural(self.files, 'data file', ',')} removed, "
+            f"{plural(len(self.pending), 'pending write', ',')} rolled back, "
+            f"{plural(self.plans, 'open plan', ',')} cancelled"
         )
 
 
@@ -217,7 +219,3 @@ def _said(plan: RestorePlan, before: Timeline, name: str | None, *, dry_run: boo
         len(before.plans),
         dry_run,
     )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
