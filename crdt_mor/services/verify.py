@@ -230,7 +230,7 @@ class _Run:
                 if file.is_base:
                     source = base_source(session.store, file)
                     if commit.adopted:
-                        ask_base_of_hudi(source, file, faults)
+                        ask_base_of_hudi(source, faults)
                     else:
                         ask_base(source, file, commit, merging, faults)
                 else:

@@ -5,6 +5,7 @@ One row group is in memory at a time, and of a file whose rows are not in the or
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crdt_mor.errors import FormatError
 from crdt_mor.format import bloom
 from crdt_mor.format.base_file import MAX_RECORD_KEY, MIN_RECORD_KEY, Footer, read_footer
 from crdt_mor.ground.parquet import ParquetSource
@@ -23,12 +23,9 @@ from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.layout import BY_KEY
 from crdt_mor.model.names import LOG_COMPACT, BaseFileName
 from crdt_mor.model.timeline_parts import Completion, DataFile
-from crdt_mor.read.damage import POLARS_ERRORS
 from crdt_mor.services.verify_rows import Faults, ask_states
 
 _FILE_NAME: Final = "_hoodie_file_name"
-_DAMAGED: Final = (pa.ArrowException, OSError, ValueError, LookupError, *POLARS_ERRORS)
-"""What pyarrow and polars raise of bytes that they cannot read, and where columns have other names."""
 
 
 @dataclass(slots=True)
@@ -48,7 +45,7 @@ def ask_base(source: ParquetSource, file: DataFile, commit: Completion, merging:
 
     commit: the one that wrote it.
     """
-    try:
+    with faults.reading("Parquet"):
         footer = read_footer(source)
         chunks = source.metadata()
         seen = _Seen()
@@ -61,29 +58,16 @@ def ask_base(source: ParquetSource, file: DataFile, commit: Completion, merging:
                     return
                 ask_states(merging, pl.DataFrame(pl.from_arrow(rows)), faults)
                 _ask_filter(source, chunks, number, rows, faults)
-    except FileNotFoundError:
-        raise
-    except FormatError as error:
-        faults.fail("read", str(error))
-        return
-    except _DAMAGED as error:
-        faults.fail("read", f"damaged Parquet: {' '.join(str(error).split())}. file={file.path}")
-        return
-    _ask_end(file, footer, seen, faults)
+    if not faults.is_fatal:
+        _ask_end(file, footer, seen, faults)
 
 
-def ask_base_of_hudi(source: ParquetSource, file: DataFile, faults: Faults) -> None:
+def ask_base_of_hudi(source: ParquetSource, faults: Faults) -> None:
     """Read all of a base file that Hudi wrote, whose pages have a CRC as well."""
-    try:
-        with source.open_checked() as parquet:
-            for number in range(parquet.metadata.num_row_groups):
-                parquet.read_row_group(number)
-    except FileNotFoundError:
-        raise
-    except pa.ArrowNotImplementedError:
-        return  # Hudi has types that pyarrow lacks; the merge says what it thinks of them
-    except _DAMAGED as error:
-        faults.fail("read", f"damaged Parquet: {' '.join(str(error).split())}. file={file.path}")
+    # Hudi has types that pyarrow lacks; the merge says what it thinks of them.
+    with faults.reading("Parquet"), suppress(pa.ArrowNotImplementedError), source.open_checked() as parquet:
+        for number in range(parquet.metadata.num_row_groups):
+            parquet.read_row_group(number)
 
 
 def _ask_rows(rows: pa.Table, file: DataFile, commit: Completion, footer: Footer, seen: _Seen, faults: Faults) -> None:

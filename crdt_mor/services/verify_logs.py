@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import polars as pl
@@ -19,26 +20,18 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import COMMIT, bucket_of_file_id
 from crdt_mor.model.timeline_parts import Completion, DataFile
-from crdt_mor.read.damage import POLARS_ERRORS
 from crdt_mor.services.verify_rows import Faults, ask_states
 
 _FILE_NAME: Final = "_hoodie_file_name"
-_DAMAGED: Final = (pa.ArrowException, OSError, ValueError, LookupError, *POLARS_ERRORS)
 
 
 def ask_log(
     data: bytes | memoryview, file: DataFile, commit: Completion, config: TableConfig, merging: Merging, faults: Faults
 ) -> None:
     """Read all blocks of a log file of ours. commit: the one that wrote it, a compaction of a carry."""
-    try:
+    with faults.reading("Parquet in a block"):
         blocks = read_blocks(data, file.path)
         keys = [_keys_of(block, file, commit, config, merging, faults) for block in blocks]
-    except FormatError as error:
-        faults.fail("read", str(error))
-        return
-    except _DAMAGED as error:
-        faults.fail("read", f"damaged Parquet in a block: {' '.join(str(error).split())}. file={file.path}")
-        return
     if faults.is_fatal:
         return
     carried = _is_carry(commit)
@@ -52,16 +45,10 @@ def ask_log(
 
 def ask_log_of_hudi(data: bytes | memoryview, file: DataFile, faults: Faults) -> None:
     """Read the blocks of a log file that Hudi wrote; what is in them, the merge reads."""
-    try:
+    with faults.reading("Parquet in a block"), suppress(pa.ArrowNotImplementedError):
         for block in read_blocks(data, file.path):
             if block.kind is BlockKind.PARQUET:
                 _rows_of(block)
-    except FormatError as error:
-        faults.fail("read", str(error))
-    except pa.ArrowNotImplementedError:
-        return
-    except _DAMAGED as error:
-        faults.fail("read", f"damaged Parquet in a block: {' '.join(str(error).split())}. file={file.path}")
 
 
 def _is_carry(commit: Completion) -> bool:

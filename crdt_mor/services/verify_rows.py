@@ -8,12 +8,15 @@ rules      a rule that is proven holds for each row that readers see
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import polars as pl
+import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CrdtMorError, InvalidInputError, PayloadError
+from crdt_mor.errors import CrdtMorError, FormatError, InvalidInputError, PayloadError
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.kernel import to_arrow
@@ -23,9 +26,13 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import FileGroup
+from crdt_mor.read.damage import POLARS_ERRORS
 from crdt_mor.services.verify_findings import Finding, found
 from crdt_mor.write.adopted_keys import key_columns, misplaced_in
 from crdt_mor.write.rules import broken_by
+
+_DAMAGED: Final = (pa.ArrowException, OSError, ValueError, LookupError, *POLARS_ERRORS)
+"""What pyarrow and polars raise of bytes that they cannot read, and where columns have other names."""
 
 
 @dataclass(slots=True)
@@ -54,6 +61,18 @@ class Faults:
         if not self.is_fatal:
             self._first, self._rows = {check: said}, {check: None}
         self.is_fatal = True
+
+    @contextmanager
+    def reading(self, what: str) -> Iterator[None]:
+        """Bytes that the block cannot read are said of the file; that it is gone, `FileNotFoundError`, is not."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except FormatError as error:
+            self.fail("read", str(error))
+        except _DAMAGED as error:
+            self.fail("read", f"damaged {what}: {' '.join(str(error).split())}. file={self.path}")
 
     def findings(self) -> Iterator[Finding]:
         """What was noted, a finding a check."""
