@@ -22,6 +22,10 @@ _UNESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE: Final = " \t\f"
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])|\\u?", re.DOTALL)
+_ESCAPED: Final = re.compile(r"[\\=:#!]|[^ -~]")
+"""What is written as an escape wherever it stands."""
+_PAIR: Final = re.compile(r"((?:[^\\=: \t\f]+|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+"""A line: a key, which ends before a separator that is not escaped, and its value."""
 
 
 def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
@@ -32,16 +36,9 @@ def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes
 
 
 def _escape(text: str, *, key: bool) -> str:
-    if text.isascii() and text.isalnum():
-        return text
+    escaped = _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or _units(match[0]), text)
     # Only a leading space would be lost in a value; in a key every one would end it.
-    spaces = len(text) if key else 1
-    return "".join(
-        "\\ "
-        if char == " " and index < spaces
-        else _ESCAPES.get(char) or (char if " " <= char <= "~" else _units(char))
-        for index, char in enumerate(text)
-    )
+    return escaped.replace(" ", "\\ ", -1 if key else int(escaped.startswith(" ")))
 
 
 def _units(char: str) -> str:
@@ -74,13 +71,9 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _pair(line: str, number: int, path: str) -> tuple[str, str]:
-    end = 0
-    while end < len(line) and line[end] not in "=:" + _SPACE:
-        end += 2 if line[end] == "\\" else 1
-    rest = line[end:].lstrip(_SPACE)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_SPACE)
-    return _unescape(line[:end], number, path), _unescape(rest, number, path)
+    match = _PAIR.match(line)
+    assert match is not None, "each of its parts may be empty"
+    return _unescape(match[1], number, path), _unescape(match[2], number, path)
 
 
 def _unescape(text: str, number: int, path: str) -> str:

@@ -11,15 +11,16 @@ Source: Thrift's `doc/specs/thrift-compact-protocol.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from crdt_mor.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 3, 4, 5, 6, 8, 9, 12
 """Kinds of values. What no footer has (maps, sets, floats) is not read."""
 
+_BOOLS: Final = frozenset({TRUE, FALSE})
 _NUMBERS: Final = frozenset({I16, I32, I64})
 _SHIFT_MAX: Final = 63
 """Where the tenth byte of a number of 64 bits has its bits; no number has more."""
@@ -78,71 +79,85 @@ def encode(struct: Struct) -> bytes:
 
 
 class _Reader:
+    """What is read next, from `position` on. A byte is taken where it is needed: a call for each would take as long as
+    all the rest."""
+
     def __init__(self, data: bytes) -> None:
         self.data, self.position = data, 0
 
     def struct(self) -> Struct:
         fields: Struct = {}
         field = 0
-        while header := self._byte():
-            field = field + (header >> 4) if header >> 4 else self._number()
+        while header := self.data[self.position]:
+            self.position += 1
+            field = field + (header >> 4) if header >> 4 else self.number()
             kind = header & 15
-            fields[field] = Value(kind, kind == TRUE if kind in (TRUE, FALSE) else self._value(kind))
+            fields[field] = Value(kind, kind == TRUE if kind in _BOOLS else _READ.get(kind, _Reader.unknown)(self))
+        self.position += 1
         return fields
 
-    def _value(self, kind: int) -> Any:
-        if kind in _NUMBERS:
-            return self._number()
-        if kind == BINARY:
-            length = self._varint()
-            start, self.position = self.position, self.position + length
-            if self.position > len(self.data):
-                raise ValueError("text is cut short")
-            return self.data[start : self.position]
-        if kind == STRUCT:
-            return self.struct()
-        if kind == LIST:
-            header = self._byte()
-            length = header >> 4 if header >> 4 != _LONG else self._varint()
-            return Items(header & 15, [self._value(header & 15) for _ in range(length)])
-        if kind in (TRUE, FALSE):
-            return self._byte() == TRUE
-        if kind == BYTE:
-            return self._byte()
-        raise ValueError(f"no kind of value in a footer: {kind}")
-
-    def _number(self) -> int:
+    def number(self) -> int:
         zigzag = self._varint()
         return (zigzag >> 1) ^ -(zigzag & 1)
 
+    def binary(self) -> bytes:
+        length = self._varint()
+        start, self.position = self.position, self.position + length
+        if self.position > len(self.data):
+            raise ValueError("text is cut short")
+        return self.data[start : self.position]
+
+    def items(self) -> Items:
+        header = self.byte()
+        length = header >> 4 if header >> 4 != _LONG else self._varint()
+        read = _READ.get(header & 15, _Reader.unknown)
+        return Items(header & 15, [read(self) for _ in range(length)])
+
+    def is_true(self) -> bool:
+        return self.byte() == TRUE
+
+    def byte(self) -> int:
+        self.position += 1
+        return self.data[self.position - 1]
+
+    def unknown(self) -> Never:
+        raise ValueError("a kind of value that no footer has")
+
     def _varint(self) -> int:
-        number = self._byte()
+        number = self.data[self.position]
+        self.position += 1
         if number < 0x80:  # most numbers are this small
             return number
         number &= 0x7F
         shift = 7
-        while (byte := self._byte()) >= 0x80:
+        while (byte := self.byte()) >= 0x80:
             number |= (byte & 0x7F) << shift
             shift += 7
             if shift > _SHIFT_MAX:
                 raise ValueError("a number of more than ten bytes")
         return number | byte << shift
 
-    def _byte(self) -> int:
-        self.position += 1
-        return self.data[self.position - 1]
+
+_READ: Final[dict[int, Callable[[_Reader], Any]]] = {
+    **dict.fromkeys(_BOOLS, _Reader.is_true),
+    BYTE: _Reader.byte,
+    **dict.fromkeys(_NUMBERS, _Reader.number),
+    BINARY: _Reader.binary,
+    LIST: _Reader.items,
+    STRUCT: _Reader.struct,
+}
 
 
 def _put_struct(out: bytearray, struct: Struct) -> None:
     last = 0
     for field, item in struct.items():
-        kind = (TRUE if item.value else FALSE) if item.kind in (TRUE, FALSE) else item.kind
+        kind = (TRUE if item.value else FALSE) if item.kind in _BOOLS else item.kind
         if 0 < field - last <= _LONG:
             out.append((field - last) << 4 | kind)
         else:
             out.append(kind)
             _put_number(out, field)
-        if kind not in (TRUE, FALSE):
+        if kind not in _BOOLS:
             _put(out, kind, item.value)
         last = field
     out.append(0)
@@ -162,7 +177,7 @@ def _put(out: bytearray, kind: int, value: Any) -> None:
             _put_varint(out, len(value.values))
         for item in value.values:
             _put(out, value.kind, item)
-    elif kind in (TRUE, FALSE):
+    elif kind in _BOOLS:
         out.append(TRUE if value else FALSE)
     else:
         assert kind == BYTE
