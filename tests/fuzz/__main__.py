@@ -9,6 +9,7 @@ Ends with 1 where there are findings. `--try FILE` parses one input, as to look 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -56,6 +57,7 @@ def _report(name: str, inputs: int, seed: int, place: Path) -> int:
     kinds += sorted(path.name for path in place.glob("died-*"))
     _say(
         f"{name}: {tried} inputs, {accepted} parsed, {len(kinds)} kinds of findings, {time.monotonic() - begun:.0f} s, "
+        f"of a processor {sum(os.times()[:4]):.0f} s, "
         f"{f'guided by coverage, peak of {peak >> 10} MiB' if is_guided else 'not guided: atheris is not installed'}. "
         f"folder={place}"
     )

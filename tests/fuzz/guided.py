@@ -1,7 +1,8 @@
 """A run that is guided by coverage: atheris, which is libFuzzer for Python, in a process that may die.
 
     parent    starts the child, and starts it again where it died; counts in a file that both have mapped
-    child     instruments `crdt_mor` as it is imported, mutates what has reached new code, a quarter by `mutation`
+    child     instruments the parser's modules as they are imported, mutates what has reached new code, a quarter by
+              `mutation`
 
 A crash of the process, an input that takes ten seconds, or more memory than its limit is a finding like any other: the
 input is kept, and another child goes on with another seed.
@@ -14,8 +15,13 @@ import os
 import resource
 import struct
 import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from glob import glob
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
+from types import FrameType
 from typing import Final
 
 MEMORY_BYTES: Final = 2 << 30
@@ -24,22 +30,14 @@ MEMORY_BYTES: Final = 2 << 30
 SECONDS_AN_INPUT: Final = 10
 """The watchdog: how long one input may take, on a machine that does other things as well."""
 
-_ROOMS: Final = (
-    "format",
-    "model",
-    "columns",
-    "planners",
-    "log",
-    "hudi",
-    "read",
-    "merge",
-    "store.paths",
-    "api.files_json",
-    "cli.inputs",
-)
-"""The rooms whose code guides a run: to instrument all of them takes half a minute each time."""
+_ROOT: Final = Path(__file__).parents[2]
+_SEEDS_WARM: Final = 32
+"""How many seeds are parsed before anything is tried; one that is a whole table takes as long as a thousand others."""
 
 _LENGTH_MAX: Final = 1 << 15
+_LENGTH_MORE: Final = 256
+"""How many bytes more than the longest seed an input may have."""
+
 _COUNTS: Final = struct.Struct("=qqq")
 
 
@@ -72,12 +70,14 @@ def is_installed() -> bool:
 def supervise(name: str, inputs: int, seed: int, folder: Path) -> None:
     """Run children until so many inputs were tried."""
     counts = Counts(folder / "counts")
+    with ProcessPoolExecutor(1, get_context("spawn")) as another:
+        modules = another.submit(modules_of, name).result()
     died = 0
     while counts.read()[0] < inputs:
         before = counts.read()[0]
         pid = os.fork()
         if pid == 0:
-            _child(name, inputs, seed + died, folder)
+            _child(name, inputs, seed + died, folder, modules)
         _, status = os.waitpid(pid, 0)
         died += 1
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 130:
@@ -86,20 +86,49 @@ def supervise(name: str, inputs: int, seed: int, folder: Path) -> None:
             raise RuntimeError(f"the child does not begin: see {folder / 'log.txt'}. status={status}")
 
 
-def _child(name: str, inputs: int, seed: int, folder: Path) -> None:
+def modules_of(name: str) -> set[str]:
+    """The engine's modules of which code runs as seeds of a parser are parsed. Their code guides its inputs.
+
+    To instrument all modules takes half a minute each time, and is no guide: what the others do, no input decides.
+    """
+    from tests.fuzz.parsers import PARSERS
+    from tests.fuzz.run import Run
+
+    run, found = Run(PARSERS[name]), set[str]()
+    run.parser.seeds()  # which the whole engine makes
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        found.add(frame.f_globals.get("__name__", ""))
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    run.warm(_SEEDS_WARM)
+    sys.setprofile(None)
+    threading.setprofile(None)
+    return found & _engine()
+
+
+def _engine() -> set[str]:
+    """The names of all modules of the engine; its payloads are a link to a folder."""
+    paths = glob("crdt_mor/**/*.py", root_dir=_ROOT, recursive=True)
+    return {path.removesuffix(".py").replace(os.sep, ".").removesuffix(".__init__") for path in paths}
+
+
+def _child(name: str, inputs: int, seed: int, folder: Path, modules: set[str]) -> None:
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.environ |= {"RUST_BACKTRACE": "0", "POLARS_MAX_THREADS": "1"}
     import atheris
 
-    with atheris.instrument_imports(include=[f"crdt_mor.{room}" for room in _ROOMS]):
+    # `include` takes whole packages alone: of `crdt_mor.format` it takes the first word.
+    with atheris.instrument_imports(include=["crdt_mor"], exclude=sorted(_engine() - modules)):
         from tests.fuzz.mutation import mutated
         from tests.fuzz.parsers import PARSERS
         from tests.fuzz.run import Run
 
         run = Run(PARSERS[name], folder)
-        run.warm()
+        run.warm(_SEEDS_WARM)
     chance, counts = Random(), Counts(folder / "counts")
     begun, accepted, _ = counts.read()
     seeds = run.parser.seeds()
@@ -124,7 +153,7 @@ def _child(name: str, inputs: int, seed: int, folder: Path) -> None:
         return (run.parser.mend(found) if chance.random() < 0.5 else found)[:length_max]
 
     _limit_memory()
-    longest = min(_LENGTH_MAX, 2 * max(map(len, seeds)) + 256)
+    longest = min(_LENGTH_MAX, max(map(len, seeds)) + _LENGTH_MORE)
     options = [
         f"-seed={seed}",
         f"-timeout={SECONDS_AN_INPUT}",

@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any, BinaryIO, Final
 from zlib import crc32
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -42,6 +43,8 @@ from crdt_mor.hudi.adoption_instants import _completion
 from crdt_mor.log import posts
 from crdt_mor.log.paths import post_in
 from crdt_mor.merge.contributions import row_groups
+from crdt_mor.merge.rule import Member
+from crdt_mor.merge.states import fold_states, shown
 from crdt_mor.model import file_ids, layout, names, policies
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -52,6 +55,7 @@ from crdt_mor.model.rules import rules_in
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_file_ids, decode_segment
+from crdt_mor.payloads import Distinct
 from crdt_mor.planners.clean import CleanPlan
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.planners.erasure import Erasure
@@ -62,6 +66,7 @@ from tests.fuzz import corpus, corpus_texts, tables
 from tests.fuzz.mutation import Shape
 from tests.fuzz.watch import Allowed, nothing
 
+_DISTINCT: Final = Member(("n",), Distinct(), pl.Int64(), "n_state")
 _TIMELINE_NAME: Final = names.TimelineFileName(
     InstantTime("20260101000000000"), "deltacommit", "completed", InstantTime("20260101000000002")
 )
@@ -159,7 +164,12 @@ def _parquet(data: bytes) -> None:
 
 
 def _sketch(data: bytes) -> None:
-    tables.counted([data, *corpus.sketches()[:2]])
+    """A state of one key is merged with another one, and shown; that of another key is shown as it is."""
+    few, several = corpus.sketches()[:2]
+    keys = pl.Series(["a", "b", "c"])
+    states = pl.Series([data, few, data, several], dtype=pl.Binary)
+    folded = fold_states(_DISTINCT, states, np.array([0, 0, 1, 2]), keys)
+    shown(_DISTINCT, folded, ["n"], keys)
 
 
 # --- Hudi's timeline --------------------------------------------------------------------------------------------------

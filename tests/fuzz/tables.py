@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 import crdt_mor as mor
-from crdt_mor.format.base_file import write_parquet
-from crdt_mor.payloads import Distinct
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.fuzz import corpus
-from tests.simulated import Simulated
 
 STEPS: Final[tuple[Callable[[mor.Table], object], ...]] = (
     lambda table: table.scan().to_arrow(),
@@ -77,36 +71,6 @@ def _store(objects: Mapping[str, bytes]) -> MemoryStore:
     store = MemoryStore(corpus.table().place.environment.now_ms)
     store._objects.update({path: (data, store._clock()) for path, data in objects.items()})
     return store
-
-
-# --- states of payloads -----------------------------------------------------------------------------------------------
-
-
-@cache
-def _sketched() -> tuple[Simulated, str, pa.Table]:
-    """A table of sketches, the path of its base file, and what that holds."""
-    place = Simulated()
-    table = place.create(
-        pa.schema([("id", pa.string()), ("n", pa.int64())]), key="id", buckets=1, merge={"n": Distinct()}
-    )
-    for _ in range(2):
-        table.upsert(pa.table({"id": ["a", "b", "c"], "n": ["x", "y", "z"]}))
-        table.maintenance.compact()
-    table.upsert(pa.table({"id": ["a"], "n": ["w"]}))
-    bases = [stat.path for stat in place.store.walk("") if stat.path.endswith(".parquet")]
-    return place, max(bases), pq.read_table(pa.BufferReader(place.store.read(max(bases))))
-
-
-def counted(states: Sequence[bytes]) -> None:
-    """Read a table of sketches whose base file has three states of elsewhere."""
-    place, path, rows = _sketched()
-    store = MemoryStore(place.environment.now_ms)
-    store._objects.update(place.store._objects)
-    hidden = next(field.name for field in rows.schema if pa.types.is_binary(field.type))
-    changed = rows.set_column(rows.schema.get_field_index(hidden), hidden, pa.array(states, pa.binary()))
-    store._objects[path] = (bytes(write_parquet(changed)), 0)
-    table = mor.Table.open("simulated", store=store, environment=place.environment)
-    table.scan().to_arrow()
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------

@@ -12,13 +12,13 @@ from random import Random
 
 import pytest
 
-from tests.fuzz import tables, watch
+from tests.fuzz import guided, tables, watch
 from tests.fuzz.parsers import PARSERS, Parser
 from tests.fuzz.run import Run, blind, mutant
 from tests.fuzz.watch import BYTES_MIN, ForbiddenError, bounded, nothing, parsed
 from tests.tiers import slow
 
-SLOW = frozenset(["table", "sketch"])
+SLOW = frozenset(["table"])
 """Parsers of which an input takes a hundred times as long as of the others."""
 
 
@@ -50,6 +50,12 @@ def test_an_input_takes_calls_and_memory_in_proportion_to_its_bytes(name: str) -
         data = mutant(parser, chance, seeds)
         with bounded(len(data)):
             parsed(parser.parse, data, parser.allowed)
+
+
+def test_a_run_is_guided_by_the_modules_that_its_parser_runs_through_and_by_no_others() -> None:
+    modules = guided.modules_of("sketch")
+    assert {"crdt_mor.merge.states", "crdt_mor.payloads.theta"} <= modules
+    assert not {"crdt_mor.format.log", "crdt_mor.store.memory", "crdt_mor.api.table"} & modules
 
 
 # --- what the watch sees ----------------------------------------------------------------------------------------------
