@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
 from typing import Final, TypeVar
 
 from crdt_mor.errors import UnsupportedFeatureError
@@ -25,7 +24,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
 S = TypeVar("S")
 
-OPENING_A_FILE: Final = 1 << 20
+OPENING_A_FILE: Final = 1 << 16
 """The bytes whose decoding takes about as long as opening a file."""
 
 
@@ -71,17 +70,21 @@ class FileSlice:
 
 
 def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
-    """Items with their weights in as few parts as stay near `size`, evenly; a heavy item is a part of its own."""
-    heavy_first = sorted(items, key=lambda item: -item[1])
-    count = -(-sum(weight for _, weight in heavy_first) // size)
-    parts: list[list[S]] = [[] for _ in heavy_first[:count]]
-    loads = [(0, number) for number in range(len(parts))]
-    heapify(loads)
-    for item, weight in heavy_first:
-        load, number = loads[0]
-        parts[number].append(item)
-        heapreplace(loads, (load + weight, number))
-    return list(parts)
+    """Items with their weights, in their order, in about as few parts as stay near `size`, evenly.
+
+    Neighbours stay together: small slices of one partition are merged together. A part is as heavy as the others, but
+    for the weight of one item; one of twice that is a part of its own.
+    """
+    weighted = list(items)
+    total = sum(weight for _, weight in weighted)
+    count = -(-total // size)
+    parts: dict[int, list[S]] = {}
+    before = 0
+    for item, weight in weighted:
+        middle = 2 * before + weight  # doubled, to stay a whole number
+        parts.setdefault(middle * count // (2 * total), []).append(item)
+        before += weight
+    return list(parts.values())
 
 
 def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) -> list[FileSlice]:

@@ -112,7 +112,7 @@ def test_a_part_is_read_in_a_process_that_knows_nothing_else(make: Make, path: s
 def test_small_slices_are_shared_out_evenly(make: Make) -> None:
     table = make(buckets=16)
     table.upsert(frame(*((f"k{i:03}", "x", i) for i in range(400))))
-    heights = [part.count() for part in table.scan().parts(5 << 20)]
+    heights = [part.count() for part in table.scan().parts(5 << 16)]
     assert len(heights) == 4
     assert sum(heights) == 400
     assert max(heights) < 150
