@@ -2,7 +2,8 @@
 
 A file that one task alone staged of its group is copied. Where several tasks staged many rows of one group, and none
 has a key of another, their blocks are put one after another as they are, and only the keys of the rows are read. Other
-files are read back as the statements that they were made of, and folded in the order of the tasks.
+files are read back as the statements that they were made of, and folded in the order of the tasks. Many files are
+placed at once, on a disk as well, whose journal makes what several threads have written durable in one go.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.open_slice import open_blocks
+from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.write.job_values import Receipt, StagedFile
 from crdt_mor.write.log_files import BUCKET, Group
 from crdt_mor.write.open_write import OpenWrite
@@ -55,7 +57,10 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
             return _copy(write, parts[0][1])
         return _join(write, [staged for _, staged in parts]) or _fold(write, operation, parts)
 
-    files = list(in_threads(place, sorted(groups)))
+    def held(group: Group) -> int:
+        return sum(staged.file.size for _, staged in groups[group]) if len(groups[group]) > 1 else 0
+
+    files = list(in_threads(place, sorted(groups), FILES_AT_ONCE, held))
     if drivers > 1:
         write.session.run(job.remove_files_of_earlier_drivers(write.begun.requested, drivers))
     return files
