@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import asdict
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
@@ -94,7 +96,8 @@ def _diff_of_tables(
     uri: str, other: str, as_of: str | None, other_as_of: str | None, columns: list[str] | None, output: Output
 ) -> None:
     here, there = inputs.point(as_of, "--as-of"), inputs.point(other_as_of, "--other-as-of")
-    found = inputs.opened(uri, other).diff(inputs.opened(other, uri), columns=columns, as_of=here, other_as_of=there)
+    table = inputs.opened(uri, other)
+    found = table.diff(_other_table(uri, other), columns=columns, as_of=here, other_as_of=there)
     if output is Output.json:
         render.document({**asdict(found), "equal": found.is_equal})
     else:
@@ -108,6 +111,21 @@ def _diff_of_tables(
             render.table(("", *found.key), rows)
     if not found.is_equal:
         raise typer.Exit(BROKEN)
+
+
+def _other_table(uri: str, other: str) -> mor.Table:
+    """The table to compare with; where there is none, the text may be meant as a moment of the first table."""
+    try:
+        return inputs.opened(other, uri)
+    except mor.TableNotFoundError as error:
+        try:
+            mor.parse_point(other)
+        except mor.InvalidInputError:
+            raise error from None
+        raise mor.TableNotFoundError(
+            "there is no table here to compare with. If a moment of the first table is meant, name the other moment as "
+            f"well, such as now: crdt-mor diff {shlex.quote(uri)} {shlex.quote(other)} now. path={other}"
+        ) from error
 
 
 def _note(path: Path, checkpoint: str) -> None:

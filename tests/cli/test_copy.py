@@ -69,3 +69,19 @@ def test_two_tables_that_differ_end_with_3_and_the_first_keys_are_named(people: 
     assert (found["equal"], found["here"], found["keys_here"]) == (False, 1, [[3]])
     assert json.loads(run("diff", people.uri, copy, "--as-of", version, "--output", "json", code=0).stdout)["equal"]
     assert "--as-of" in run("diff", people.uri, 0, version, "--as-of", version, code=2).stderr
+
+
+@pytest.mark.parametrize("moment", ["1", "2026-11-01", "monday"])
+def test_one_moment_where_another_table_is_asked_for_is_answered_with_the_way_to_compare_two(
+    moment: str, people: mor.Table
+) -> None:
+    said = run("diff", people.uri, moment, code=1).stderr
+    command = f"crdt-mor diff {people.uri} {moment} now"
+    assert command in said.replace("\n", " ")
+    assert f"path={moment}" in said
+
+
+def test_what_is_no_moment_is_a_table_that_is_not_there(people: mor.Table, fast_path: Path) -> None:
+    said = run("diff", people.uri, fast_path / "absent", code=1).stderr
+    assert "there is no table here" in said
+    assert "moment" not in said
