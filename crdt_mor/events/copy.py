@@ -92,12 +92,13 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
 def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
     """Put the versions between the tail and `value`, one after another, until one is taken.
 
-    They need not be durable: where a power cut takes one, the versions behind it say the same, or are lost as well.
+    Their names last with that of `value`, in the same folder: where a power cut comes before, what is left says the
+    same. What they hold has to last by itself, as an empty object is no version.
     """
     for _ in range(tail.version + 1, value.version):
         nonce = yield Nonce()
         tail = bridge(tail, nonce)
-        if not (yield Put(version_path(tail.version), tail.encode(), durable=False)):
+        if not (yield Put(version_path(tail.version), tail.encode(), durable="content")):
             return
 
 

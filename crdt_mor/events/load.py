@@ -17,7 +17,7 @@ import hashlib
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.log.paths import HEARTBEATS, LOADS, STAGED, VERSIONS
+from crdt_mor.log.paths import HEARTBEATS, LOADS, PROPERTIES, STAGED, VERSIONS
 from crdt_mor.log.steps import PUTS_MAX
 from crdt_mor.model.names import BaseFileName, data_file_name, driver_token
 from crdt_mor.store.protocol import Content, Durable, Stat, Store
@@ -133,6 +133,7 @@ def put_in_place(store: Store, table_id: str | None) -> bool:
     versions = [path for path in paths if path.startswith(f"{folder}/{VERSIONS}/")]
     if not versions:
         return bool(store.list(VERSIONS))  # what was in the load's folder is gone as soon as it is in its place
+    store.make_durable(PROPERTIES)  # who has put them may have died before, and a power cut would take all with them
     passing = tuple(f"{folder}/{name}/" for name in (VERSIONS, HEARTBEATS, STAGED))
     others = [path for path in paths if not path.startswith(passing)]
     # Of Hudi's timeline a completed instant comes last, and all of it after the metadata of the partitions.

@@ -36,7 +36,7 @@ from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
 from crdt_mor.log import opening
 from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
-from crdt_mor.log.steps import Delete, List, Nonce, Put, Read, Steps, run
+from crdt_mor.log.steps import Delete, List, MakeDurable, Nonce, Put, Read, Steps, run
 from crdt_mor.log.tail import find_tail, table_replaced
 from crdt_mor.model import layout
 from crdt_mor.model.alteration import created_with
@@ -344,8 +344,8 @@ def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None
     """
     if (yield List(VERSIONS)):
         return
-    # Hudi's Spark reader lists its timeline's folder even where nothing was ever written.
-    yield Put(f"{folder}/.crdt_mor", b"", durable=False)
+    yield MakeDurable(PROPERTIES)  # who has put them may have died before, and a power cut would take all with them
+    yield Put(f"{folder}/.crdt_mor", b"", durable=False)  # Hudi's Spark reader lists that folder in every table
     nonce = yield Nonce()
     first = replace(genesis, nonce=nonce)
     path = version_path(first.version)

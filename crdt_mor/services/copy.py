@@ -15,7 +15,7 @@ version, and the copy takes that one, with what it has copied already.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -259,26 +259,18 @@ class _Copying:
         Before the latter it is asked once more whether the copy may show that moment, as much time may have passed.
         """
         there = listed(self._target)
-        missing = [stat for stat in need.objects if not self._has(there, stat)]
-        told = [stat for stat in need.told if not self._has(there, stat)]
+        missing, told = _missing(need.objects, there, need.begun), _missing(need.told, there)
         stats = (*need.objects, *need.told)
         self._kept = sum(stat.path in there and stat.path not in self._made for stat in stats)
         progress = _Progress(len(stats), sizes(stats), self._tell)
         progress.add(len(stats) - len(missing) - len(told), sizes(stats) - sizes(missing) - sizes(told))
         self._put(missing, "content", progress)
+        self._make_durable(need.objects)
         is_read = PROPERTIES in there
         if told and is_read:
             self._run(events.require_movable(moment.value))
         self._put(told, True if is_read else "content", progress, threads=1 if is_read else None)
-
-    def _has(self, there: dict[str, Stat], stat: Stat) -> bool:
-        found = there.get(stat.path)
-        if found is not None and found.size != stat.size:
-            raise FormatError(
-                "an object of the copy has another size than that of the table, so that the copy is damaged: remove it "
-                f"and copy again. path={stat.path} copy={found.size} table={stat.size}"
-            )
-        return found is not None
+        self._make_durable(need.told)
 
     def _put(self, stats: Sequence[Stat], durable: Durable, progress: _Progress, threads: int | None = None) -> None:
         source, target = self._session.store, self._target
@@ -294,8 +286,11 @@ class _Copying:
             if made:
                 self._made[stat.path] = stat.size
             progress.add(1, stat.size)
+
+    def _make_durable(self, stats: Sequence[Stat]) -> None:
+        """Make objects last through a power cut, also those of an earlier copy whose process died before it had."""
         for path in {stat.path.rpartition("/")[0]: stat.path for stat in stats}.values():
-            target.make_durable(path)  # with one object of each folder all others last
+            self._target.make_durable(path)  # with one object of each folder all others last
 
     def _put_properties(self, moment: Moment) -> None:
         found = self._run(read_properties())
@@ -305,6 +300,8 @@ class _Copying:
             self._run(put_surely(Put(PROPERTIES, moment.properties)))
         elif found != moment.properties:
             self._run(replace_properties(found, moment.properties))
+        else:
+            self._target.make_durable(PROPERTIES)
 
     def _remove(self, moment: Moment, need: Wanted) -> int:
         """Remove what the moment needs no more; how many objects."""
@@ -316,6 +313,18 @@ class _Copying:
 
     def _run(self, steps: Steps[T]) -> T:
         return run(steps, self._target, self._session.environment)
+
+
+def _missing(stats: Sequence[Stat], there: Mapping[str, Stat], by_name: Container[str] = ()) -> list[Stat]:
+    """What the copy does not have yet; raises where it has another object than the table. by_name: of any size."""
+    for stat in stats:
+        found = there.get(stat.path)
+        if found is not None and found.size != stat.size and stat.path not in by_name:
+            raise FormatError(
+                "an object of the copy has another size than that of the table, so that the copy is damaged: remove it "
+                f"and copy again. path={stat.path} copy={found.size} table={stat.size}"
+            )
+    return [stat for stat in stats if stat.path not in there]
 
 
 def _removed(paths: Sequence[str]) -> Steps[None]:

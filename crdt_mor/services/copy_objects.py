@@ -47,10 +47,14 @@ class Wanted:
     """The objects of a moment. objects: all that can be put in any order. told: files of Hudi's that end an instant.
 
     The latter are in the order of their completion times, in which Hudi's readers are to find them.
+
+    begun: those of the objects by which Hudi's readers see that an instant has begun. They are looked for by their
+        names alone, so that a power cut may have emptied them, here or there.
     """
 
     objects: tuple[Stat, ...]
     told: tuple[Stat, ...]
+    begun: frozenset[str]
 
     @property
     def paths(self) -> set[str]:
@@ -64,8 +68,9 @@ def listed(store: Store) -> dict[str, Stat]:
 
 def wanted(moment: Moment, there: Mapping[str, Stat]) -> Wanted:
     """What the copy needs, of what listings have found at the source; raises `GoneError` where something is missing."""
-    objects = [*_data(moment, there), *_own(moment, there), *_history(moment, there), *_begun(moment, there)]
-    return Wanted(tuple(objects), tuple(_told(moment, there)))
+    begun = list(_begun(moment, there))
+    objects = [*_data(moment, there), *_own(moment, there), *_history(moment, there), *begun]
+    return Wanted(tuple(objects), tuple(_told(moment, there)), frozenset(stat.path for stat in begun))
 
 
 def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:

@@ -6,7 +6,8 @@ Process        a store through which one process works; what goes wrong with its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -26,6 +27,7 @@ class Disk(MemoryStore):
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__(now_ms)
+        self._noting = threading.RLock()  # services put files in threads
         self._names: set[str] = set()
         self._contents: set[str] = set()
         self._deleted: dict[str, tuple[bytes, int]] = {}
@@ -39,15 +41,21 @@ class Disk(MemoryStore):
     def objects(self) -> dict[str, bytes]:
         return {path: content for path, (content, _) in self._objects.items()}
 
+    def become(self, objects: Mapping[str, bytes]) -> None:
+        """Hold these, all of them fsynced, and nothing else."""
+        self._objects = {path: (content, self.now_ms()) for path, content in objects.items()}
+        self._names, self._contents, self._deleted = set(), set(), {}
+
     def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        if not super().put(path, data):
-            return False
-        self._names.add(path)
-        if durable in (False, "name"):
-            self._contents.add(path)
-        if durable in (True, "name"):
-            self.make_durable(path)
-        return True
+        with self._noting:
+            if not super().put(path, data):
+                return False
+            self._names.add(path)
+            if durable in (False, "name"):
+                self._contents.add(path)
+            if durable in (True, "name"):
+                self.make_durable(path)
+            return True
 
     def put_without_fsync(self, path: str, data: Content) -> None:
         """What a put leaves whose folder could not be fsynced."""
@@ -58,30 +66,34 @@ class Disk(MemoryStore):
         return super().copy(source, target)
 
     def delete(self, path: str) -> None:
-        if path in self._objects and path not in self._names:
-            self._deleted.setdefault(path, self._objects[path])
-        super().delete(path)
-        self._names.discard(path)
-        self._contents.discard(path)
+        with self._noting:
+            if path in self._objects and path not in self._names:
+                self._deleted.setdefault(path, self._objects[path])
+            super().delete(path)
+            self._names.discard(path)
+            self._contents.discard(path)
 
     def touch(self, path: str) -> None:
-        if path not in self._objects:
-            self._names.add(path)
-        super().touch(path)
+        with self._noting:
+            if path not in self._objects:
+                self._names.add(path)
+            super().touch(path)
 
     def make_durable(self, path: str) -> None:
         folder = path.rpartition("/")[0]
-        self._names = {name for name in self._names if name.rpartition("/")[0] != folder}
-        self._deleted = {name: was for name, was in self._deleted.items() if name.rpartition("/")[0] != folder}
+        with self._noting:
+            self._names = {name for name in self._names if name.rpartition("/")[0] != folder}
+            self._deleted = {name: was for name, was in self._deleted.items() if name.rpartition("/")[0] != folder}
 
     def cut(self) -> None:
         """The power goes off and on again."""
-        for path in self._contents - self._names:
-            self._objects[path] = (b"", self._objects[path][1])
-        for path in self._names:
-            del self._objects[path]
-        self._objects |= self._deleted
-        self._names, self._contents, self._deleted = set(), set(), {}
+        with self._noting:
+            for path in self._contents - self._names:
+                self._objects[path] = (b"", self._objects[path][1])
+            for path in self._names:
+                del self._objects[path]
+            self._objects |= self._deleted
+            self._names, self._contents, self._deleted = set(), set(), {}
 
 
 @dataclass(frozen=True)
@@ -148,6 +160,12 @@ def _dies_after(process: Process, operation: str, call: Callable[[], object], ch
     process.die()
 
 
+def _dies_before_fsync(process: Process, operation: str, call: Callable[[], object], chosen: bool) -> None:
+    if operation == "put":
+        process.put_without_fsync()
+    process.die()
+
+
 def _sleeps(process: Process, operation: str, call: Callable[[], object], chosen: bool) -> object:
     process.pause()
     return call()
@@ -178,6 +196,7 @@ def _loses_power_after(process: Process, operation: str, call: Callable[[], obje
 FAULTS: Final = {
     "kill before": Fault(CHANGES, _dies),
     "kill after": Fault(CHANGES, _dies_after),
+    "kill before fsync of a folder": Fault(WRITES, _dies_before_fsync),
     "pause past expiry": Fault(CHANGES, _sleeps),
     "disk full": Fault(WRITES, _refuses, is_late=True),
     "read-only": Fault(CHANGES, _refuses, is_late=True),

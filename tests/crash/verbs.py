@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,8 @@ from crdt_mor import (
 )
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.crash.media import Disk
-from tests.inside import tail_of
+from tests.inside import store_of, tail_of
+from tests.interop.made_by_hudi import as_hudi_makes_them
 from tests.interop.readers import hudi_rs, ours
 from tests.posting import in_a_crowd
 
@@ -35,6 +36,11 @@ POLICIES: Final = {
 }
 
 Row = tuple[str, str, int]
+
+MEANWHILE: Final[Row] = ("meanwhile", "y", 1)
+"""What others write while a process stands still."""
+NEXT: Final[Row] = ("next", "y", 9)
+"""What the next writer writes."""
 
 
 def frame(*rows: Row) -> pa.Table:
@@ -54,6 +60,15 @@ class State:
     def with_row(self, row: Row) -> State:
         kept = {other for other in self.rows if other[0] != row[0]}
         return State(self.columns, frozenset(kept | {row}), self.savepoints, self.is_handed_over, self.moved)
+
+
+def shown(table: Table) -> State:
+    """What one table shows."""
+    data = table.scan().to_arrow()
+    rows = frozenset(tuple(row.values()) for row in data.to_pylist())
+    assert len(rows) == data.num_rows
+    saved = tuple(one.name for one in table.savepoints())
+    return State(tuple(data.schema.names), rows, saved, table.handed_over is not None, False)
 
 
 @dataclass
@@ -99,12 +114,8 @@ class World:
 
     def state(self) -> State:
         moved, old = self.moved(), self.open()
-        table = moved or old
-        data = table.scan().to_arrow()
-        rows = frozenset(tuple(row.values()) for row in data.to_pylist())
-        assert len(rows) == data.num_rows
-        saved = tuple(one.name for one in old.savepoints())
-        return State(tuple(data.schema.names), rows, saved, table.handed_over is not None, moved is not None)
+        saved = shown(old).savepoints
+        return replace(shown(moved or old), savepoints=saved, moved=moved is not None)
 
     def sleep_past_expiry(self) -> None:
         """Time in which no heart beats."""
@@ -112,16 +123,20 @@ class World:
         self.clock.sleep(PAST_EXPIRY_S)
         self.clock._tasks = tasks
 
-    def require_same_for_hudi(self) -> None:
-        """hudi-rs reads what we read."""
-        table = self.newest()
-        disk = self.disk if table.uri == "t" else self.there
+    def require_same_for_hudi(self, table: Table | None = None) -> None:
+        """hudi-rs reads what we read, of the table where it takes writes, or of the one that is given."""
+        table = table or self.newest()
         with tempfile.TemporaryDirectory(dir=_memory()) as folder:
-            for path, content in disk.objects().items():
-                file = Path(folder, path)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
+            self.lay_out(table, Path(folder))
             assert hudi_rs(folder) == ours(table), "hudi-rs reads other rows"
+
+    def lay_out(self, table: Table, folder: Path) -> None:
+        """Put the objects of a table into a folder, where Hudi's readers find them."""
+        disk = self.disk if table.uri == "t" else self.there
+        for path, content in disk.objects().items():
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
 
 
 def _memory() -> str | None:
@@ -180,6 +195,22 @@ def _no_savepoint(table: Table) -> None:
     table.drop_savepoint("s")
 
 
+def _made_by_hudi(table: Table) -> None:
+    """Hudi has made the table, and what is done to it next is the first that we do there."""
+    disk = store_of(table)
+    assert isinstance(disk, Disk)
+    _no_savepoint(table)
+    disk.become(as_hudi_makes_them(disk.objects()))
+
+
+def created(world: World, store: Store | None = None, *, exist_ok: bool = False) -> Table:
+    """The table of a world, made by a process."""
+    return Table.create(
+        "t", SCHEMA, key="id", partition_by="p", buckets=2, exist_ok=exist_ok, writer_expiry=EXPIRY,
+        store=store or world.disk, environment=world.clock,
+    )  # fmt: skip
+
+
 VERBS: Final = {
     "append": Verb(lambda w, t: t.append(frame(("d", "y", 3)), token=TOKEN), is_write=True),
     "upsert": Verb(lambda w, t: t.upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), is_write=True),
@@ -208,18 +239,22 @@ VERBS: Final = {
     "handover": Verb(lambda w, t: t.maintenance.handover(), is_alone=True),
     "takeback": Verb(lambda w, t: t.maintenance.takeback(), lambda t: t.maintenance.handover(), is_alone=True),
     "maintain": Verb(lambda w, t: t.maintenance.maintain(), _no_savepoint),
+    "upsert to a table of Hudi's": Verb(
+        lambda w, t: t.upsert(frame(("a", "x", 3), ("b", "y", 3)), token=TOKEN), _made_by_hudi, is_write=True
+    ),
+    "update of a table of Hudi's": Verb(
+        lambda w, t: t.update({"n": "n + 10"}, "p = 'x'", token=TOKEN), _made_by_hudi, is_write=True
+    ),
+    "compact a table of Hudi's": Verb(lambda w, t: t.maintenance.compact(), _made_by_hudi),
 }
 """What is done to a table, by name."""
 
 
 @cache
-def begun(name: str) -> World:
-    """The world in which a verb is done: base files, logs over them, history, a savepoint."""
+def begun(name: str | None) -> World:
+    """The world in which a verb is done: base files, logs over them, history, a savepoint. None: that of all."""
     world = World()
-    table = Table.create(
-        "t", SCHEMA, key="id", partition_by="p", buckets=2, writer_expiry=EXPIRY, store=world.disk,
-        environment=world.clock,
-    )  # fmt: skip
+    table = created(world)
     table.set_properties(POLICIES)
     table.upsert(frame(("a", "x", 1), ("b", "y", 1), ("c", "x", 1)))
     table.maintenance.compact()
@@ -227,6 +262,7 @@ def begun(name: str) -> World:
     table.savepoint("s")
     for number in (2, 3, 4):
         table.upsert(frame(("b", "y", number)))
-    VERBS[name].prepare(table)
+    if name is not None:
+        VERBS[name].prepare(table)
     world.clock.sleep(5)
     return world

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.format import properties
+from crdt_mor.format.commit import decode_commit, encode_commit
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.model.names import OWN_KEY
 from tests.interop.readers import HudiSpark
 
 COUNT = "hoodie.bucket.index.num.buckets"
@@ -20,6 +24,22 @@ def said(root: Path, changes: Mapping[str, str | None]) -> None:
     found = {**properties.decode_table(file.read_bytes(), str(file)), **changes}
     file.write_bytes(properties.encode_table({k: v for k, v in found.items() if v is not None}, ["changed"]))
     (root / ".hoodie" / ".hoodie.properties.crc").unlink(missing_ok=True)  # Hadoop's, of the file before
+
+
+def as_hudi_makes_them(objects: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The objects of a table of ours as if Hudi had made it: nothing is left of our timeline, nor of our properties."""
+    made = {path: data for path, data in objects.items() if "/.crdt_mor" not in path}
+    for path, data in made.items():
+        if path.startswith(".hoodie/timeline/") and path.endswith("commit"):
+            commit = decode_commit(data, path)
+            extra = {name: text for name, text in commit.extra.items() if name != OWN_KEY}
+            made[path] = encode_commit(replace(commit, extra=extra))
+    found = properties.decode_table(made[PROPERTIES], PROPERTIES)
+    kept = {name: text for name, text in found.items() if not name.startswith("crdt_mor.")}
+    kept.pop("hoodie.table.ordering.fields", None)
+    kept["hoodie.record.merge.mode"] = "COMMIT_TIME_ORDERING"
+    made[PROPERTIES] = properties.encode_table(kept, ["changed"])
+    return made
 
 
 NON_BLOCKING = {

@@ -9,7 +9,6 @@ import datetime as dt
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,11 +17,8 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
-from crdt_mor.format import properties
-from crdt_mor.format.commit import decode_commit, encode_commit
 from crdt_mor.ground.clock import SystemEnvironment
-from crdt_mor.model.names import OWN_KEY
-from tests.interop.made_by_hudi import COUNT, hudi_makes, said
+from tests.interop.made_by_hudi import COUNT, as_hudi_makes_them, hudi_makes, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 
 SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("p", pa.string())])
@@ -32,16 +28,14 @@ PARTITIONS = "hoodie.bucket.index.partition.expressions"
 
 
 def as_if_hudi_had_made(root: Path) -> Path:
-    """Turn a table of ours into one that Hudi has made: nothing is left of our timeline, nor of our properties."""
+    """Turn a table of ours into one that Hudi has made."""
+    objects = {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+    made = as_hudi_makes_them(objects)
     shutil.rmtree(root / ".hoodie" / ".crdt_mor")
-    for file in (root / ".hoodie" / "timeline").glob("*commit"):
-        commit = decode_commit(file.read_bytes(), file.name)
-        extra = {name: text for name, text in commit.extra.items() if name != OWN_KEY}
-        file.write_bytes(encode_commit(replace(commit, extra=extra)))
-    names = properties.decode_table((root / ".hoodie" / "hoodie.properties").read_bytes(), "p")
-    gone = dict.fromkeys([name for name in names if name.startswith("crdt_mor.")])
-    plain = {"hoodie.table.ordering.fields": None, "hoodie.record.merge.mode": "COMMIT_TIME_ORDERING"}
-    said(root, {**gone, **plain})
+    for path in objects.keys() - made.keys():
+        (root / path).unlink(missing_ok=True)
+    for path, data in made.items():
+        (root / path).write_bytes(data)
     return root
 
 

@@ -28,6 +28,7 @@ from crdt_mor import (
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.store import across, objects
+from crdt_mor.store.paths import in_hoodie
 from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import store_of
 from tests.simulated import Simulated
@@ -212,7 +213,7 @@ def test_what_is_written_to_a_copy_while_objects_are_copied_keeps_hudi_from_bein
 
     class Interrupted(DelegatingStore):
         def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-            if operation == "make_durable" and path.endswith(".parquet") and not wrote:
+            if operation == "make_durable" and not in_hoodie(path) and not wrote:
                 wrote.append(copy.upsert(rows(9)))
             return call()
 
