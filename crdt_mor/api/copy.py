@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from crdt_mor.api.create import refuse_inside_a_table
 from crdt_mor.api.migration import address_of, require_beside, store_beside
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.events.session import Session
@@ -35,6 +36,7 @@ def copy(
         raise InvalidInputError(f"a table is copied to another address than its own. uri={address}")
     if store is None:
         require_beside(session, address, "copied")
+    refuse_inside_a_table(target, address)
     done = service.copy(session, target, address, update=update, tell=on_progress or (lambda _: None))
     if verify:
         _require_sound(session, target, address)

@@ -36,6 +36,7 @@ from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec, PayloadRef
 from crdt_mor.model.rules import Rules, rules_text
 from crdt_mor.store.lakes import lake_in
+from crdt_mor.store.local import LocalStore
 from crdt_mor.store.protocol import Store, is_bucket
 from crdt_mor.write.named import called_config, renamed_config
 
@@ -106,6 +107,7 @@ def put_properties(
         return _durable(store, uri), False
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
+    refuse_inside_a_table(store, uri)
     if absent:
         require_no_timeline(store, uri)
         _require_no_load(store, uri, expiry_ms)
@@ -173,6 +175,19 @@ def refuse_another_format(store: Store, uri: str) -> None:
         raise TableExistsError(
             f"there is a table of {lake.name} here, and files of ours do not belong into it: {lake.advice(uri)}. "
             f"path={uri}"
+        )
+
+
+def refuse_inside_a_table(store: Store, uri: str) -> None:
+    """Refuse a new table in the folder of another one on a disk. Of a bucket no folder around the table is asked for,
+    where its user may see nothing."""
+    if not isinstance(store, LocalStore) or store.stat(PROPERTIES) is not None:
+        return
+    around = store.nearest_above(PROPERTIES)
+    if around is not None:
+        raise InvalidInputError(
+            "a table is not made in another table's folder, as Hudi's readers would take its files for those of that "
+            f"table: give an address beside it. path={uri} table={around}"
         )
 
 

@@ -27,6 +27,7 @@ from crdt_mor.api.create import (
     payloads_there,
     put_properties,
     refuse_another_format,
+    refuse_inside_a_table,
     warn_of_partitions,
 )
 from crdt_mor.api.create_again import Asked, require_asked_for
@@ -264,6 +265,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         if is_bucket(objects):
             objects.probe()
         refuse_another_format(objects, str(uri))
+        refuse_inside_a_table(objects, str(uri))
         types = None if schema is None else read_schema(schema)
         rows = open_source(source, types, str(uri), Places(given, environment, uri), Renames.of(rename))
         layout = Layout.asked((), LINEAR, compression)

@@ -197,6 +197,11 @@ class LocalStore:
         """The absolute path of a Parquet file; None if there is none."""
         return None if self.stat(path) is None else ParquetSource.file(self._at(path))
 
+    def nearest_above(self, path: str) -> str | None:
+        """The nearest folder around this one in which there is an object at a path; None where there is none."""
+        folders = Path(os.path.realpath(self.root)).parents
+        return next((str(folder) for folder in folders if os.path.lexists(folder / object_path(path))), None)
+
     def sweep_temp(self) -> builtins.list[str]:
         """Remove the temporary files of puts that died a day ago or earlier; their paths.
 

@@ -52,8 +52,6 @@ FAST = [
     ("create", "kill before fsync of a folder"),
     ("first copy", "kill before"),
 ]
-
-
 ROWS = (*VERBS, *PLACES)
 
 
