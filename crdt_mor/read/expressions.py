@@ -173,7 +173,7 @@ def _sql_compared(relation: Relation, column: pl.Expr, value: pl.Expr) -> pl.Exp
     number = literal(value)
     if number is None or not column.meta.is_column() or not number.dtype.is_decimal():
         raise ValueError
-    return pl.sql_expr(f'"{column.meta.output_name()}" {relation} {number.item()}')
+    return pl.sql_expr(f'"{column.meta.output_name()}" {relation} {number.item():f}')
 
 
 def sql_literal(value: object) -> str:

@@ -8,13 +8,15 @@ rows that are merged and restored to their declared types, for three reasons:
     hidden values  a base file has values that a log has replaced, and a cast must not fail on one of those
     stored types   a condition is one of declared types, and files hold stored ones
 
-What goes down is built anew, from literals that the column's own type holds, so that nothing is cast on the way. Where
-there are no such literals, the condition stays above: reading more is only slower.
+What goes down is built anew, from literals that the column's own type holds, so that nothing is cast on the way. A
+number that a column of integers cannot hold, such as 5.5, becomes the nearest integers that it can. Where there are no
+such literals, the condition stays above: reading more is only slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -66,6 +68,8 @@ def _form_of(compared: Comparison, kind: pl.DataType) -> pl.Expr | None:
     if relation in ("is", "is not") and nulls:
         null = column.is_null() if relation == "is" else column.is_not_null()
         return None if kind.is_nested() else null
+    if relation in _COMPARED and kind in _INTEGERS and not nulls and _may_be_between(compared.values.dtype):
+        return _between(column, relation, compared.values[0], _INTEGERS[kind])
     values = _exact(compared.values.drop_nulls(), kind)
     if values is None:
         return None
@@ -79,6 +83,60 @@ def _form_of(compared: Comparison, kind: pl.DataType) -> pl.Expr | None:
         return None
     condition: pl.Expr = compare(column, pl.lit(values[0]))
     return condition | column.is_nan() if kind.is_float() and relation in (">", ">=") else condition
+
+
+def _may_be_between(literals: pl.DataType) -> bool:
+    """Whether literals of this type may lie between two integers."""
+    return literals.is_float() or literals.is_decimal()
+
+
+def _between(column: pl.Expr, relation: str, number: float | Decimal, limit: int) -> pl.Expr:
+    """A column of integers from -limit to limit - 1 against a number that may lie between two of them, or beyond all.
+
+    polars makes doubles of the integers to compare them with a float, so that several large ones equal it. NaN is
+    greater than all numbers. With decimals it compares exactly.
+    """
+
+    def rounded(integer: int) -> float:
+        return float(integer) if isinstance(number, float) else integer
+
+    if isinstance(number, float) and math.isnan(number):
+        below = last = limit - 1
+    else:
+        below = _last(limit, lambda integer: rounded(integer) < number)
+        last = _last(limit, lambda integer: rounded(integer) <= number)
+
+    def up_to(integer: int) -> pl.Expr:
+        return column <= integer if integer >= -limit else pl.lit(False)
+
+    def above(integer: int) -> pl.Expr:
+        return column > integer if integer >= -limit else column.is_not_null()
+
+    match relation:
+        case "<":
+            return up_to(below)
+        case "<=":
+            return up_to(last)
+        case ">":
+            return above(last)
+        case ">=":
+            return above(below)
+        case "<>":
+            return up_to(below) | above(last)
+        case _:
+            return above(below) & up_to(last) if below < last else pl.lit(False)
+
+
+def _last(limit: int, holds: Callable[[int], bool]) -> int:
+    """The last of the integers from -limit to limit - 1 for which something holds that holds up to some integer.
+
+    Where it holds for none of them, the one before the first.
+    """
+    last, end = -limit - 1, limit
+    while end - last > 1:
+        middle = (last + end) // 2
+        last, end = (middle, end) if holds(middle) else (last, middle)
+    return last
 
 
 def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | None:
