@@ -37,6 +37,10 @@ _COMPARED = {"=": eq, "is": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 _INTEGERS: dict[Any, int] = {pl.Int32(): 2**31, pl.Int64(): 2**63}
 
+LISTED_MAX = 40
+"""The most values that go down as a list, each of which polars holds against the statistics of each row group. It plans
+that in a time that grows with the square of their number: for 100 keys, longer than it decodes a million rows."""
+
 
 @lru_cache(maxsize=256)
 def same_in_polars(schema: TableSchema) -> Mapping[str, pl.DataType]:
@@ -140,10 +144,19 @@ def _last(limit: int, holds: Callable[[int], bool]) -> int:
 
 
 def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | None:
-    """IN as a list, the one form for which polars uses statistics; None for types whose lists it casts to another."""
+    """IN; None for types whose values polars casts to another.
+
+    A short list is the one form for which polars asks of each value whether it is in a row group, by its statistics. Of
+    more values the statistics answer for the least and the greatest.
+    """
     if not values:
         return pl.lit(False)
-    return None if kind.is_decimal() or kind == pl.Float32 else column.is_in(values)
+    if kind.is_decimal() or kind == pl.Float32:
+        return None
+    if len(values) <= LISTED_MAX:
+        return column.is_in(values)
+    series = pl.Series(values, dtype=kind).unique().sort()
+    return (column >= pl.lit(series[0], kind)) & (column <= pl.lit(series[-1], kind)) & column.is_in(series.implode())
 
 
 def _exact(values: pl.Series, kind: pl.DataType) -> list[Any] | None:

@@ -11,11 +11,12 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.read.pushdown import parquet_form
+from crdt_mor.read.pushdown import LISTED_MAX, parquet_form
 
 Compare = Callable[[Any, Any], pl.Expr]
 
@@ -78,3 +79,40 @@ def test_integers_beside_a_number_with_a_point_in_sql_are_found_by_integers(
     exact = {"<": lt, "<=": le, ">": gt, ">=": ge, "=": eq}[compare]
     expected = [(v,) for v in rows["n"] if v is not None and exact(Decimal(v), Decimal(f"{whole}.{part}"))]
     assert found(rows, condition, {"n": pa.int64()})[1] == expected if rows.height else True
+
+
+LISTS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
+    "texts": (pa.string(), "k{:03}".format),
+    "integers": (pa.int64(), lambda i: i),
+    "floats": (pa.float64(), lambda i: -i / 2),
+    "moments": (pa.timestamp("us", "UTC"), lambda i: pl.Series([i * 10**9]).cast(pl.Datetime("us", "UTC"))[0]),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+@given(
+    asked=st.lists(st.integers(0, 200), min_size=LISTED_MAX + 1, max_size=150, unique=True),
+    there=st.lists(st.one_of(st.none(), st.integers(0, 200)), min_size=2, max_size=60),
+    nulls_equal=st.booleans(),
+)
+def test_a_long_list_finds_what_a_short_one_does(
+    what: str, asked: list[int], there: list[int | None], nulls_equal: bool
+) -> None:
+    kind, value = LISTS[what]
+    series = pl.Series("c", pa.array([], kind))
+    rows = pl.DataFrame(pl.Series("c", [None if i is None else value(i) for i in there], series.dtype))
+    values = pl.Series([*map(value, asked), *([None] if nulls_equal else [])], dtype=series.dtype)
+    condition = pl.col("c").is_in(values.implode(), nulls_equal=nulls_equal)
+    form, rows_there = found(rows, condition, {"c": kind})
+    assert list(map(repr, rows_there)) == list(map(repr, rows.filter(condition).rows()))
+    assert "Series" in str(form), "not a list of literals, of which polars plans each by itself"
+
+
+def test_a_long_list_is_held_against_the_statistics() -> None:
+    condition = pl.col("c").is_in([f"k{i:03}" for i in range(100)])
+    form = parquet_form(condition, TableSchema.of(pa.schema([("c", pa.string())])))
+    assert form is not None
+    bounds = pl.DataFrame({"c_min": ["a", "k050", "l"], "c_max": ["b", "k060", "m"], "c_nc": [0, 0, 0], "len": [9] * 3})
+    skip = form._skip_batch_predicate({"c": pl.String()})
+    assert skip is not None
+    assert bounds.select(skip.alias("skip"))["skip"].fill_null(value=False).to_list() == [True, False, True]
