@@ -17,7 +17,7 @@ from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import distinct
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.prune import Pruning
-from crdt_mor.read.row_groups import not_ruled_out, ranges_of, within
+from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, ranges_of, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def explain(
         footer = _footer(source)
         left = [] if footer is None else not_ruled_out(footer, pushed, merging.columns.schema)
         if keys is not None and source is not None and footer is not None:
-            left = within(footer, left, ranges_of(source, keys))
+            left = within(footer, may_have_keys(footer, left, keys), ranges_of(source, keys))
         (merged if slice_.logs else passed if left or footer is None else skipped).append(slice_)
         groups += len(left)
         if footer is not None:

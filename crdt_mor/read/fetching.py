@@ -20,8 +20,8 @@ from crdt_mor.format.row_groups import TAIL_BYTES, Chosen, choose
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge import kernel
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Slice, distinct, is_partial
-from crdt_mor.read.row_groups import not_ruled_out, within
+from crdt_mor.merge.blocks import COMMIT_TIME, Slice, distinct, is_partial
+from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,8 @@ def plan(
         return Fetch(files, (), None)
     columns = _columns(files, merging, select, predicate)
     condition = predicate if _is_decided_in_base(files, merging) else None
-    if keys is not None:  # of the rows that the merge gives for other keys nothing is shown
-        condition = pl.col(RECORD_KEY).is_in(list(keys)) if condition is None else condition
     enough = limit if predicate is None and not files.blocks else None
-    return Fetch(files, tuple(columns), _chosen(files, merging, columns, condition, enough))
+    return Fetch(files, tuple(columns), _chosen(files, merging, columns, condition, keys, enough))
 
 
 def rows_of(source: ParquetSource, first: int, count: int) -> pl.LazyFrame:
@@ -108,12 +106,19 @@ def _is_decided_in_base(files: Slice, merging: Merging) -> bool:
 
 
 def _chosen(
-    files: Slice, merging: Merging, columns: Sequence[str], condition: pl.Expr | None, enough: int | None
+    files: Slice,
+    merging: Merging,
+    columns: Sequence[str],
+    condition: pl.Expr | None,
+    keys: Sequence[str] | None,
+    enough: int | None,
 ) -> Chosen | None:
     """What is needed of the base; None: all of it."""
 
     def groups(footer: pq.FileMetaData) -> Sequence[int]:
         left = not_ruled_out(footer, condition, merging.columns.schema)
+        if keys is not None:  # of the rows that the merge gives for other keys nothing is shown
+            left = may_have_keys(footer, left, keys)
         left = within(footer, left, files.base_ranges)
         left = within(footer, left, None if files.base_rows is None else [files.base_rows])
         return left if enough is None else _first(footer, left, enough)

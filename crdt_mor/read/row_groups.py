@@ -6,6 +6,7 @@ another order than that of their keys, as each row group then has keys from all 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
@@ -37,6 +38,23 @@ def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Map
     except pl.exceptions.PolarsError:  # nested types, which have no statistics
         return every
     return [group for group, skip in zip(every, skipped, strict=True) if not skip]
+
+
+def may_have_keys(footer: pq.FileMetaData, groups: Collection[int], keys: Collection[str]) -> list[int]:
+    """Those of the row groups between whose least and greatest record key one of the keys lies, given by their texts.
+
+    Rows are in the order of these texts, so that the statistics of a column of integers say little of one key: between
+    49 and 50 are 490 and 4,999,999.
+    """
+    ordered = sorted(keys)
+
+    def may_have(group: int) -> bool:
+        least, greatest, _ = _statistics(footer.row_group(group), RECORD_KEY)
+        if not isinstance(least, str) or not isinstance(greatest, str):
+            return True
+        return bisect_left(ordered, least) < bisect_right(ordered, greatest)
+
+    return [group for group in groups if may_have(group)]
 
 
 def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int], ...] | None:

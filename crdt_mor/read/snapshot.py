@@ -23,7 +23,7 @@ from crdt_mor.events.update import commits_before
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
-from crdt_mor.merge.blocks import Columns, Slice
+from crdt_mor.merge.blocks import RECORD_KEY, Columns, Slice
 from crdt_mor.merge.polars_types import selected
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
@@ -181,6 +181,8 @@ class Snapshot:
         """
         store = self.session.store
         merging = merging_of(self.session.config, self.value.schema)
+        if keys is not None and not self.session.is_far:
+            predicate = _of_keys(predicate, keys, merging.columns)
         columns = self.read_columns(select, predicate)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
@@ -268,6 +270,21 @@ class Snapshot:
 def _rows_said(slice_: FileSlice) -> int | None:
     """How many rows a slice has, where commits say it: it needs no merging, and Hudi has not archived its commit."""
     return slice_.base.rows if slice_.base is not None and not slice_.logs and slice_.base.rows else None
+
+
+def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -> pl.Expr | None:
+    """A predicate, and that the record key is one of these.
+
+    Rows are in the order of its text, so that its statistics rule row groups out which those of a number do not. Those
+    of a key of text say the same. Of a file in a bucket the column would have to be fetched, so that `fetching.plan`
+    holds the keys against its statistics.
+    """
+    if columns.schema[columns.merge_key] == pl.String and columns.merge_key != RECORD_KEY:
+        return predicate
+    one_of = pl.col(RECORD_KEY).is_in(pl.Series(keys, dtype=pl.String).implode())
+    if keys:
+        one_of = (pl.col(RECORD_KEY) >= min(keys)) & (pl.col(RECORD_KEY) <= max(keys)) & one_of
+    return one_of if predicate is None else predicate & one_of
 
 
 def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> pl.Expr | None:

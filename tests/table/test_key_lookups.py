@@ -1,0 +1,105 @@
+"""A few keys are asked for: what is read of base files and logs, and that no row is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crdt_mor import MemoryStore, Table
+from crdt_mor.store.protocol import Store
+from crdt_mor.write import base_files
+from tests.counting import Bucket
+
+URI = "s3://counted/table"
+SCHEMA = pa.schema([("id", pa.int64()), ("small", pa.int16()), ("n", pa.int64()), ("x", pa.float64())])
+KEYS = {"a number": "id", "a narrow number": "small", "two columns": ["id", "small"]}
+LARGEST = 300
+
+
+def rows(numbers: range | list[int], by: int = 0) -> pl.DataFrame:
+    """Rows of some keys, in the table's types."""
+    found = pl.DataFrame({"id": list(numbers)}, schema={"id": pl.Int64})
+    return found.select("id", small=pl.col("id").cast(pl.Int16), n=pl.col("id") * 7 % 50 + by, x=pl.col("id") / 4)
+
+
+def made(store: Store, key: str | list[str]) -> Table:
+    """A base file of ten row groups, and logs over it."""
+    table = Table.create(URI, SCHEMA, key=key, buckets=1, store=store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base_files, "ROW_GROUP_ROWS", 30)
+        table.upsert(rows(range(LARGEST)))
+        table.maintenance.compact()
+    table.upsert(rows(list(range(0, LARGEST, 9)), 100))
+    table.delete(rows(list(range(0, LARGEST, 13))))
+    table.upsert(rows([13, 4 * LARGEST], 200))
+    return table
+
+
+@pytest.fixture(scope="module", params=KEYS)
+def key(request: pytest.FixtureRequest) -> str | list[str]:
+    """The column that is the key, or the two that are."""
+    return KEYS[str(request.param)]
+
+
+@pytest.fixture(scope="module", params=["memory", "bucket"])
+def table(request: pytest.FixtureRequest, key: str | list[str]) -> Iterator[Table]:
+    """A table whose files are at hand, or in a bucket."""
+    if request.param == "memory":
+        yield made(MemoryStore(), key)
+        return
+    bucket = Bucket()
+    with bucket.counting():
+        yield made(bucket.store(), key)
+
+
+@settings(max_examples=8)
+@given(asked=st.lists(st.integers(-3, 5 * LARGEST), max_size=60, unique=True), more=st.booleans())
+def test_keys_are_found_as_a_filter_of_all_rows_finds_them(
+    table: Table, key: str | list[str], asked: list[int], more: bool
+) -> None:
+    condition = pl.lit(value=True)
+    for name in [key] if isinstance(key, str) else key:
+        condition = pl.col(name).is_in(asked) & condition
+    condition = condition & (pl.col("n") % 2 == 0) if more else condition
+    every = table.scan().to_polars()
+    scan = table.scan(filter=condition)
+    assert scan.to_polars().sort("id").equals(every.filter(condition).sort("id"))
+    assert scan.count() == every.filter(condition).height
+
+
+def test_of_a_number_the_row_group_of_its_text_is_read(table: Table) -> None:
+    for number in (5, 49, 128, 299):
+        for condition in (f"id = {number} AND small = {number}", f"id IN ({number}) AND small IN ({number})"):
+            assert table.scan(filter=condition).explain().row_groups == 1
+    assert table.scan(filter="id IN (5, 299) AND small IN (5, 299)").explain().row_groups <= 3
+
+
+def test_of_a_bucket_no_other_row_group_is_fetched() -> None:
+    bucket, texts = Bucket(), np.random.default_rng(0).bytes(20_000 * 32).hex()
+    wide = pl.DataFrame({"id": range(20_000), "text": [texts[i : i + 64] for i in range(0, len(texts), 64)]})
+    with bucket.counting(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base_files, "ROW_GROUP_ROWS", 2_000)
+        table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, store=bucket.store())
+        table.upsert(wide)
+        table.maintenance.compact()
+        (path,) = (stat.path for stat in bucket.store().walk("") if stat.path.endswith(".parquet"))
+        base = bucket.store().parquet(path)
+        assert base is not None
+        footer = base.metadata()
+        assert table.scan(filter="id = 12345").count() == 1
+        asked = bucket.count(lambda: table.scan(filter="id = 12345").to_polars()).asked
+    groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
+    columns = [{c.path_in_schema: c for c in map(group.column, range(group.num_columns))} for group in groups]
+    (its,) = (
+        c
+        for c in columns
+        if c["_hoodie_record_key"].statistics.min <= "12345" <= c["_hoodie_record_key"].statistics.max
+    )
+    fetched = sum(int(line.rpartition("  ")[2].replace(",", "")) for line in asked if path in line)
+    assert fetched == its["id"].total_compressed_size + its["text"].total_compressed_size
