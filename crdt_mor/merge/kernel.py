@@ -29,6 +29,7 @@ from crdt_mor.merge.visible import (
     read_at_once,
     resolve_at_once,
     touched,
+    versions,
     written,
 )
 
@@ -60,6 +61,7 @@ __all__ = [
     "text_order",
     "to_arrow",
     "touched",
+    "versions",
     "written",
 ]
 

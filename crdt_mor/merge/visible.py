@@ -166,6 +166,15 @@ def written(
     return contributions.rows.select(select), deleted.alias(key)
 
 
+def versions(
+    blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of `blocks`, and a line for each row and each delete: LINE_KEY, TIME, and AT, null for a delete."""
+    found = gather(blocks, MergeRule(), columns, columns.merge_key, select, timed=True)
+    at = pl.when(pl.col(KIND) == ROW).then(pl.col(AT))
+    return found.rows.select(select), found.lines.select(LINE_KEY, TIME, at.alias(AT))
+
+
 def _merge(
     files: Slice,
     rule: MergeRule,

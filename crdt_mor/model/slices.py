@@ -173,10 +173,10 @@ def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]], committe
     else:  # several commits name one log
         named = {file.path: file for file, _ in files if not file.is_base and file.name.instant >= barrier}
         logs = list(named.values())
-    return FileSlice(*group, base, tuple(sorted(logs, key=_log_order)), committed)
+    return FileSlice(*group, base, tuple(sorted(logs, key=log_order)), committed)
 
 
-def _log_order(file: DataFile) -> tuple[str, int, str]:
+def log_order(file: DataFile) -> tuple[str, int, str]:
     name = file.name
     assert isinstance(name, LogFileName)
     return name.instant, name.version, name.token

@@ -10,25 +10,26 @@ Nothing is opened here; what the states hold is read in window_states.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import polars as pl
 from polars.datatypes import DataTypeClass
 
 from crdt_mor.columns.schema import CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION
+from crdt_mor.merge.contributions import AT, LINE_KEY, TIME
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.model.timeline_parts import Completion
 
 UPSERT, DELETE, INSERT, PREIMAGE, POSTIMAGE = "upsert", "delete", "insert", "update_preimage", "update_postimage"
 
 _AFTER = "_crdt_after"
+_GROUP, _BEFORE, _STEP = "group", "before", "_crdt_step"
 
 
 def images_of(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequence[str]) -> list[pl.DataFrame]:
     """What turns `before` into `after`; keys whose rows are equal in `select` are left out."""
-    both = before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False)
-    others = [name for name in select if name != key]
-    differs = [_differs(name, after.schema[name]) for name in others]
-    changed = both.filter(pl.any_horizontal(differs)) if others else both.clear()
+    changed = _changed(before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False), key, select)
     later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
     return [
         with_change(before.join(after, on=key, how="anti").select(select), DELETE),
@@ -36,6 +37,68 @@ def images_of(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Seque
         with_change(changed.select(later), POSTIMAGE),
         with_change(after.join(before, on=key, how="anti").select(select), INSERT),
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Rows that each were the version of their key once, and a line for each time that a key was written or deleted.
+
+    lines: the number of the file group, LINE_KEY, TIME, null before the first commit, and AT in `rows`, null for a
+    delete.
+    """
+
+    rows: pl.DataFrame
+    lines: pl.DataFrame
+
+    @classmethod
+    def of(cls, before: pl.DataFrame, rows: pl.DataFrame, lines: pl.DataFrame, group: int, key: str) -> Versions:
+        """Of one file group the rows before the first commit, and those that commits wrote, with their lines."""
+        at = pl.int_range(pl.len(), dtype=pl.Int64).alias(AT)
+        first = before.select(pl.col(key).alias(LINE_KEY), pl.lit(None, pl.String).alias(TIME), at)
+        every = pl.concat([first, lines.with_columns(pl.col(AT) + before.height)])
+        return cls(pl.concat([before, rows]), every.with_columns(pl.lit(group, pl.Int32).alias(_GROUP)))
+
+    @classmethod
+    def joined(cls, some: Sequence[Versions]) -> Versions:
+        """The versions of several file groups."""
+        starts = accumulate((one.rows.height for one in some), initial=0)
+        lines = [one.lines.with_columns(pl.col(AT) + start) for one, start in zip(some, starts, strict=False)]
+        return cls(pl.concat([one.rows for one in some]), pl.concat(lines))
+
+
+def images_in_turn(versions: Versions, key: str, select: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """What each commit changed, by its requested time, where each is newer than all that was seen before it.
+
+    Then a commit replaces of each key the version of the last commit before it that has the key.
+    """
+    rows, place = versions.rows, [_GROUP, LINE_KEY]
+    last = versions.lines.unique([*place, TIME], keep="last", maintain_order=True)
+    turns = last.sort(*place, TIME, nulls_last=False)
+    goes_on = pl.all_horizontal(pl.col(name) == pl.col(name).shift() for name in place)
+    turns = turns.with_columns(pl.when(goes_on).then(pl.col(AT).shift()).alias(_BEFORE))
+    turns = turns.filter(pl.col(TIME).is_not_null())
+    was, stays = pl.col(_BEFORE).is_not_null(), pl.col(AT).is_not_null()
+    gone, new, both = turns.filter(was & ~stays), turns.filter(~was & stays), turns.filter(was & stays)
+    after = rows[both[AT]].drop(key)
+    after = after.rename({name: name + _AFTER for name in after.columns})
+    changed = _changed(rows[both[_BEFORE]].hstack(after).with_columns(both[TIME].alias(_STEP)), key, select)
+    later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
+    images = pl.concat(
+        [
+            with_change(rows[gone[_BEFORE]].select(*select, gone[TIME].alias(_STEP)), DELETE),
+            with_change(changed.select(*select, _STEP), PREIMAGE),
+            with_change(changed.select(*later, _STEP), POSTIMAGE),
+            with_change(rows[new[AT]].select(*select, new[TIME].alias(_STEP)), INSERT),
+        ]
+    )
+    parts = images.partition_by(_STEP, as_dict=True, include_key=False, maintain_order=True)
+    return {str(time): frame for (time,), frame in parts.items()}
+
+
+def _changed(both: pl.DataFrame, key: str, select: Sequence[str]) -> pl.DataFrame:
+    """The rows of which a column differs from that of the same name with a suffix."""
+    differs = [_differs(name, both.schema[name]) for name in select if name != key]
+    return both.filter(pl.any_horizontal(differs)) if differs else both.clear()
 
 
 def with_change(rows: pl.DataFrame, change: str) -> pl.DataFrame:

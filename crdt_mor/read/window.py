@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from itertools import pairwise
+from typing import Final, Literal
 
 import polars as pl
 
@@ -24,16 +25,19 @@ from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.model.committed import Committed
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices
+from crdt_mor.model.slices import FileSlice, balanced_parts, fold_slices, log_order
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import is_commit
-from crdt_mor.read.images import DELETE, UPSERT, images_of, with_change, with_commit
+from crdt_mor.read.images import DELETE, UPSERT, Versions, images_in_turn, images_of, with_change, with_commit
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window_states import Scope, States, TouchedGroups, expired_start
 
 Mode = Literal["merged", "difference", "images", "raw"]
 """The ways to see a window; see the methods of `Window` of these names."""
+
+IN_TURN_BYTES_MAX: Final = 64 << 20
+"""The most bytes of log files whose rows are made images together."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,46 @@ class Window:
 
     def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Changes commit by commit: what each of them changed when it became visible."""
+        if not self._is_in_order():
+            yield from self.images_by_states(select)
+            return
+        for run in self._runs():
+            found = run.images_in_turn(select)
+            yield from run.images_by_states(select) if found is None else found
+
+    def _is_in_order(self) -> bool:
+        """Whether all that was seen before a commit is older than it, so that what it wrote is what is seen then."""
+        if self._states.merging.rule.kind != "latest" or self.start.time > self.end.time or self._written is not None:
+            return False
+        touched = self._touched()
+        if any(groups.written is None for groups in touched):
+            return False
+        there = (file.name.instant for groups in touched for slice_ in groups.before for file in slice_.files)
+        return all(a < b for a, b in pairwise([max(there, default=EPOCH), *(c.requested for c in self.commits)]))
+
+    def _runs(self) -> list[Window]:
+        """This window as several, one after another, of as many commits as may be in memory together."""
+        ends, size = list[Cut](), 0
+        for commit, following in pairwise(self.commits):
+            size += sum(file.size for file in commit.files)
+            if size + sum(file.size for file in following.files) > IN_TURN_BYTES_MAX:
+                ends.append(Cut.after(commit, self.end.by))
+                size = 0
+        cuts = [self.start, *ends, self.end]
+        return [self._between(first, last) for first, last in pairwise(cuts)] if ends else [self]
+
+    def images_in_turn(self, select: Sequence[str]) -> list[pl.DataFrame] | None:
+        """`images` of commits that are in order, of all of them at once; None where some wrote parts of rows."""
+        states, numbered = self._states, enumerate(self._touched())
+        found = list(in_threads(lambda item: states.versions(item[1], item[0], select), numbered))
+        some = [versions for versions in found if versions is not None]
+        if len(some) < len(found) or not some:
+            return None
+        images, local = images_in_turn(Versions.joined(some), states.key, select), self.session.config.local_times
+        return [with_commit(images[c.requested], c, local=local) for c in self.commits if c.requested in images]
+
+    def images_by_states(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """`images` of any commits: the states before and after each are compared."""
         states = self._states
         known = {
             groups.written.group: states.before(groups, states.keys(groups), select)
@@ -238,9 +282,13 @@ class Window:
         before = self.start
         for commit in self.commits:
             after = Cut.after(commit, self.end.by)
-            between = tuple(c for c in self.between if before.shows(c) != after.shows(c))
-            yield commit, replace(self, start=before, end=after, between=between)
+            yield commit, self._between(before, after)
             before = after
+
+    def _between(self, start: Cut, end: Cut) -> Window:
+        """A part of this window."""
+        between = tuple(c for c in self.between if start.shows(c) != end.shows(c))
+        return replace(self, start=start, end=end, between=between)
 
     def touched(self) -> tuple[States, list[TouchedGroups]]:
         """The file groups that the commits touched, and what reads them at both ends."""
@@ -318,8 +366,8 @@ class Window:
 
 
 def _each_once(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-    """Files, each once, though several commits name one."""
-    return tuple({file.path: file for file in files}.values())
+    """Files, each once, though several commits name one, in the order of a slice."""
+    return tuple(sorted({file.path: file for file in files}.values(), key=log_order))
 
 
 def _within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:

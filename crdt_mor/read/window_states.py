@@ -19,11 +19,13 @@ from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, distinct, is_partial
+from crdt_mor.merge.contributions import LINE_KEY
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.fetching import plan
+from crdt_mor.read.images import Versions
 from crdt_mor.read.open_slice import open_slice
 
 Scope = tuple[str, str | None]
@@ -88,6 +90,17 @@ class States:
         blocks = self._blocks(logs)
         with naming_damage(self.session.store, logs):
             return kernel.written(blocks, self.merging.columns, select)
+
+    def versions(self, groups: TouchedGroups, number: int, select: Sequence[str]) -> Versions | None:
+        """What the commits wrote to the file group of this number, each row as it then was, if no row is partial."""
+        assert groups.written is not None
+        blocks = self._blocks(groups.written)
+        if any(is_partial(block) for block in blocks):
+            return None
+        with naming_damage(self.session.store, groups.written):
+            rows, lines = kernel.versions(blocks, self.merging.columns, distinct([self.key], select))
+        before = self.before(groups, lines[LINE_KEY].unique().alias(self.key), select)
+        return Versions.of(before.select(rows.columns), rows, lines, number, self.key)
 
     def before(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
         """The state at the start, of some keys or of all: `select`, and before it the key and the commit time."""
