@@ -36,14 +36,19 @@ SCAN_CUT_ROWS_MIN: Final = 4 * SCAN_PART_ROWS_MIN
 Block = DataBlock | DeleteBlock
 
 
-def parts(files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
+def parts(
+    files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Sequence[str], enough: int | None = None
+) -> list[Slice]:
     """A slice in parts, for a merge of the columns `select`; the slice itself if it is small or not known to be sorted.
 
     rows: the number of rows of its base, so that no footer of a small base is read.
+    enough: how many merged rows are asked for, if not all, so that the first part or some of them may do.
     """
-    if files.base is None or not files.blocks or rows < SCAN_CUT_ROWS_MIN:
+    if files.base is None or not files.blocks:
         return [files]
-    return in_parts(files, SCAN_PART_ROWS_MIN, rule, columns, select)
+    if enough is not None and enough < rows:
+        return in_parts(files, min(max(enough, 1), SCAN_PART_ROWS_MIN), rule, columns, select)
+    return [files] if rows < SCAN_CUT_ROWS_MIN else in_parts(files, SCAN_PART_ROWS_MIN, rule, columns, select)
 
 
 def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:

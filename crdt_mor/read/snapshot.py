@@ -174,7 +174,8 @@ class Snapshot:
         """Merged rows, stored types, in no particular order; slices are merged side by side, small ones together.
 
         select: the columns; where there are none, each frame still has as many rows as are shown.
-        limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone.
+        limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone, and in
+            parts if it is larger.
         finish: a function of each merged frame that runs in the thread that merged it.
         keys: the predicate holds for rows of these keys alone, so that other rows of base files need not be read.
         kept: the caller keeps all frames; else no more than a few slices are to be in memory.
@@ -189,7 +190,7 @@ class Snapshot:
             self._require_kept(slice_)
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
-                parts = self._parts(slice_, columns, predicate, keys)
+                parts = self._parts(slice_, columns, predicate, keys, limit)
                 return [(stored, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
 
         def fetch(item: tuple[FileSlice, Fetch]) -> Item:
@@ -205,12 +206,15 @@ class Snapshot:
 
         is_far = self.session.is_far
         at_once = REQUESTS if is_far else None
-        first = 0 if limit is None else 1
-        for slices in (self.slices[:first], self.slices[first:]):
-            opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
-            parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if is_far else map(fetch, opened)
-            for frames in in_threads(finished, merges.of(parts)):
-                yield from frames
+        if limit is not None:  # one part after another, as the first one often has enough rows
+            for part in map(fetch, chain.from_iterable(map(open_parts, self.slices[:1]))):
+                for merge in merges.of([part]):  # which looks ahead where it is given more than one
+                    yield from finished(merge)
+        slices = self.slices if limit is None else self.slices[1:]
+        opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
+        parts = in_threads(fetch, opened, at_once, lambda item: item[1].size) if is_far else map(fetch, opened)
+        for frames in in_threads(finished, merges.of(parts)):
+            yield from frames
 
     def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
         """The columns that are read for `select`: one at least, as only columns have a number of rows.
@@ -230,7 +234,12 @@ class Snapshot:
                 pass
 
     def _parts(
-        self, slice_: FileSlice, select: Sequence[str], predicate: pl.Expr | None, keys: Sequence[str] | None
+        self,
+        slice_: FileSlice,
+        select: Sequence[str],
+        predicate: pl.Expr | None,
+        keys: Sequence[str] | None,
+        limit: int | None,
     ) -> list[Slice]:
         """What is merged of a slice, each part on its own."""
         store, config = self.session.store, self.session.config
@@ -247,7 +256,7 @@ class Snapshot:
             return [blocks]  # the statistics of a whole base file rule out more than those of its parts
         rows = 0 if slice_.base is None else slice_.base.rows
         merging = merging_of(config, self.value.schema)
-        return kernel.parts(blocks, rows, merging.rule, merging.columns, select)
+        return kernel.parts(blocks, rows, merging.rule, merging.columns, select, limit)
 
     @property
     def unopened(self) -> int:
