@@ -31,7 +31,7 @@ ROWS = st.lists(
     ),
     min_size=1,
     max_size=4,
-    unique_by=lambda row: row["at"],
+    unique_by=lambda row: str(row["at"]),
 )
 STEPS = st.lists(
     st.one_of(
@@ -97,7 +97,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
 
     def noting(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *given, **how: (calls.append(name), real(*given, **how))[1]
+        def noted(*given: Any, **how: Any) -> Any:
+            calls.append(name)
+            return real(*given, **how)
+
+        return noted
 
     for name in ("before", "after"):
         monkeypatch.setattr(States, name, noting(name, getattr(States, name)))

@@ -18,7 +18,7 @@ from tests.counting import Bucket
 
 URI = "s3://counted/table"
 SCHEMA = pa.schema([("id", pa.int64()), ("small", pa.int16()), ("n", pa.int64()), ("x", pa.float64())])
-KEYS = {"a number": "id", "a narrow number": "small", "two columns": ["id", "small"]}
+KEYS: dict[str, str | list[str]] = {"a number": "id", "a narrow number": "small", "two columns": ["id", "small"]}
 LARGEST = 300
 
 
