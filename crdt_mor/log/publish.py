@@ -30,6 +30,7 @@ from crdt_mor.errors import (
     ClockError,
     CommitUnknownError,
     CrdtMorError,
+    InvalidInputError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -61,6 +62,9 @@ Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
 
 A plain function where the tail says everything; a generator of steps where something has to be looked up for it.
 """
+
+Tried = tuple[Timeline, Timeline]
+"""A tail, and a value that was put after it and is not known to have become the next version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +118,17 @@ class Publisher:
         """
         assert known is not None or not shortcuts.looked
         tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
-        posting = Posting(intent, shortcuts.crowd)
+        posting, tried = Posting(intent, shortcuts.crowd), list[Tried]()
         try:
-            return (yield from self._publish(derive, tail, posting, shortcuts, wall_ms))
+            return (yield from self._publish(derive, tail, posting, tried, shortcuts, wall_ms))
         except StorageUnavailableError as error:
             if posting.attempt == 0 and not posting.is_posted:
                 raise
             raise unknown_outcome(error) from error
         except CrdtMorError as error:
             if not posting.is_posted:
+                if isinstance(error, InvalidInputError) and not (yield from _have_lost(tried)):
+                    raise overtaken_outcome(error) from error  # its own event may be what is in its way
                 raise
             yield from posting.withdraw()
             if isinstance(error, CommitUnknownError | TableReplacedError | TableNotFoundError):
@@ -130,9 +136,15 @@ class Publisher:
             raise stopped_outcome(error) from error
 
     def _publish(
-        self, derive: Derive, tail: Timeline, posting: Posting, shortcuts: Shortcuts, wall_ms: int | None
+        self,
+        derive: Derive,
+        tail: Timeline,
+        posting: Posting,
+        tried: list[Tried],
+        shortcuts: Shortcuts,
+        wall_ms: int | None,
     ) -> Steps[Timeline]:
-        """As `publish`, from the newest version that is known."""
+        """As `publish`, from the newest version that is known. tried: what has not become the next version is added."""
         segments: Contents = {}
         unmade = 0
         while True:
@@ -164,6 +176,7 @@ class Publisher:
                     yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return owned
+            tried.append((tail, value))
             self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
             if own and (yield from _has_lost(tail, value)):
                 yield from discard(own)
@@ -226,6 +239,17 @@ def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
     """
     data = yield Read(version_path(value.version))
     return data is not None and not value.is_in(data) and (yield from still_stands(tail))
+
+
+def _have_lost(tried: Sequence[Tried]) -> Steps[bool]:
+    """Whether none of these values is part of the table, or may be."""
+    try:
+        for tail, value in tried:
+            if not (yield from _has_lost(tail, value)):
+                return False
+    except StorageUnavailableError:
+        return False
+    return True
 
 
 def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
@@ -316,6 +340,14 @@ def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
     return CommitUnknownError(
         "this was stopped, and another process may have published it meanwhile: look at the table before writing "
         f"again, or write with a token, which may be repeated. cause={cause}"
+    )
+
+
+def overtaken_outcome(cause: CrdtMorError) -> CommitUnknownError:
+    """What a refusal means once an event may have been published that was overtaken by many others."""
+    return CommitUnknownError(
+        "others have published so much meanwhile that it is not known whether this was published before it was "
+        f"refused: look at the table before trying again. cause={cause}"
     )
 
 

@@ -8,7 +8,8 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Store, Table, WriterExpiredError
+from crdt_mor import CommitUnknownError, Store, Table, WriterExpiredError
+from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
 from crdt_mor.testing.faults import DelegatingStore
 from tests.simulated import Simulated
@@ -89,3 +90,42 @@ def test_a_job_whose_commit_a_restore_drops_before_it_is_completed_says_to_plan_
     table.maintenance.restore("before")
     with pytest.raises(WriterExpiredError, match="plan the write anew"):
         table.complete_write(job, [receipt])
+
+
+class After(DelegatingStore):
+    """Lets others act once, after the first version is put once it is armed."""
+
+    run: Callable[[], object] | None = None
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        answer = call()
+        if (run := self.run) is not None and operation == "put" and path.startswith(VERSIONS):
+            self.run = None
+            run()
+        return answer
+
+
+OPERATIONS: dict[str, Callable[[Table], object]] = {
+    "rename": lambda table: table.alter(rename={"n": "m"}),
+    "drop a column": lambda table: table.alter(drop="n"),
+    "savepoint": lambda table: table.savepoint("second"),
+    "drop a savepoint": lambda table: table.drop_savepoint("before"),
+    "add a rule": lambda table: table.add_rules(check={"positive": "n >= 0"}),
+    "set a property": lambda table: table.set_properties({"crdt_mor.retention": "2d"}),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_what_landed_is_never_told_as_refused_however_much_others_publish_before_its_maker_looks(
+    name: str, place: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own event is what would be in its way: the column has its new name already."""
+    monkeypatch.setattr(tail, "KEPT_VERSIONS", 1)
+    monkeypatch.setattr(publish, "EXPIRE_EVERY", 1)
+    other, store = opened(place, place.store), After(place.store)
+    table = opened(place, store)
+    store.run = lambda: [other.delete(pa.table({"id": ["x"]})) for _ in range(4)]
+    try:
+        OPERATIONS[name](table)
+    except CommitUnknownError as error:
+        assert "look at the table before" in str(error)  # noqa: PT017  no error is as well
