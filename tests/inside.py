@@ -5,24 +5,13 @@ No other module of the tests reaches for a table's private session, so that the 
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from crdt_mor.events import sweep
-from crdt_mor.events.session import Session
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.protocol import Store
+from crdt_mor.testing.simulation.inside import Seated, hudi_folder_of, session_of, tail_of
 
-
-class Seated(Protocol):
-    """A handle that works through a session, as a table does."""
-
-    _session: Session
-
-
-def session_of(table: Seated) -> Session:
-    """The session through which a table does its work."""
-    return table._session
+__all__ = ["Seated", "completions_of", "hudi_folder_of", "run_sweep", "session_of", "store_of", "tail_of"]
 
 
 def store_of(table: Seated) -> Store:
@@ -30,19 +19,9 @@ def store_of(table: Seated) -> Store:
     return session_of(table).store
 
 
-def tail_of(table: Seated) -> Timeline:
-    """The newest value of a table's timeline."""
-    return session_of(table).tail()
-
-
 def completions_of(table: Seated, value: Timeline | None = None) -> list[Completion]:
     """All completions of a value of a table's timeline, of its newest one by default, those of segments included."""
     return session_of(table).views.completions(tail_of(table) if value is None else value)
-
-
-def hudi_folder_of(table: Seated) -> str:
-    """The folder of Hudi's timeline in a table's store."""
-    return session_of(table).publisher.projector.folder
 
 
 def run_sweep(table: Seated, value: Timeline | None = None) -> Timeline:

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "merge": {"errors", "ground", "columns", "model"},  # columns and keys; neither paths nor the timeline
     "laws": {"errors", "columns", "model", "merge"},  # which payloads there are, and what they are held to
     "testing": {"errors", "ground", "merge", "store", "laws"},  # for tests on top of us
-    "simulation": {"errors", "ground", "merge", "store", "laws", "testing", "crdt_mor", "payloads"},  # runs tables
+    "simulation": BELOW_READ | {"read", "write", "testing", "crdt_mor", "payloads"},  # runs tables, and writes as Hudi
     "log": {"errors", "ground", "model", "planners", "store"},  # the protocol; nothing of Hudi, no columns
     "hudi": BELOW_EVENTS,  # what Hudi is told, and what Hudi wrote
     "events": BELOW_EVENTS | {"hudi", "laws"},  # what may happen to a table

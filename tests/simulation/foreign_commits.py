@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -19,53 +19,19 @@ from typing import TypeVar
 import pyarrow as pa
 
 from crdt_mor import FutureSnapshotError, SnapshotExpiredError, Table, UnsupportedFeatureError
-from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
-from crdt_mor.model.names import join_path
-from crdt_mor.model.timeline_parts import DataFile, Pending, RolledBack
+from crdt_mor.model.timeline_parts import Pending, RolledBack
 from crdt_mor.planners.compaction import CompactionPlan
-from crdt_mor.store.protocol import Chunks
-from crdt_mor.write.log_files import put_log
-from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.testing.simulation.hudi_writer import HUDIS_TOKEN, hudi_commits
 from tests.inside import session_of
 
 T = TypeVar("T")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
-HUDIS_TOKEN = "7-1-2"
 
 
 def rows(*keys: str) -> pa.Table:
     return pa.table({"k": keys, "v": range(len(keys))}, schema=SCHEMA)
-
-
-def hudi_commits(
-    table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime, *, schema: str | None = None
-) -> None:
-    """What a writer of Hudi's with a bucket index leaves: log files of its instant, and its files in the timeline.
-
-    schema: of its rows, in Avro.
-    """
-    session = session_of(table)
-    write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
-    write.statements.upsert(data, "UPSERT", "strict")
-
-    def put(file: DataFile, content: Chunks) -> DataFile:
-        path = join_path(file.partition, str(replace(file.name, token=HUDIS_TOKEN)))
-        return put_log(session.store, path, content, replace(file, path=path))
-
-    stats: dict[str, list[WriteStat]] = {}
-    for file in write.stage(write.statements.collected, put):
-        stat = WriteStat(
-            file_id=file.name.file_id, path=file.path, num_writes=file.rows, file_size_in_bytes=file.size,
-            partition_path=file.partition, base_file="", log_files=(str(file.name),), log_version=1, log_offset=0,
-        )  # fmt: skip
-        stats.setdefault(file.partition, []).append(stat)
-    done = encode_commit(CommitMetadata(stats, "UPSERT", {} if schema is None else {"schema": schema}))
-    folder = session.publisher.projector.folder
-    session.store.put(f"{folder}/{requested}.deltacommit.requested", b"")
-    session.store.put(f"{folder}/{requested}.deltacommit.inflight", encode_commit(CommitMetadata({}, "UPSERT", {})))
-    session.store.put(f"{folder}/{requested}_{completed}.deltacommit", done)
 
 
 class Clock(SystemEnvironment):

@@ -2,7 +2,7 @@
 
 A planted bug is a function that takes `pytest.MonkeyPatch` and replaces one rule of the engine by a careless one.
 docs/simulation.md lists them with their seeds. A change of what is drawn for a seed moves them:
-`python -m tests.simulation.planted` says which they are then.
+`python -c "from tests.simulation.planted import *; print_first_seeds()"` says which they are then.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ import pytest
 from crdt_mor import DataFile, Dot, Payload
 from crdt_mor.api import erasure, table_writes
 from crdt_mor.api.lone_transaction import commit_rows
+from crdt_mor.columns.names import Names
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.events import sweep
 from crdt_mor.ground.threads import in_threads
+from crdt_mor.hudi import adoption_instants
 from crdt_mor.laws.merging import Merging, lift
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.migration import Step
 from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
@@ -34,6 +37,7 @@ from crdt_mor.payloads import MVRegister
 from crdt_mor.read import cut, snapshot
 from crdt_mor.read.cut import saved_under
 from crdt_mor.read.window import Window
+from crdt_mor.services.migration import Migration
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing.simulation import run_seed, world
 from crdt_mor.write import stage, statements
@@ -162,6 +166,32 @@ def a_savepoint_is_the_newest_moment(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cut, "saved_under", careless)
 
 
+def a_commit_of_hudis_is_adopted_in_part(patch: pytest.MonkeyPatch) -> None:
+    """A commit of Hudi's that touches several file groups is adopted with the log file of one of them."""
+    completion = adoption_instants._completion
+
+    def careless(*arguments: Any) -> Completion:
+        found = completion(*arguments)
+        return replace(found, files=found.files[:1])
+
+    patch.setattr(adoption_instants, "_completion", careless)
+
+
+def a_migration_copies_and_does_not_follow(patch: pytest.MonkeyPatch) -> None:
+    """A migration copies the table, and takes what was written meanwhile for copied."""
+    do = Migration._do
+
+    def careless(migration: Migration, step: Step) -> bool:
+        return do(migration, step) if step.since == EPOCH else True
+
+    patch.setattr(Migration, "_do", careless)
+
+
+def a_dropped_column_is_seen(patch: pytest.MonkeyPatch) -> None:
+    """A column that was dropped is still shown."""
+    patch.setattr(Names, "_hidden", frozenset())
+
+
 class Mean(Payload):
     """The mean of means, which depends on who merged first."""
 
@@ -193,20 +223,27 @@ class Planted:
 
 
 PLANTED = [
-    Planted("nothing-lost", a_store_without_put_if_absent, 51),
-    Planted("nothing-twice", tokens_are_forgotten, 2),
+    Planted("nothing-lost", a_store_without_put_if_absent, 16),
+    Planted("nothing-twice", tokens_are_forgotten, 3),
     Planted("given-up-stays-away", an_unknown_outcome_is_told_as_a_failure, 138),
     Planted("one-moment", a_view_goes_by_begin, 32),
-    Planted("readers-agree", logs_beside_a_base_are_left_out, 22),
+    Planted("readers-agree", logs_beside_a_base_are_left_out, 9),
     Planted("increments-add-up", logs_are_read_again_beside_their_base, 2),
-    Planted("bank", a_file_of_a_commit_is_forgotten, 18),
-    Planted("convergence", a_commit_is_skipped, 1),
-    Planted("merged-as-joined", states_have_no_dots, 14, MVRegister()),
-    Planted("saved-stays", a_savepoint_is_the_newest_moment, 2),
-    Planted("erased-stays-erased", an_erasure_deletes_one_key, 26),
+    Planted("bank", a_file_of_a_commit_is_forgotten, 20),
+    Planted("convergence", a_commit_is_skipped, 25),
+    Planted("merged-as-joined", states_have_no_dots, 1, MVRegister()),
+    Planted("saved-stays", a_savepoint_is_the_newest_moment, 0),
+    Planted("erased-stays-erased", an_erasure_deletes_one_key, 103),
     Planted("laws", nothing, 0, Mean()),
-    Planted("no-surprise", each_pending_write_is_given_up, 63),
+    Planted("no-surprise", each_pending_write_is_given_up, 469),
 ]
+
+PLANTED_BESIDE = [
+    Planted("nothing-lost", a_commit_of_hudis_is_adopted_in_part, 26),
+    Planted("nothing-lost", a_migration_copies_and_does_not_follow, 91),
+    Planted("nothing-lost", a_dropped_column_is_seen, 1),
+]
+"""Bugs in what becomes of Hudi's commits, in migrations and in changes of columns."""
 
 
 @contextmanager
@@ -225,7 +262,8 @@ def first_seed(planted: Planted, seeds: range) -> int | None:
         return next((seed for seed, broken in runs if broken and broken.invariant == planted.invariant), None)
 
 
-if __name__ == "__main__":  # after a change of what is drawn for a seed
-    for one in PLANTED:
+def print_first_seeds() -> None:
+    """Say which seeds find the bugs, after a change of what is drawn for a seed."""
+    for one in (*PLANTED, *PLANTED_BESIDE):
         sys.stdout.write(f"{one.invariant} {one.plant.__name__} {first_seed(one, range(1000))}\n")
         sys.stdout.flush()

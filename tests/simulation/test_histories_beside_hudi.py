@@ -17,10 +17,11 @@ import pytest
 from crdt_mor import EarlierWritePendingError, Table, Transaction
 from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from crdt_mor.write import open_write
 from tests.inside import session_of
 from tests.simulated import Simulated
-from tests.simulation.foreign_commits import SCHEMA, hudi_commits
+from tests.simulation.foreign_commits import SCHEMA
 from tests.tiers import slow
 
 STEPS = 50

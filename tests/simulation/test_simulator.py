@@ -31,7 +31,7 @@ from crdt_mor.testing.simulation.chance import Chance
 from crdt_mor.testing.simulation.machine import Calls, Disk, Happening, Trace, Trouble
 from crdt_mor.testing.simulation.plan import WEIGHTS, plan_of
 from crdt_mor.testing.simulation.running import ACTS, SHIPPED
-from tests.simulation.planted import PLANTED, Planted, first_seed, planted_in
+from tests.simulation.planted import PLANTED, PLANTED_BESIDE, Planted, first_seed, planted_in
 from tests.tiers import slow
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -49,27 +49,9 @@ def test_runs_keep_every_promise(seeds: range) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed",
-    [893, 1078, 5022, 5147, 8943],
-    ids=[
-        "a savepoint of a dead process",
-        "a late ticket",
-        "a late ticket of a repeat",
-        "a restore beside a reader",
-        "a job that nobody can join any more",
-    ],
+    "seed", [406, 588], ids=["a rename that has landed and pauses", "a savepoint in a table that moves meanwhile"]
 )
 def test_what_has_a_reason_is_no_surprise(seed: int) -> None:
-    outcome = run_seed(seed)
-    assert outcome.violation is None, story_of(outcome)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [2736, 3331], ids=["a restore beside a repeat of a job", "an erasure beside an older write that ends"]
-)
-def test_seeds_that_found_mistakes_of_the_engine_find_none(seed: int) -> None:
-    """`tests/table/test_meanwhile.py` has what they found."""
     outcome = run_seed(seed)
     assert outcome.violation is None, story_of(outcome)
 
@@ -107,7 +89,13 @@ def test_every_promise_has_a_planted_bug() -> None:
     assert all(planted.seed < 1000 for planted in PLANTED)
 
 
-@pytest.mark.parametrize("planted", [slow(one) if one.seed else one for one in PLANTED], ids=lambda one: one.invariant)
+def name_of(planted: Planted) -> str:
+    return planted.plant.__name__ if planted in PLANTED_BESIDE else planted.invariant
+
+
+@pytest.mark.parametrize(
+    "planted", [one if one.invariant == "laws" else slow(one) for one in (*PLANTED, *PLANTED_BESIDE)], ids=name_of
+)
 def test_a_planted_bug_is_found(planted: Planted) -> None:
     with planted_in(planted):
         outcome = run_seed(planted.seed, planted.payload)
@@ -116,7 +104,7 @@ def test_a_planted_bug_is_found(planted: Planted) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("planted", PLANTED, ids=lambda one: one.invariant)
+@pytest.mark.parametrize("planted", [*PLANTED, *PLANTED_BESIDE], ids=name_of)
 def test_no_smaller_seed_finds_it(planted: Planted) -> None:
     assert first_seed(planted, range(1000)) == planted.seed
 
@@ -135,6 +123,8 @@ def test_the_page_names_every_promise_and_every_planted_bug_with_its_seed() -> N
         row = next(line for line in page.splitlines() if line.startswith(f"| `{planted.invariant}` |"))
         assert INVARIANTS[planted.invariant].rstrip(".") in row
         assert row.endswith(f"| {planted.seed} |"), row
+    for planted in PLANTED_BESIDE:
+        assert f"| {(planted.plant.__doc__ or '').rstrip('.')} | `{planted.invariant}` | {planted.seed} |" in page
 
 
 # --- shrinking --------------------------------------------------------------------------------------------------------

@@ -25,8 +25,9 @@ from crdt_mor.events.views import LOOK_EVERY_MS, Views
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from tests.inside import tail_of
-from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
+from tests.simulation.foreign_commits import SCHEMA, rows
 from tests.stores import WatchedStore
 
 

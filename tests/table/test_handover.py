@@ -18,8 +18,9 @@ from crdt_mor.model.instant import EPOCH, begin_after, from_ms, tick_after, to_d
 from crdt_mor.model.names import TimelineFileName
 from crdt_mor.store.protocol import Durable
 from crdt_mor.testing import SimulatedEnvironment
+from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from tests.inside import session_of, tail_of
-from tests.simulation.foreign_commits import SCHEMA, hudi_commits, rows
+from tests.simulation.foreign_commits import SCHEMA, rows
 
 MODE, ORDERING = "hoodie.record.merge.mode", "hoodie.table.ordering.fields"
 BACK = "table.maintenance.takeback(), or crdt-mor takeback"

@@ -21,6 +21,7 @@ from crdt_mor.hudi.records import commit_extra
 from crdt_mor.model.authors import INFO_BYTES_MAX
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.names import COMMIT_INFO_KEY
+from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import hudi_folder_of, tail_of
 from tests.posting import in_a_crowd, post
@@ -323,7 +324,7 @@ def test_commits_of_hudis_are_numbered_and_marked(fast_path: Any) -> None:
     table = mor.Table.create(fast_path / "t", foreign_commits.SCHEMA, key="k", buckets=1)
     first = table.upsert(foreign_commits.rows("a"))
     began = from_ms(to_ms(first.completed_at) + 2)
-    foreign_commits.hudi_commits(table, foreign_commits.rows("b"), began, from_ms(to_ms(began) + 2))
+    hudi_commits(table, foreign_commits.rows("b"), began, from_ms(to_ms(began) + 2))
     table.refresh()
     before = by_number(table)[2]
     table.upsert(foreign_commits.rows("c"))

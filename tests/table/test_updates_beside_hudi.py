@@ -15,10 +15,11 @@ from crdt_mor.format.commit import CommitMetadata, encode_commit
 from crdt_mor.hudi.records import claim_record
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.model.instant import InstantTime, from_ms
+from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from crdt_mor.write import beginning
 from tests.inside import session_of
 from tests.simulated import Simulated
-from tests.simulation.foreign_commits import SCHEMA, hudi_commits
+from tests.simulation.foreign_commits import SCHEMA
 
 NOW: Final = timedelta(0)
 EXPIRY_S: Final = 600

@@ -9,14 +9,18 @@ from typing import Any, Final
 from crdt_mor import (
     CrdtMorError,
     ErasureUnfinishedError,
+    FutureSnapshotError,
     InvalidInputError,
     RestoreUnfinishedError,
     SnapshotExpiredError,
+    TableArrivingError,
+    TableMovedError,
     UnsupportedFeatureError,
 )
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Landed
 from crdt_mor.testing.simulation.plan import Action
+from crdt_mor.testing.simulation.rows import keys_of
 from crdt_mor.testing.simulation.world import Busy, World
 
 _KEPT: Final = (timedelta(0), timedelta(minutes=10), None)
@@ -26,7 +30,9 @@ _GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
 def plan(world: World, process: Busy, action: Action) -> str:
     """A compaction is planned, and executed later."""
     made = process.table.maintenance.plan_compaction(logs_only=action.how == "logs only")
-    world.state.setdefault("plans", []).extend([made] if made else [])
+    world.look_at_history()
+    if made and process.uri == world.uri:  # else it is one of the old table, which has moved
+        world.state.setdefault("plans", []).append(made)
     return f"plans a compaction{'' if made else ', of which nothing is due'}"
 
 
@@ -40,7 +46,7 @@ def execute(world: World, process: Busy, action: Action) -> str:
     found = _picked(world, action)
     if found is None:
         return "finds no plan to execute"
-    process.table.maintenance.execute(found)
+    world.open_now(process).maintenance.execute(found)
     return f"executes the plan of {found.barrier}, and does not complete it"
 
 
@@ -49,7 +55,7 @@ def finish(world: World, process: Busy, action: Action) -> str:
     found = _picked(world, action)
     if found is None:
         return "finds no plan to complete"
-    done = process.table.maintenance.compact(found)
+    done = world.open_now(process).maintenance.compact(found)
     return f"compacts by the plan of {found.barrier}{'' if done else ', which is cancelled'}"
 
 
@@ -58,7 +64,7 @@ def cancel(world: World, process: Busy, action: Action) -> str:
     found = _picked(world, action)
     if found is None:
         return "finds no plan to cancel"
-    done = process.table.maintenance.cancel(found.barrier)
+    done = world.open_now(process).maintenance.cancel(found.barrier)
     return f"cancels the plan of {found.barrier}{'' if done else ', which is over'}"
 
 
@@ -103,32 +109,26 @@ def erase(world: World, process: Busy, action: Action) -> str:
     text = f"erases {', '.join(names)}"
     try:
         if world.settings.partitioned:
-            frame = _keys_frame(world, action.keys)
-            process.table.maintenance.erase(frame)
+            process.table.maintenance.erase(keys_of(world, action.keys))
         else:
             process.table.maintenance.erase(keys=names)
     except ErasureUnfinishedError:
         return f"{text}, which waits for writes that are under way"
     except InvalidInputError as error:
-        if not world.observer.savepoints():  # of which one may be there though its process has died
+        # of a savepoint or a migration one may be there though its process has died
+        if not (world.observer.savepoints() or world.has_moved):
             raise
         return f"{text}, and is refused: {_first_words(error)}"
     return text
 
 
-def _keys_frame(world: World, keys: tuple[str, ...]) -> Any:
-    from crdt_mor.testing.simulation.writing import frame_of
-
-    columns = ["p", "k"] if world.settings.partitioned else ["k"]
-    return frame_of(world, [{"name": key} for key in keys]).select(columns)
-
-
 def savepoint(world: World, process: Busy, action: Action) -> str:
     """What the table shows is given a name."""
     name = f"s{action.number}"
-    saved = process.table.savepoint(name)
+    saved = world.open_now(process).savepoint(name)
     world.look_at_history()
-    world.state.setdefault("savepoints", {})[name] = saved.at
+    if process.uri == world.uri:  # else the table has moved meanwhile, and its savepoints stay with the old one
+        world.state.setdefault("savepoints", {})[name] = saved.at
     return f"saves what the table shows as {name}"
 
 
@@ -141,7 +141,7 @@ def drop_savepoint(world: World, process: Busy, action: Action) -> str:
     name = names[int(action.pick * len(names))]
     world.state["history is given up"] = True
     del saved[name]
-    process.table.drop_savepoint(name)
+    world.open_now(process).drop_savepoint(name)
     return f"drops the savepoint {name}"
 
 
@@ -157,13 +157,16 @@ def restore(world: World, process: Busy, action: Action) -> str:
     world.state["history is given up"] = True
     try:
         process.table.maintenance.restore(to)
-    except (InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError) as error:
+    except (InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError, FutureSnapshotError) as error:
         world.look_at_history()
         if ledger.restoring:
             ledger.restoring.clear()
             return f"is not let restore to {to}: {_first_words(error)}"
     except RestoreUnfinishedError:
         pass
+    except (TableMovedError, TableArrivingError):
+        ledger.restoring.clear()
+        raise
     world.look_at_history()
     _forget_savepoints(world, before)
     ledger.restoring.clear()
@@ -189,7 +192,7 @@ def cut_power(world: World, process: Busy, action: Action) -> str:
     del process, action
     if world.depth > 1:
         return "is spared: power is cut only between the actions of others"
-    lost = world.disk.lose_power(world.chance)
+    lost = [path for disk in world.disks.values() for path in disk.lose_power(world.chance)]
     for other in list(world.processes.values()):
         world.stop(other)
     return f"and all others lose power; gone or empty: {len(lost)} objects"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from crdt_mor.testing.oracle import Contribution, MergeRule, Row, fold
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.meaning import Meanings
-from crdt_mor.testing.simulation.plan import Settings
+from crdt_mor.testing.simulation.plan import Rule, Settings
 
 Kind = Literal["delete", "tombstone", "row"]
 Said = tuple[str, Kind, Mapping[str, Any]]
@@ -71,6 +71,10 @@ class Ledger:
     restored: int = 0
     erasing: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The keys of the last erasure that each process has begun: its commit carries the name of the process alone."""
+    foreign: dict[str, int] = field(default_factory=dict)
+    """The writes of Hudi's, whose instants say nothing but their requested times."""
+    moved: list[Landed] = field(default_factory=list)
+    """The commits to tables that have moved."""
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     @property
@@ -86,6 +90,10 @@ class Ledger:
         """Note a write before its first call."""
         self.writes[write.number] = write
         return write
+
+    def has_landed(self, number: int) -> bool:
+        """Whether the history has shown a write."""
+        return any(number in one.numbers for one in (*self.moved, *self.landed, *self.gone))
 
     # --- what has landed ------------------------------------------------------------------------------------------
 
@@ -107,7 +115,7 @@ class Ledger:
         self.require_told()
 
     def _land(self, row: dict[str, Any], deleted_in: Callable[[int], list[str] | None]) -> None:
-        numbers = tuple(_numbers(row))
+        numbers = tuple(self._numbers(row))
         said: list[Said] = []
         if not numbers:
             keys = self.erasing.get(row["application"])
@@ -121,7 +129,7 @@ class Ledger:
         made = Landed(row["version"], begun, row["requested_at"], row["completed_at"],
                       None if row["covered"] is None else tuple(_partition(path) for path in row["covered"]),
                       numbers, ())  # fmt: skip
-        twice = [n for n in numbers for other in self.landed if n in other.numbers]
+        twice = [n for n in numbers for other in (*self.moved, *self.landed) if n in other.numbers]
         if twice or len(set(numbers)) < len(numbers):
             raise BrokenPromiseError("nothing-twice", f"a write has landed twice. write={twice or numbers}")
         for number in numbers:
@@ -136,6 +144,33 @@ class Ledger:
         )
         self._require_exact(made, said)
         self.landed.append(replace(made, writes=writes))
+
+    def _numbers(self, row: dict[str, Any]) -> list[int]:
+        """The numbers of the writes that became a commit, in the order in which they stand in it."""
+        if row["adopted"]:
+            return [self.foreign[row["requested_at"]]] if row["requested_at"] in self.foreign else []
+        return _numbers(row)
+
+    def move(self, history: Sequence[dict[str, Any]], opened: str, rule: Rule | None) -> None:
+        """The table has moved. In the new one all that had landed is one commit, by which it was opened.
+
+        history: that of the new table. rule: of the new table, which begins with the rows that readers saw; None: it
+            has the same one, and every state is as it was.
+        """
+        before = [row for row in history if row["completed_at"] <= opened]
+        self._known |= {(row["requested_at"], row["completed_at"]) for row in before}
+        requested = max((row["requested_at"] for row in before), default=opened)
+        if rule is None:
+            writes = tuple(self._not_replaced(self.landed))
+        else:
+            writes = tuple(
+                Contribution(f"{requested}.000", key, "row", tuple((n, row[n]) for n in self.columns), opened)
+                for key, row in self.expected(self.landed).items()
+            )
+            self.settings = replace(self.settings, rule=rule)
+        version = max((row["version"] for row in before), default=0)
+        self.moved += self.landed
+        self.landed = [Landed(version, requested, requested, opened, None, (), writes)]
 
     def _require_exact(self, made: Landed, said: Sequence[Said]) -> None:
         """A write that takes its place before an update in place, and comes after it, was not computed with."""
@@ -164,7 +199,7 @@ class Ledger:
 
     def require_told(self) -> None:
         """What a writer was told of its write is so."""
-        there = {number: one for one in (*self.landed, *self.gone) for number in one.numbers}
+        there = {number: one for one in (*self.moved, *self.landed, *self.gone) for number in one.numbers}
         for write in self.writes.values():
             found = there.get(write.number)
             if write.told == "committed" and found is None:
@@ -180,10 +215,13 @@ class Ledger:
 
     def expected(self, commits: Iterable[Landed]) -> dict[str, Row]:
         """The rows that a table shows of which these commits are all, by key."""
-        commits = list(commits)
+        writes = self._not_replaced(list(commits))
+        return fold(writes, self.rule, self.columns, self.meanings.of([*self.moved, *self.landed]))
+
+    def _not_replaced(self, commits: Sequence[Landed]) -> list[Contribution]:
+        """What commits say that no overwrite among them has replaced."""
         overwrites = [one for one in commits if one.covered is not None]
-        writes = [w for one in commits for w in one.writes if not any(o.voids(one, w.key) for o in overwrites)]
-        return fold(writes, self.rule, self.columns, self.meanings.of(self.landed))
+        return [w for one in commits for w in one.writes if not any(o.voids(one, w.key) for o in overwrites)]
 
     def as_of(self, completed: str) -> list[Landed]:
         """The commits that had completed by a moment."""

@@ -208,9 +208,17 @@ class Calls(DelegatingStore):
         self._is_cut_off = False
 
     def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        return self.put_to(self.store, path, data, durable)
+
+    def put_to(self, store: Store, path: str, data: Content, durable: Durable) -> bool:
+        """Put an object into one of the stores that the process reaches."""
         content = bytes(data) if isinstance(data, bytes | memoryview) else b"".join(data)
         self._trace.add(hashlib.blake2b(content, digest_size=8).hexdigest())
-        return self.around("put", path, lambda: self.store.put(path, content, durable=durable))
+        return self.around("put", path, lambda: store.put(path, content, durable=durable))
+
+    def at(self, store: Store) -> DelegatingStore:
+        """Another store as the same process reaches it: its calls are counted with those of this one."""
+        return _Elsewhere(self, store)
 
     def asleep(self) -> None:
         """The process waits."""
@@ -268,3 +276,17 @@ class Calls(DelegatingStore):
             return None
         self.happened = words
         return found
+
+
+class _Elsewhere(DelegatingStore):
+    """A store beside that of a process: whatever happens to the process at its calls happens here as well."""
+
+    def __init__(self, calls: Calls, store: Store) -> None:
+        super().__init__(store)
+        self._calls = calls
+
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        return self._calls.put_to(self.store, path, data, durable)
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        return self._calls.around(operation, path, call)

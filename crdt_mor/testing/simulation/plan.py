@@ -37,7 +37,8 @@ WEIGHTS: Final = (
     ("overwrite", 4), ("job", 4), ("plan", 5), ("execute", 4), ("finish", 5), ("compact", 6), ("cancel", 2),
     ("clean", 4), ("archive", 3), ("maintain", 3), ("erase", 3), ("savepoint", 2), ("drop the savepoint", 1),
     ("restore", 2), ("hold", 3), ("read", 4), ("follow", 6), ("look", 5), ("wait", 6), ("cut the power", 2),
-    ("restart", 2), ("repeat", 5),
+    ("restart", 2), ("repeat", 5), ("commit as Hudi", 6), ("migrate", 3), ("give the migration up", 1), ("rename", 3),
+    ("add a column", 2), ("drop a column", 1),
 )  # fmt: skip
 
 
@@ -133,9 +134,16 @@ class _Drawn:
         chance, kind = self.chance, self.chance.weighted(WEIGHTS)
         action = Action(number, kind, chance.below(PROCESSES), pick=chance.number())
         match kind:
-            case "upsert" | "begin" | "job":
+            case "upsert" | "begin" | "job" | "add a column":
                 rows = self._rows(number, chance.between(1, 3))
                 action = replace(action, rows=rows, how=chance.choice(("", "", "repeated")))
+            case "commit as Hudi":
+                gone = chance.some(self._keys(), chance.below(2))
+                rows = tuple(row for row in self._rows(number, 2) if row["name"] not in gone)
+                action = replace(action, rows=rows or self._rows(number, 1), keys=tuple(gone) if rows else ())
+            case "migrate":
+                how = chance.choice(("", "", "latest", "partial")) + chance.choice((", roll back", ", wait"))
+                action = replace(action, how=how)
             case "overwrite":
                 rows = tuple(self._row(number, i) for i in range(chance.between(0, 2)))
                 how = chance.choice(("all", "dynamic")) if self.settings.partitioned and rows else "all"

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
-from crdt_mor import CheckpointExpiredError, Scan, SnapshotExpiredError, Table
+from crdt_mor import CheckpointExpiredError, FutureSnapshotError, Scan, SnapshotExpiredError, Table
 from crdt_mor.testing.oracle import Row
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Landed
+from crdt_mor.testing.simulation.moving import finish_move
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, Action
+from crdt_mor.testing.simulation.rows import where
 from crdt_mor.testing.simulation.world import Busy, World
+
+_UNTIL_ALL_CLOCKS_S: Final = 100.0
+"""Seconds until every moment has come by every clock that some process has had."""
 
 _OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
 
@@ -50,20 +55,40 @@ def look(world: World, process: Busy, action: Action) -> str:
     """The latest snapshot, in all the ways in which it can be read."""
     del action
     world.look_at_history()
-    scan = process.table.scan()
     try:
+        scan, at = _scanned(world, world.open_now(process))
+        if at is None:
+            return "reads the table, of which it cannot be told yet what it shows at that moment"
         rows = rows_of(world, scan)
     except SnapshotExpiredError:
         _require_given_up(world, "a snapshot")
         return "finds that the snapshot is gone which it was about to read"
-    _hold_to(world, "readers-agree", scan.as_of, rows, _expected_now(world, scan), "a snapshot")
+    _hold_to(world, "readers-agree", at, rows, _expected_now(world, at), "a snapshot")
     return "reads the table"
 
 
-def _expected_now(world: World, scan: Scan) -> dict[str, Row]:
+def _scanned(world: World, table: Table) -> tuple[Scan, str | None]:
+    """A view of now, and its moment; None where the clock of Hudi's writers is ahead, and the moment has yet to come.
+
+    Beside Hudi's writers a view that lacks a commit of theirs has no moment that may be handed out, and is made again.
+    """
+    for attempt in range(2):
+        scan = table.scan()
+        try:
+            return scan, scan.as_of
+        except SnapshotExpiredError:
+            if attempt or not world.ledger.foreign:
+                raise
+        except FutureSnapshotError:
+            _require_hudi(world)
+            return scan, None
+    raise AssertionError
+
+
+def _expected_now(world: World, at: str) -> dict[str, Row]:
     """What a scan that was just made must show: others may have committed while it was, in a pause."""
     world.look_at_history()
-    return world.ledger.expected(world.ledger.as_of(scan.as_of))
+    return world.ledger.expected(world.ledger.as_of(at))
 
 
 def hold(world: World, process: Busy, action: Action) -> str:
@@ -71,13 +96,19 @@ def hold(world: World, process: Busy, action: Action) -> str:
     world.look_at_history()
     landed = world.ledger.landed
     past = landed[int(action.pick * len(landed))] if landed and action.pick < 0.5 else None
+    table = world.open_now(process)
     try:
-        scan = process.table.scan(as_of=past.completed) if past else process.table.scan()
+        scan, at = (table.scan(as_of=past.completed), past.completed) if past else _scanned(world, table)
     except SnapshotExpiredError:
         _require_given_up(world, "a view of the past")
         return "is refused a view of the past, which is cleaned"
-    world.state.setdefault("held", []).append(Held(scan, _expected_now(world, scan), process))
-    return f"opens a view of {scan.as_of}"
+    except FutureSnapshotError:
+        _require_hudi(world)
+        return "is refused a view of a moment that has not come yet by its clock"
+    if at is None:
+        return "opens a view, of which it cannot be told yet what it shows, and leaves it"
+    world.state.setdefault("held", []).append(Held(scan, _expected_now(world, at), process))
+    return f"opens a view of {at}"
 
 
 def read(world: World, process: Busy, action: Action) -> str:
@@ -102,7 +133,7 @@ def follow(world: World, process: Busy, action: Action) -> str:
     images = action.how.endswith("images")
     consistency: Literal["latest", "stable"] = "stable" if action.how.startswith("stable") else "latest"
     follower = followers.setdefault(action.how, Follower(consistency, images))
-    go_on(world, process.table, follower)
+    go_on(world, world.open_now(process), follower)
     return f"follows the changes ({action.how}) up to {follower.checkpoint}"
 
 
@@ -119,6 +150,9 @@ def go_on(world: World, table: Table, follower: Follower) -> None:
         try:
             copy, checkpoint = rows_of(world, scan), scan.checkpoint
         except SnapshotExpiredError:
+            return
+        except FutureSnapshotError:
+            _require_hudi(world)
             return
     follower.copy, follower.checkpoint = copy, checkpoint
     world.look_at_history()
@@ -139,10 +173,10 @@ def applied(world: World, rows: Iterable[dict[str, Any]], follower: Follower) ->
     """A follower's copy after changes; images must fit what is there."""
     copy = dict(follower.copy)
     for row in rows:
-        key, kind = world.key(row), row["_change_type"]
-        values = shown(world, row)
+        plain, kind = world.columns.plain(row), row["_change_type"]
+        key, values = world.key(plain), shown(world, plain)
         if follower.images and kind in ("delete", "update_preimage"):
-            if repr(copy.pop(key, None)) != repr(values):
+            if _differ(world, copy.pop(key, {}), values):
                 raise BrokenPromiseError("convergence", f"an image before a change is not what was there: {row}")
         elif kind == "delete":
             copy.pop(key, None)
@@ -155,13 +189,18 @@ def applied(world: World, rows: Iterable[dict[str, Any]], follower: Follower) ->
 
 
 def shown(world: World, row: dict[str, Any]) -> Row:
-    """A row as it is compared."""
-    return world.reading({name: value for name, value in row.items() if name in world.columns})
+    """A row as it is compared, by columns."""
+    return world.reading({name: value for name, value in row.items() if name in world.columns.types})
+
+
+def _differ(world: World, row: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
+    """The columns of now in which two rows differ, of which one that a row does not know yet is null; NaN is NaN."""
+    return [name for name in world.ledger.columns if repr(row.get(name)) != repr(other.get(name))]
 
 
 def rows_of(world: World, scan: Scan) -> dict[str, Row]:
     """The rows of a scan, by key; no key may come twice."""
-    rows = scan.to_polars().to_dicts()
+    rows = [world.columns.plain(row) for row in scan.to_polars().to_dicts()]
     found = {world.key(row): shown(world, row) for row in rows}
     if len(found) < len(rows):
         raise BrokenPromiseError("nothing-twice", f"a key comes twice in one view: {rows}")
@@ -179,10 +218,12 @@ def _hold_to(
         has, wanted = found.get(key), expected.get(key)
         plain = None if wanted is None else {name: wanted.get(name) for name in world.ledger.columns}
         plain = plain if plain is None else plain | _key_columns(world, key)
-        if repr(has) == repr(plain):  # so that NaN is NaN
+        if has is plain:  # None
             continue
         if has is not None and plain is not None:
-            differ = [name for name in plain if repr(has[name]) != repr(plain[name])]
+            differ = _differ(world, has, plain)
+            if not differ:
+                continue
             invariant = {"amount": "increments-add-up", "value": "merged-as-joined"}.get(differ[0], invariant)
         elif plain is not None and invariant == "readers-agree":
             invariant = "nothing-lost"
@@ -208,9 +249,16 @@ def _require_given_up(world: World, what: str) -> None:
         raise BrokenPromiseError("one-moment", f"{what} is refused, and nothing was ever cleaned, erased or restored")
 
 
+def _require_hudi(world: World) -> None:
+    """A moment has not come yet only where the clock of Hudi's writers is ahead."""
+    if not world.ledger.foreign:
+        raise BrokenPromiseError("no-surprise", "a moment has not come yet, and Hudi has never written to the table")
+
+
 def finish(world: World) -> None:
     """Everything has happened: every view of the table is held to the ledger, before and after a last compaction."""
-    world.look_at_history()
+    world.pass_time(_UNTIL_ALL_CLOCKS_S)
+    finish_move(world)
     for name, held in list(enumerate(world.state.get("held", []))):
         if held.is_readable:
             _read_at_last(world, held, f"view {name}")
@@ -223,6 +271,9 @@ def finish(world: World) -> None:
     look(world, world.free(world.plan.seed), Action(-1, "look", 0))
     world.told.append("and views of the past are")
     _past(world)
+    for left in world.left:
+        found = rows_of(world, left.table.scan())
+        _hold_to(world, "one-moment", left.table.uri, found, left.expected, "the table that has moved")
 
 
 def _read_at_last(world: World, held: Held, what: str) -> None:
@@ -238,7 +289,7 @@ def _views(world: World) -> None:
     """The latest snapshot by every door: whole, counted, by key, by partition, and as any process sees it."""
     table = world.observer
     scan = table.scan()
-    expected = _expected_now(world, scan)
+    expected = _expected_now(world, scan.as_of)
     found = rows_of(world, scan)
     _hold_to(world, "readers-agree", scan.as_of, found, expected, "the snapshot")
     if table.count() != len(expected):
@@ -248,27 +299,22 @@ def _views(world: World) -> None:
 
 def _narrow_views(world: World, at: str, whole: Mapping[str, Row]) -> None:
     """The same moment in a view that reads less: by key, by partition, or one row alone. The seed says in which."""
-    table, kind = world.observer, world.plan.seed % 3
+    kind = world.plan.seed % 3
     if kind == 0:
-        require_total(_rows(table, pl.col("k").is_in(ACCOUNTS), at), f"lookups by key as of {at}")
+        require_total(_rows(world, world.column("k").is_in(ACCOUNTS), at), f"lookups by key as of {at}")
     elif kind == 1 and world.settings.partitioned:
-        rows = [row for bank in BANKS for row in _rows(table, pl.col("p") == bank, at)]
+        rows = [row for bank in BANKS for row in _rows(world, world.column("p") == bank, at)]
         require_total(rows, f"scans by partition as of {at}")
     else:
         for key in sorted(whole)[:1]:
-            alone = [shown(world, row) for row in _rows(table, _is(world, key), at)]
+            alone = [shown(world, row) for row in _rows(world, where(world, key), at)]
             if [repr(row) for row in alone] != [repr(whole[key])]:
                 raise BrokenPromiseError("readers-agree", f"a lookup shows {alone}, the snapshot {whole[key]}")
 
 
-def _is(world: World, key: str) -> pl.Expr:
-    part, _, name = key.rpartition("/")
-    return (pl.col("k") == name) & (pl.col("p") == part if world.settings.partitioned else pl.lit(value=True))
-
-
-def _rows(table: Table, where: pl.Expr, at: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.scan(filter=where, as_of=at).to_polars().to_dicts()
-    return rows
+def _rows(world: World, where: pl.Expr, at: str) -> list[dict[str, Any]]:
+    rows = world.observer.scan(filter=where, as_of=at).to_polars().to_dicts()
+    return [world.columns.plain(row) for row in rows]
 
 
 def _past(world: World) -> None:

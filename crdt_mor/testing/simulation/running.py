@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from crdt_mor import CrdtMorError, LawError, Payload, payloads
 from crdt_mor.ground.threads import one_thread
-from crdt_mor.testing.simulation import keeping, reading, writing
+from crdt_mor.testing.simulation import columns, foreign, keeping, moving, reading, writing
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.plan import Plan, plan_of
 from crdt_mor.testing.simulation.world import World
@@ -21,7 +21,9 @@ SHIPPED: Final = (
 )  # fmt: skip
 """The payloads of which runs take one each, where no other is asked for."""
 
-ACTS: Final = {**writing.ACTS, **keeping.ACTS, **reading.ACTS}
+ACTS: Final = {
+    **writing.ACTS, **keeping.ACTS, **reading.ACTS, **foreign.ACTS, **moving.ACTS, **columns.ACTS,
+}  # fmt: skip
 
 SMALL: Final = (
     ("crdt_mor.log.tail", "KEPT_VERSIONS", 2), ("crdt_mor.log.publish", "EXPIRE_EVERY", 1),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import polars as pl
 import pyarrow as pa
 
 from crdt_mor import (
@@ -22,16 +23,20 @@ from crdt_mor import (
     SnapshotExpiredError,
     StorageUnavailableError,
     Table,
+    TableArrivingError,
+    TableMovedError,
     Transaction,
 )
 from crdt_mor.payloads import Counter
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.chance import Chance
+from crdt_mor.testing.simulation.columns import Columns
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Ledger, Write
 from crdt_mor.testing.simulation.machine import Calls, Disk, Machine, Trace, Trouble
 from crdt_mor.testing.simulation.meaning import Meanings, columns_of, reading_of
+from crdt_mor.testing.simulation.moves import Left, Move, has_moved
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, PROCESSES, Action, Plan, Settings
 
 DEPTH_MAX: Final = 3
@@ -39,6 +44,9 @@ DEPTH_MAX: Final = 3
 
 AHEAD_MS: Final = (0, 20_000, -40_000, 500)
 """How far the clock of each process is off."""
+
+BESIDE_HUDI: Final = frozenset({"upsert", "transfer", "add one", "look", "hold", "read", "wait", "restart"})
+"""What happens while a write of Hudi's is under way. All else takes turns with it, as it must with Hudi's writers."""
 
 URI: Final = "simulated"
 
@@ -58,6 +66,8 @@ class Busy:
     has_paused: bool = False
     tx: Transaction | None = None
     write: Write | None = None
+    uri: str = URI
+    """The address at which it has the table open."""
 
 
 @dataclass
@@ -77,14 +87,19 @@ class World:
         self.settings = self.plan.settings
         self.chance = Chance(self.plan.seed, "what is left to a run")
         self.environment = SimulatedEnvironment()
-        self.disk = Disk(self.environment.now_ms)
-        self.disk.load(_made(self.settings))
-        self.columns = columns_of(self.settings)
+        self.columns = Columns(columns_of(self.settings))
         self.reading = reading_of(self.settings)
-        names = [name for name in self.columns if name not in self.settings.value_columns]
-        names += ["value"] if self.settings.payload is not None else []
-        self.ledger = Ledger(self.settings, names, Meanings(self.settings))
-        self.observer = Table.open(URI, store=self.disk, environment=Machine(self.environment, "observer", 0, _nothing))
+        self.ledger = Ledger(self.settings, self.shown_columns(), Meanings(self.settings))
+        self.uri = URI
+        """The address at which the table takes writes."""
+        self.disks = {URI: Disk(self.environment.now_ms)}
+        """By address, also of tables that have moved or that rows still arrive in."""
+        self.move: Move | None = None
+        """The migration that is under way."""
+        self.left: list[Left] = []
+        """The tables that have moved."""
+        self.disks[URI].load(_made(self.settings))
+        self.observer = self.observed(URI)
         self.started = 0
         self.processes: dict[int, Busy] = {}
         """By their number; a process is started when it is first asked for something."""
@@ -93,6 +108,8 @@ class World:
         self.depth = 0
         self._puts_seen = 0
         self._failed = False
+        self.hudi_is_writing = False
+        """Whether a writer of Hudi's is in the middle of a write, in a pause."""
         self.state: dict[str, Any] = {}
         """What actions remember for later ones: readers, followers, plans, savepoints."""
 
@@ -102,11 +119,29 @@ class World:
         """A new process, in place of one that is gone or for the first time."""
         self.started += 1
         name = f"p{place + 1}.{self.started}"
-        calls = Calls(self.disk, name, self.trace, lambda *what: self.meanwhile(made, *what), self.comes_late)
+        calls = Calls(
+            self.disks[self.uri], name, self.trace, lambda *what: self.meanwhile(made, *what), self.comes_late
+        )
         machine = Machine(self.environment, name, AHEAD_MS[place], calls.asleep)
-        table = Table.open(URI, store=calls, environment=machine)
-        made = Busy(f"process {place + 1}", machine, calls, table)
+        table = Table.open(self.uri, store=calls, environment=machine)
+        made = Busy(f"process {place + 1}", machine, calls, table, uri=self.uri)
         return made
+
+    def observed(self, uri: str) -> Table:
+        """A table at an address over the bare disk."""
+        machine = Machine(self.environment, "observer", 0, _nothing)
+        return Table.open(uri, store=self.disks[uri], environment=machine)
+
+    def open_at(self, process: Busy, uri: str) -> None:
+        """A process opens the table at another address."""
+        process.table = Table.open(uri, store=process.calls.at(self.disks[uri]), environment=process.machine)
+        process.uri = uri
+
+    def open_now(self, process: Busy) -> Table:
+        """The table of a process at the address at which it takes writes."""
+        if process.uri != self.uri:
+            self.open_at(process, self.uri)
+        return process.table
 
     def stop(self, process: Busy) -> None:
         """The process is gone, with all that it held; another one is started in its place when it is asked for."""
@@ -150,6 +185,10 @@ class World:
         """The next action happens, and whatever others do meanwhile."""
         action = self.queue.popleft()
         self._let_late_puts_happen()
+        self.look_at_history()  # what a process has put that pauses
+        if self.hudi_is_writing and action.kind not in BESIDE_HUDI:
+            self.told.append(f"{'  ' * self.depth}({action.kind} gives way to Hudi's writer)")
+            return
         process = self._asked(action)
         process.is_busy = True
         self.depth += 1
@@ -179,6 +218,11 @@ class World:
                 raise BrokenPromiseError("no-surprise", f"{action.kind}: {type(error).__name__}: {error}") from error
             self.troubles += 1
             outcome = f"begins with: {action.kind}, which ends with {type(error).__name__}; {calls.happened}"
+        except (TableMovedError, TableArrivingError) as error:
+            if not self.has_moved:
+                raise BrokenPromiseError("no-surprise", f"{action.kind}: {type(error).__name__}: {error}") from error
+            self.open_now(process)
+            outcome = f"begins with: {action.kind}, and is told that the table moves: {type(error).__name__}"
         except BrokenPromiseError:
             raise
         except Exception as error:
@@ -223,11 +267,26 @@ class World:
 
     def look_at_history(self) -> None:
         """Take into the ledger what has landed."""
-        if self.disk.puts == self._puts_seen:
+        puts = sum(disk.puts for disk in self.disks.values())
+        if puts == self._puts_seen:
             return
-        self._puts_seen = self.disk.puts
+        self._puts_seen = puts
+        self._look()
+        if self.move is not None and has_moved(self, self.move):
+            self._look()
+
+    def _look(self) -> None:
+        if self.ledger.foreign:
+            self.observer.refresh()  # else Hudi's commits are looked for once a minute
         rows = self.observer.history().to_pylist()
         self.ledger.sync(rows[::-1], self._deleted_in)
+        self.columns.look(self.observer.schema.names)
+        self.ledger.columns = self.shown_columns()
+
+    def shown_columns(self) -> list[str]:
+        """The columns of rows as they are compared: what the payload shows is one value."""
+        names = [name for name in self.columns.names if name not in self.settings.value_columns]
+        return names + (["value"] if self.settings.payload is not None else [])
 
     def _deleted_in(self, version: int) -> list[str] | None:
         """The keys that the commit of a version deletes; None where that can no longer be read."""
@@ -235,11 +294,20 @@ class World:
             rows = self.observer.changes(since=version - 1, until=version, raw=True).to_polars().to_dicts()
         except (CheckpointExpiredError, SnapshotExpiredError):
             return None
-        return [self.key(row) for row in rows if row["_change_type"] == "delete"]
+        return [self.key(self.columns.plain(row)) for row in rows if row["_change_type"] == "delete"]
 
     def key(self, row: dict[str, Any]) -> str:
         """The name of a row, as the plan has it."""
         return f"{row['p']}/{row['k']}" if self.settings.partitioned else str(row["k"])
+
+    def column(self, name: str) -> pl.Expr:
+        """A column by the name that it has now."""
+        return pl.col(self.columns.names[name])
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the table has moved, or a migration has begun."""
+        return self.move is not None or len(self.disks) > 1
 
     def account(self, name: str) -> str:
         """The name of an account's row."""

@@ -2,56 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, Literal
 
-import polars as pl
 import pyarrow as pa
 
 from crdt_mor import (
     Commit,
     CommitUnknownError,
+    CrdtMorError,
     EarlierWritePendingError,
+    InvalidInputError,
+    SchemaMismatchError,
     SnapshotExpiredError,
     StorageUnavailableError,
+    TableArrivingError,
+    TableMovedError,
     WriterExpiredError,
 )
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.oracle import Row
+from crdt_mor.testing.simulation.columns import MORE_MAX, with_more
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Said, Write
 from crdt_mor.testing.simulation.plan import ACCOUNTS, Action, Given
+from crdt_mor.testing.simulation.rows import (
+    added,
+    frame_of,
+    keys_of,
+    said_of,
+    same_value,
+    told_of,
+    where,
+    world_key,
+)
 from crdt_mor.testing.simulation.world import Busy, World
 
 Token = tuple[str, int]
 Info = dict[str, str]
 
+SchemaMode = Literal["strict", "merge"]
+
 _WAIT = timedelta(seconds=1)
+
+_REFUSALS: Final = (
+    StorageUnavailableError, WriterExpiredError, EarlierWritePendingError, SnapshotExpiredError, TableMovedError,
+    TableArrivingError, InvalidInputError, SchemaMismatchError,
+)  # fmt: skip
+"""By which a writer is told that nothing is written."""
 
 
 def upsert(world: World, process: Busy, action: Action) -> str:
     """Rows, of which some keys may stand twice."""
-    return _upsert(world, process, action, action.rows, f"upserts {_shown(action.rows)}")
+    rows = with_more(world, action, action.rows)
+    return _upsert(world, process, action, rows, f"upserts {told_of(rows)}")
 
 
-def _upsert(world: World, process: Busy, action: Action, rows: tuple[Given, ...], text: str) -> str:
-    frame = frame_of(world, rows)
+def add_column(world: World, process: Busy, action: Action) -> str:
+    """Rows that give a column which the table does not have yet."""
+    if len(world.columns.more) >= MORE_MAX:
+        return "finds that the table has columns enough"
+    column = f"more{action.number}"
+    world.columns.asks_for(column)
+    rows = tuple({**row, column: action.number} for row in with_more(world, action, action.rows))
+    return _upsert(world, process, action, rows, f"adds the column {column}, and upserts {told_of(rows)}", column)
+
+
+def _upsert(
+    world: World, process: Busy, action: Action, rows: tuple[Given, ...], text: str, column: str | None = None
+) -> str:
+    """Upsert rows. column: one that the table gets by them."""
 
     def upserted(by: Busy, token: Token, info: Info) -> Commit:
-        return by.table.upsert(frame, token=token, commit_info=info)
+        mode: SchemaMode = "merge" if column else "strict"
+        with _adding(world, column):
+            return by.table.upsert(frame_of(world, rows), schema_mode=mode, token=token, commit_info=info)
 
-    return _write(world, process, action, said_of(world, rows), text, upserted)
+    return _write(world, process, action, lambda: said_of(world, rows), text, upserted)
+
+
+@contextmanager
+def _adding(world: World, column: str | None) -> Iterator[None]:
+    before = world.columns.adding
+    world.columns.adding = before | {*([column] if column else [])}
+    try:
+        yield
+    finally:
+        world.columns.adding = before
 
 
 def delete(world: World, process: Busy, action: Action) -> str:
     """Keys; with an ordering column either plainly, or with an ordering value."""
-    frame, said, plain = _deletes(world, action)
 
     def deleted(by: Busy, token: Token, info: Info) -> Commit:
+        frame, _, plain = _deletes(world, action)
         return by.table.delete(frame, plain=plain, token=token, commit_info=info)
 
-    return _write(world, process, action, said, f"deletes {', '.join(action.keys)}", deleted)
+    return _write(world, process, action, lambda: _deletes(world, action)[1], f"deletes {', '.join(action.keys)}",
+                  deleted)  # fmt: skip
 
 
 def open_accounts(world: World, process: Busy, action: Action) -> str:
@@ -69,42 +119,46 @@ def transfer(world: World, process: Busy, action: Action) -> str:
     def block(by: Busy, token: Token, info: Info) -> Commit:
         tx = by.table.transaction(isolation="serializable", wait=_WAIT, token=token, commit_info=info)
         with tx:
-            tx.update({"amount": f"amount - {amount}"}, _where(world, world.account(source)))
-            tx.update({"amount": f"amount + {amount}"}, _where(world, world.account(target)))
+            tx.update(added(world, -amount), where(world, world.account(source)))
+            tx.update(added(world, amount), where(world, world.account(target)))
         assert tx.commit is not None
         return tx.commit
 
     rows = {world.account(name): change for name, change in changes.items()}
-    return _write(world, process, action, [], text, block, computed=lambda before: _updated(world, before, rows))
+    return _write(world, process, action, None, text, block, computed=lambda before: _updated(world, before, rows))
 
 
 def add_one(world: World, process: Busy, action: Action) -> str:
     """One is added to a number, in place, or as an increment."""
     (key,) = action.keys
 
-    def added(by: Busy, token: Token, info: Info) -> Commit:
-        where = _where(world, key)
-        return by.table.update({"amount": "amount + 1"}, where, wait=_WAIT, token=token, commit_info=info)
+    def updated(by: Busy, token: Token, info: Info) -> Commit:
+        found = where(world, key)
+        return by.table.update(added(world, 1), found, wait=_WAIT, token=token, commit_info=info)
 
     text = f"adds 1 to the amount of {key}, in place"
-    return _write(world, process, action, [], text, added, computed=lambda before: _updated(world, before, {key: 1}))
+    return _write(
+        world, process, action, None, text, updated, computed=lambda before: _updated(world, before, {key: 1})
+    )
 
 
 def begin(world: World, process: Busy, action: Action) -> str:
     """A transaction that stays open."""
     if process.tx is not None:
         return "has a transaction open already"
-    write = world.ledger.begin(Write(action.number, said_of(world, action.rows)))
-    tx = process.table.transaction(commit_info=_info(action))
+    rows = with_more(world, action, action.rows)
+    write = world.ledger.begin(Write(action.number, said_of(world, rows)))
+    tx = world.open_now(process).transaction(commit_info=_info(action))
 
     def opened() -> None:
+        frame = frame_of(world, rows)
         tx.__enter__()
-        tx.upsert(frame_of(world, action.rows))
+        tx.upsert(frame)
 
     told = _carried_out(world, write, opened)
     if write.told == "under way":
         process.tx, process.write = tx, write
-    return f"begins a transaction and upserts {_shown(action.rows)}: write {write.number}{told}"
+    return f"begins a transaction and upserts {told_of(rows)}: write {write.number}{told}"
 
 
 def end(world: World, process: Busy, action: Action) -> str:
@@ -129,22 +183,21 @@ def _committed(tx: Any) -> Commit:
 
 def overwrite(world: World, process: Busy, action: Action) -> str:
     """All rows are replaced, the accounts among them, or those of the partitions that rows are given of."""
-    rows, partitions = action.rows, "dynamic" if action.how == "dynamic" else None
-    frame = frame_of(world, rows)
+    rows, partitions = with_more(world, action, action.rows), "dynamic" if action.how == "dynamic" else None
 
     def replaced(by: Busy, token: Token, info: Info) -> Commit:
         if not rows:
             return by.table.truncate(token=token, commit_info=info)
-        return by.table.overwrite(frame, partitions=partitions, token=token, commit_info=info)
+        return by.table.overwrite(frame_of(world, rows), partitions=partitions, token=token, commit_info=info)
 
-    what = f"replaces {'the partitions of these rows' if partitions else 'all rows'} by {_shown(rows) or 'nothing'}"
-    return _write(world, process, action, said_of(world, rows), what, replaced)
+    what = f"replaces {'the partitions of these rows' if partitions else 'all rows'} by {told_of(rows) or 'nothing'}"
+    return _write(world, process, action, lambda: said_of(world, rows), what, replaced)
 
 
 def job(world: World, process: Busy, action: Action) -> str:
     """A write of several tasks, some attempts of which are repeated; two drivers may complete it."""
-    rows = tuple({row["name"]: row for row in action.rows}.values())
-    rows = tuple(_same_value(world, row, rows[0]) for row in rows)
+    rows = tuple({row["name"]: row for row in with_more(world, action, action.rows)}.values())
+    rows = tuple(same_value(world, row, rows[0]) for row in rows)
 
     def distributed(by: Busy, token: Token, info: Info) -> Commit:
         parts = [frame_of(world, (row,)) for row in rows]
@@ -158,8 +211,8 @@ def job(world: World, process: Busy, action: Action) -> str:
             raise BrokenPromiseError("nothing-twice", f"a job was completed twice: {commit} and {again}")
         return commit
 
-    return _write(world, process, action, said_of(world, rows), f"writes {_shown(rows)} as a job, a task a row",
-                  distributed)  # fmt: skip
+    text = f"writes {told_of(rows)} as a job, a task a row"
+    return _write(world, process, action, lambda: said_of(world, rows), text, distributed)
 
 
 def repeat(world: World, process: Busy, action: Action) -> str:
@@ -181,17 +234,26 @@ def _write(
     world: World,
     process: Busy,
     action: Action,
-    said: list[Said],
+    said: Callable[[], list[Said]] | None,
     text: str,
     call: Callable[[Busy, Token, Info], Commit],
     computed: Callable[[dict[str, Row]], list[Said]] | None = None,
 ) -> str:
-    """Carry a write out, and once more with its token where its outcome is not known, as programs do."""
-    write = world.ledger.begin(Write(action.number, said, computed))
+    """Carry a write out, and once more with its token where its outcome is not known, as programs do.
+
+    said: what it says in the table as it is by now; None: that is `computed`.
+    """
+    write = world.ledger.begin(Write(action.number, [], computed))
     token = (f"job{action.number}", 1)
 
     def carried_out(by: Busy, *, again: bool) -> str:
-        return _carried_out(world, write, lambda: call(by, token, _info(action)), again=again)
+        if said is not None and not world.ledger.has_landed(write.number):
+            write.said = said()
+
+        def written() -> Commit:
+            return _moving_on(world, by, lambda: call(by, token, _info(action)))
+
+        return _carried_out(world, write, written, again=again)
 
     world.state.setdefault("writes", []).append((write, carried_out))
     text = f"{text}: write {action.number}{carried_out(process, again=False)}"
@@ -199,9 +261,24 @@ def _write(
     return f"{text} ({happened})" if happened else text
 
 
+def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
+    """Write, where the table has moved at its new address, as a program does that is told so."""
+    try:
+        while True:
+            try:
+                return call()
+            except TableMovedError as moved:
+                world.open_at(by, moved.uri)
+                world.look_at_history()
+    except TableArrivingError:
+        world.open_now(by)  # the old one may take writes again, if the migration is given up
+        raise
+
+
 def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], *, again: bool = False) -> str:
     """Do it, note what the writer is told, and return that in words. again: it may have landed before."""
     before, write.told = write.told, "under way"
+    alterations = world.columns.changed
     try:
         commit = call()
     except ProcessDied:
@@ -210,34 +287,39 @@ def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], 
     except CommitUnknownError:
         write.told = "committed" if before == "committed" else "unknown"
         return ", and is told that the outcome is unknown"
-    except (StorageUnavailableError, WriterExpiredError, EarlierWritePendingError, SnapshotExpiredError) as error:
-        has_reason = world.waited or world.has_failed or world.ledger.restored or world.ledger.restoring
-        if isinstance(error, WriterExpiredError) and not has_reason:
-            text = f"write {write.number} was given up, and its process was never silent: {error}"
-            raise BrokenPromiseError("no-surprise", text) from error
+    except _REFUSALS as error:
+        _require_reason(world, write, error, alterations)
         write.told = before if again else "not written"
         return f", and is told that nothing is written: {type(error).__name__}"
     if commit is None:
         return ""
-    if before == "committed" and (not commit.repeated or write.times != (commit.requested_at, commit.completed_at)):
+    moved = next((one for one in world.ledger.moved if write.number in one.numbers), None)
+    times = (moved.requested, moved.completed) if moved else (commit.requested_at, commit.completed_at)
+    if ((before == "committed" or moved) and not commit.repeated) or (before == "committed" and write.times != times):
         raise BrokenPromiseError("nothing-twice", f"write {write.number} was committed, and its repeat is {commit}")
     write.told = "committed"
-    write.times = (commit.requested_at, commit.completed_at)
+    write.times = times
     return f", {'which was version' if commit.repeated else 'version'} {commit.version}"
+
+
+def _require_reason(world: World, write: Write, error: CrdtMorError, alterations: int) -> None:
+    """A write is refused only where something has happened from which that follows.
+
+    alterations: how many changes of columns had landed when it began.
+    """
+    given_up = world.waited or world.has_failed or world.ledger.restored or world.ledger.restoring or world.has_moved
+    reasons = {
+        WriterExpiredError: given_up, TableMovedError: world.has_moved, TableArrivingError: world.has_moved,
+        InvalidInputError: world.columns.changed != alterations,
+        SchemaMismatchError: world.columns.changed != alterations,
+    }  # fmt: skip
+    if not next((reason for kind, reason in reasons.items() if isinstance(error, kind)), True):
+        text = f"write {write.number} is refused, and nothing has happened: {type(error).__name__}: {error}"
+        raise BrokenPromiseError("no-surprise", text) from error
 
 
 def _info(action: Action) -> dict[str, str]:
     return {"write": str(action.number)}
-
-
-def _shown(rows: Sequence[Given]) -> str:
-    return ", ".join(f"{row['name']}({', '.join(f'{k} {v!r}' for k, v in row.items() if k != 'name')})" for row in rows)
-
-
-def _where(world: World, key: str) -> pl.Expr:
-    part, _, name = key.rpartition("/")
-    found = pl.col("k") == name
-    return found & (pl.col("p") == part) if world.settings.partitioned else found
 
 
 def _accounts(world: World, amounts: dict[str, int]) -> tuple[Given, ...]:
@@ -251,63 +333,12 @@ def _accounts(world: World, amounts: dict[str, int]) -> tuple[Given, ...]:
     return tuple({**row, "v": 0, "note": "account", **value} for row in rows)
 
 
-def said_of(world: World, rows: Sequence[Given]) -> list[Said]:
-    """What rows say, for the ledger."""
-    rows = [_same_value(world, row, rows[0]) for row in rows]
-    return [(row["name"], "row", {**world_key(world, row["name"]), **_columns(row)}) for row in rows]
-
-
-def world_key(world: World, name: str) -> dict[str, str]:
-    """The columns of the key of a row, and of its partition."""
-    part, _, key = name.rpartition("/")
-    return {"p": part, "k": key} if world.settings.partitioned else {"k": key}
-
-
-def _columns(row: Given) -> Given:
-    return {name: value for name, value in row.items() if name != "name"}
-
-
-def _same_value(world: World, row: Given, first: Given) -> Given:
-    """The row with a value of the type that the first one has: a column of a frame has one type."""
-    if world.settings.payload is None or row.get("value") is None or first.get("value") is None:
-        return row
-    examples = world.settings.examples
-    kind = examples[first["value"]][0]
-    return row if examples[row["value"]][0] == kind else {**row, "value": first["value"]}
-
-
-def frame_of(world: World, rows: Sequence[Given]) -> pa.Table:
-    """Rows as they are handed to a table, which all give the same columns."""
-    settings = world.settings
-    rows = [_same_value(world, row, rows[0]) for row in rows]
-    given = {name for row in rows for name in row} - {"name", "value"} if rows else {*world.columns}
-    columns: dict[str, pa.Array] = {}
-    keys = [world_key(world, row["name"]) for row in rows]
-    for name, kind in world.columns.items():
-        if name in ("p", "k"):
-            columns[name] = pa.array([key[name] for key in keys], kind)
-        elif name in given:
-            columns[name] = pa.array([row.get(name) for row in rows], kind)
-    if settings.payload is not None and any("value" in row for row in rows):
-        indices = [row.get("value") for row in rows]
-        index = next((i for i in indices if i is not None), None)
-        kind = settings.payload.column() if index is None else settings.examples[index][0]
-        values = pa.array([None if i is None else settings.examples[i][1] for i in indices], kind)
-        names = settings.value_columns
-        if len(names) > 1:
-            columns |= {name: values.field(n) for n, name in enumerate(names)}
-        else:
-            columns[names[0]] = values
-    return pa.table(columns)
-
-
 def _deletes(world: World, action: Action) -> tuple[pa.Table, list[Said], bool]:
-    names = [world_key(world, key) for key in action.keys]
-    columns = {name: pa.array([key[name] for key in names]) for name in names[0]}
     if world.settings.rule != "ordering" or action.how == "plain":
-        return pa.table(columns), [(key, "delete", {}) for key in action.keys], world.settings.rule == "ordering"
+        said: list[Said] = [(key, "delete", {}) for key in action.keys]
+        return keys_of(world, action.keys), said, world.settings.rule == "ordering"
     order = 2
-    frame = pa.table({**columns, "v": pa.array([order] * len(names), pa.int64())})
+    frame = keys_of(world, action.keys, v=order)
     return frame, [(key, "tombstone", {"v": order}) for key in action.keys], False
 
 
@@ -322,18 +353,18 @@ def _updated(world: World, rows: dict[str, Row], changes: dict[str, int]) -> lis
             given: dict[str, Any] = {"amount": change if row["amount"] is not None else None}
             if not world.settings.is_partial:
                 quiet = {"value": None} if world.settings.payload is not None else {}
-                given = {name: row[name] for name in ("v", "note")} | given | quiet
+                given = row | given | quiet
         elif world.settings.is_partial:
             given = {"amount": None if row["amount"] is None else int(str(row["amount"])) + change}
         else:
             amount = None if row["amount"] is None else int(str(row["amount"])) + change
-            given = {name: row[name] for name in ("v", "note")} | {"amount": amount}
-        said.append((key, "row", {**world_key(world, key), **given}))
+            given = row | {"amount": amount}
+        said.append((key, "row", {**given, **world_key(world, key)}))
     return said
 
 
 ACTS = {
     "upsert": upsert, "delete": delete, "open the accounts": open_accounts, "transfer": transfer, "add one": add_one,
     "begin": begin, "end": end, "overwrite": overwrite, "job": job,
-    "repeat": repeat,
+    "repeat": repeat, "add a column": add_column,
 }  # fmt: skip

@@ -1,0 +1,193 @@
+"""What the columns of a run's table are called, by now and ever, and the actions that change that.
+
+To the ledger a column is what it was first called, for ever; names are given once each, so that every name that a row
+was read with says which column it means. Which alterations have landed is told by the table's schema alone: a name that
+nobody has asked for, one that was promised and is not there, or one of an alteration that was told to have failed is a
+broken promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
+
+from crdt_mor import CommitUnknownError, InvalidInputError, StorageUnavailableError
+from crdt_mor.testing.faults import ProcessDied
+from crdt_mor.testing.simulation.invariants import BrokenPromiseError
+
+if TYPE_CHECKING:
+    from crdt_mor.testing.simulation.plan import Action, Given
+    from crdt_mor.testing.simulation.world import Busy, World
+
+MORE_MAX: Final = 2
+"""How many columns are added to a table, at most."""
+
+Told = Literal["under way", "committed", "not written", "unknown"]
+
+
+@dataclass
+class Alteration:
+    """A column gets another name, or none any more. old: its name before. told: what the process was told of it."""
+
+    column: str
+    old: str
+    new: str | None
+    told: Told = "under way"
+    has_landed: bool = False
+
+
+@dataclass
+class Columns:
+    """The columns of a table. types: by column, those of creation first; `added` ones are of later.
+
+    names: of the columns that are there, what people see. dropped: those that nobody sees any more.
+    """
+
+    types: dict[str, pa.DataType]
+    names: dict[str, str] = field(init=False)
+    added: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    alterations: list[Alteration] = field(default_factory=list)
+    adding: set[str] = field(default_factory=set)
+    """Those that a write which is under way may add: nobody alters them meanwhile, as they may not be there yet."""
+    changed: int = 0
+    """How often a change has landed."""
+
+    def __post_init__(self) -> None:
+        self.names = {name: name for name in self.types}
+        self._columns = {name: name for name in self.types}
+
+    @property
+    def more(self) -> list[str]:
+        """The columns that were added and not dropped."""
+        return [name for name in self.added if name in self.names]
+
+    def plain(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """A row that was read, by columns; what is no column of ours keeps its name."""
+        return {self._columns.get(name, name): value for name, value in row.items()}
+
+    @property
+    def alterable(self) -> list[str]:
+        """The columns that may be called otherwise; those of a payload have names in its parameters."""
+        return [name for name in ("k", "p", "v", "note", "amount", *self.more) if self._is_free(name)]
+
+    @property
+    def droppable(self) -> list[str]:
+        """The columns that neither the key nor an ordering nor the accounts need."""
+        return [name for name in ("note", *self.more) if self._is_free(name)]
+
+    def _is_free(self, name: str) -> bool:
+        return name in self.names and name not in self.adding
+
+    def named(self, rows: pa.Table) -> pa.Table:
+        """Rows as people write them, under the names of now; nobody writes a column that is dropped."""
+        rows = rows.select([name for name in rows.column_names if name not in self.dropped])
+        return rows.rename_columns([self.names.get(name, name) for name in rows.column_names])
+
+    def asked(self, column: str, new: str | None) -> Alteration:
+        """Note an alteration before its first call."""
+        if new is not None:
+            self._columns[new] = column
+        made = Alteration(column, self.names[column], new)
+        self.alterations.append(made)
+        return made
+
+    def asks_for(self, column: str) -> None:
+        """Note that a write is about to add a column."""
+        self.types[column] = pa.int64()
+        self._columns[column] = column
+
+    def look(self, shown: Collection[str]) -> None:
+        """Take in which names a table has. Raises `BrokenPromiseError` where that is not what was asked for."""
+        for column in [name for name in self.types if name not in self.names and name not in self.dropped]:
+            if column in shown or self._landed(column, column, shown):
+                self.names[column] = column
+                self.added.append(column)
+                self.changed += 1
+        for column, name in list(self.names.items()):
+            if name not in shown:
+                self._rename(column, self._landed(column, name, shown))
+        self._require_told()
+        if {*self.names.values()} != {*shown}:
+            text = f"the table has other columns than asked for: {sorted(shown)}, not {sorted(self.names.values())}"
+            raise BrokenPromiseError("nothing-lost", text)
+
+    def _landed(self, column: str, name: str, shown: Collection[str]) -> list[Alteration]:
+        """The alterations, one after the other, that have led from a name of a column to what the table shows."""
+        for one in self.alterations:
+            if one.column != column or one.old != name or one.has_landed:
+                continue
+            if one.new is None or one.new in shown:
+                return [one]
+            if more := self._landed(column, one.new, shown):
+                return [one, *more]
+        return []
+
+    def _rename(self, column: str, landed: list[Alteration]) -> None:
+        for one in landed:
+            one.has_landed = True
+            self.changed += 1
+            if one.new is None:
+                del self.names[column]
+                self.dropped.append(column)
+            else:
+                self.names[column] = one.new
+
+    def _require_told(self) -> None:
+        for one in self.alterations:
+            what = f"the rename of {one.old!r} to {one.new!r}" if one.new else f"the drop of {one.old!r}"
+            if one.told == "committed" and not one.has_landed:
+                raise BrokenPromiseError("nothing-lost", f"{what} was acknowledged, and the table does not have it")
+            if one.told == "not written" and one.has_landed:
+                raise BrokenPromiseError("given-up-stays-away", f"{what} was told to have failed, and is there")
+
+
+def rename(world: World, process: Busy, action: Action) -> str:
+    """A column gets another name, one that no column ever had."""
+    columns = world.columns
+    column = columns.alterable[int(action.pick * len(columns.alterable))]
+    asked = columns.asked(column, f"{column} nr {action.number}")
+    return f"calls {asked.old!r} {asked.new!r}{_alter(world, process, asked)}"
+
+
+def drop(world: World, process: Busy, action: Action) -> str:
+    """A column is dropped, one that neither the key nor accounts nor an ordering need."""
+    choice = world.columns.droppable
+    if not choice:
+        return "finds no column to drop"
+    asked = world.columns.asked(choice[int(action.pick * len(choice))], None)
+    return f"drops the column {asked.old!r}{_alter(world, process, asked)}"
+
+
+def _alter(world: World, process: Busy, asked: Alteration) -> str:
+    try:
+        if asked.new is None:
+            process.table.alter(drop=[asked.old])
+        else:
+            process.table.alter(rename={asked.old: asked.new})
+    except (ProcessDied, CommitUnknownError, StorageUnavailableError):
+        asked.told = "unknown"
+        raise
+    except InvalidInputError as error:
+        asked.told = "not written"
+        world.look_at_history()
+        if world.move is None and world.columns.names.get(asked.column) == asked.old:
+            raise BrokenPromiseError("no-surprise", f"{asked} is refused: {error}") from error
+        return f", and is refused: {str(error).partition(':')[0]}"
+    except Exception:
+        asked.told = "not written"
+        raise
+    asked.told = "committed"
+    return ""
+
+
+def with_more(world: World, action: Action, rows: tuple[Given, ...]) -> tuple[Given, ...]:
+    """Rows that give the columns that were added as well."""
+    more = dict.fromkeys(world.columns.more, action.number)
+    return tuple({**row, **more} for row in rows)
+
+
+ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"rename": rename, "drop a column": drop}

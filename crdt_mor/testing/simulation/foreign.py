@@ -1,0 +1,84 @@
+"""The action of a writer of Hudi's, which commits to the table in Hudi's timeline and tells our engine nothing.
+
+It takes turns with our writers, as docs/interop.md asks for, and its clock is not behind the table's. While it is at
+work, between its request and its completion, our updates have to wait for it, and other upserts have places of their
+own. Its process may die and leave an instant that never completes, or be silent for so long that it gives itself up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
+from crdt_mor.testing.simulation.columns import with_more
+from crdt_mor.testing.simulation.hudi_writer import hudi_begins, hudi_completes, hudi_stages
+from crdt_mor.testing.simulation.inside import tail_of
+from crdt_mor.testing.simulation.ledger import Said, Write
+from crdt_mor.testing.simulation.plan import Action, Given
+from crdt_mor.testing.simulation.rows import frame_of, keys_of, said_of, told_of
+from crdt_mor.testing.simulation.world import Busy, World
+
+TURN_S: Final = 0.1
+"""Seconds that pass between our last write and Hudi's first call, and from its last one to ours."""
+
+APART_MS: Final = 37
+"""How far apart the times are that Hudi's writer takes, so that none of ours has one of them."""
+
+HEARTBEAT_MS: Final = 120_000
+"""Hudi refuses the commit of a writer that was silent for so long."""
+
+
+def hudi(world: World, process: Busy, action: Action) -> str:
+    """A writer of Hudi's upserts rows, and deletes keys now and then, beside the engine."""
+    if world.settings.rule not in ("latest", "ordering"):
+        return "is a writer of Hudi's, which cannot merge the rows of this table"
+    if world.depth > 1 or world.move is not None:
+        return "is a writer of Hudi's, and waits for its turn"
+    rows, keys = with_more(world, action, action.rows), action.keys if world.settings.rule == "latest" else ()
+    said: list[Said] = [*((key, "delete", {}) for key in keys), *said_of(world, rows)]
+    write = world.ledger.begin(Write(action.number, said, told="not written"))
+    text = f"is a writer of Hudi's, upserts {told_of(rows)}{' and deletes ' if keys else ''}{', '.join(keys)}"
+    with _turn(world):
+        is_done = _written(world, process, write, rows, keys)
+    return f"{text}: write {write.number}{'' if is_done else ', which it has to give up as it was silent for too long'}"
+
+
+@contextmanager
+def _turn(world: World) -> Iterator[None]:
+    world.pass_time(TURN_S)
+    world.hudi_is_writing = True
+    try:
+        yield
+    finally:
+        world.hudi_is_writing = False
+        world.pass_time(TURN_S)
+
+
+def _written(world: World, process: Busy, write: Write, rows: tuple[Given, ...], keys: tuple[str, ...]) -> bool:
+    table, began_ms, requested = world.open_now(process), world.environment.now_ms(), _time(world)
+    frame, deletes = frame_of(world, rows), keys_of(world, keys) if keys else None
+    world.ledger.foreign[requested] = write.number
+    hudi_begins(table, requested)
+    stats = hudi_stages(table, frame, requested, deletes=deletes)
+    if world.environment.now_ms() - began_ms >= HEARTBEAT_MS:
+        return False
+    # Its clock is read and its last file put at one moment: it is not behind whatever was written meanwhile.
+    completed = _time(world)
+    schema = TableSchema.from_json(tail_of(world.observer).schema).avro("simulated")
+    hudi_completes(world.observer, requested, completed, stats, schema=schema)
+    world.trace.add("hudi", requested, completed)
+    write.told, write.times = "committed", (requested, completed)
+    return True
+
+
+def _time(world: World) -> InstantTime:
+    """A time of Hudi's, later than all that the table and Hudi's timeline have."""
+    newest = max(world.environment.now_ms(), to_ms(tail_of(world.observer).clock), world.state.get("Hudi's clock", 0))
+    world.state["Hudi's clock"] = newest + APART_MS
+    return from_ms(newest + APART_MS)
+
+
+ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"commit as Hudi": hudi}

@@ -1,0 +1,81 @@
+"""A writer of Hudi's own, as far as a table sees it: what Hudi's non-blocking writers with a bucket index leave behind.
+
+    T.deltacommit.requested     an empty file of Hudi's timeline, by which the write is under way
+    T.deltacommit.inflight      the same, once it writes
+    .<group>_T.log.1_<token>    its rows, in a log file of each file group
+    T_C.deltacommit             which log files it has written: completed at C
+
+The value of the table's timeline is told nothing: an engine that shows the rows has found them in Hudi's timeline. The
+bytes of the log files come from our own encoder, which Hudi's readers are compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import pyarrow as pa
+
+from crdt_mor import Table
+from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import join_path
+from crdt_mor.model.timeline_parts import DataFile, Pending
+from crdt_mor.store.protocol import Chunks
+from crdt_mor.testing.simulation.inside import hudi_folder_of, session_of
+from crdt_mor.write.log_files import put_log
+from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.open_write import OpenWrite
+
+HUDIS_TOKEN: Final = "7-1-2"
+"""The write token in the names of Hudi's files: of its attempt at a task."""
+
+Stats = dict[str, list[WriteStat]]
+
+
+def hudi_commits(
+    table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime, *, schema: str | None = None
+) -> None:
+    """A whole write of Hudi's. schema: of its rows, in Avro."""
+    hudi_begins(table, requested)
+    stats = hudi_stages(table, data, requested)
+    hudi_completes(table, requested, completed, stats, schema=schema)
+
+
+def hudi_begins(table: Table, requested: InstantTime) -> None:
+    """The instant is requested, and in flight."""
+    session = session_of(table)
+    instant = f"{hudi_folder_of(table)}/{requested}.deltacommit"
+    session.store.put(f"{instant}.requested", b"")
+    session.store.put(f"{instant}.inflight", encode_commit(CommitMetadata({}, "UPSERT", {})))
+
+
+def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes: pa.Table | None = None) -> Stats:
+    """The log files of an instant. Returns what its completed file says of them. deletes: keys."""
+    session = session_of(table)
+    write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
+    statements = NamedStatements(write.statements)
+    statements.upsert(data, "UPSERT", "strict")
+    if deletes is not None:
+        statements.delete(deletes, plain=True)
+
+    def put(file: DataFile, content: Chunks) -> DataFile:
+        path = join_path(file.partition, str(replace(file.name, token=HUDIS_TOKEN)))
+        return put_log(session.store, path, content, replace(file, path=path))
+
+    stats: Stats = {}
+    for file in write.stage(write.statements.collected, put):
+        stat = WriteStat(
+            file_id=file.name.file_id, path=file.path, num_writes=file.rows, file_size_in_bytes=file.size,
+            partition_path=file.partition, base_file="", log_files=(str(file.name),), log_version=1, log_offset=0,
+        )  # fmt: skip
+        stats.setdefault(file.partition, []).append(stat)
+    return stats
+
+
+def hudi_completes(
+    table: Table, requested: InstantTime, completed: InstantTime, stats: Stats, *, schema: str | None = None
+) -> None:
+    """The instant is completed, by one put. schema: of its rows, in Avro."""
+    done = encode_commit(CommitMetadata(stats, "UPSERT", {} if schema is None else {"schema": schema}))
+    session_of(table).store.put(f"{hudi_folder_of(table)}/{requested}_{completed}.deltacommit", done)

@@ -1,0 +1,76 @@
+"""What a run knows of migrations: the one that is under way, and the tables that have moved.
+
+Whether a migration is over is told by the new table alone, which was opened by then: the process that migrates may die
+right after that. From there on the ledger goes by the history of the new table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crdt_mor import PartialUpdate, Table
+from crdt_mor.log.paths import VERSIONS
+from crdt_mor.testing.oracle import Row
+from crdt_mor.testing.simulation.inside import tail_of
+from crdt_mor.testing.simulation.machine import Disk
+from crdt_mor.testing.simulation.plan import Rule
+
+if TYPE_CHECKING:
+    from crdt_mor.testing.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Move:
+    """A migration: where the table goes, and which settings it gets. rule: what its merge is then; None: as it is."""
+
+    uri: str
+    disk: Disk = field(repr=False)
+    buckets: int
+    rule: Rule | None
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """The settings, as `migrate` takes them."""
+        merge = {"latest": "latest", "partial": PartialUpdate()}.get(self.rule or "")
+        return {"buckets": self.buckets, "merge": merge}
+
+    def __str__(self) -> str:
+        merge = {"latest": ", where the latest write wins", "partial": ", where a write gives some columns"}
+        return f"{self.uri}, {self.buckets} bucket{'s' * (self.buckets != 1)}{merge.get(self.rule or '', '')}"
+
+
+@dataclass(frozen=True)
+class Left:
+    """A table that has moved, as the observer has it open, and what it shows for ever."""
+
+    table: Table
+    expected: dict[str, Row]
+
+
+def has_moved(world: World, move: Move) -> bool:
+    """Whether the table has moved by now; the run goes on at the new address then. A move that was given up is over."""
+    if not move.disk.list(VERSIONS):
+        return False
+    table = world.observed(move.uri)
+    origin = tail_of(table).origin
+    if origin is None or not (origin.is_opened or origin.given_up):
+        return False
+    if origin.given_up:
+        if tail_of(world.observer).moving is None:
+            world.move = None
+        return False
+    world.left.append(Left(world.observer, world.ledger.expected(world.ledger.landed)))
+    world.ledger.move(table.history().to_pylist(), origin.opened, move.rule)
+    world.observer, world.uri, world.move = table, move.uri, None
+    if move.rule is not None:
+        world.settings = world.ledger.settings
+    _leave(world)
+    return True
+
+
+def _leave(world: World) -> None:
+    """What stays with the old table: plans, savepoints, and the checkpoints of followers, who begin anew."""
+    world.state["history is given up"] = True
+    for name in ("plans", "savepoints", "followers"):
+        world.state.pop(name, None)
