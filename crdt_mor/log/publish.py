@@ -63,9 +63,6 @@ Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
 A plain function where the tail says everything; a generator of steps where something has to be looked up for it.
 """
 
-Tried = tuple[Timeline, Timeline]
-"""A tail, and a value that was put after it and is not known to have become the next version."""
-
 
 @dataclass(frozen=True, slots=True)
 class Shortcuts:
@@ -118,16 +115,16 @@ class Publisher:
         """
         assert known is not None or not shortcuts.looked
         tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
-        posting, tried = Posting(intent, shortcuts.crowd), list[Tried]()
+        posting = Posting(intent, shortcuts.crowd)
         try:
-            return (yield from self._publish(derive, tail, posting, tried, shortcuts, wall_ms))
+            return (yield from self._publish(derive, tail, posting, shortcuts, wall_ms))
         except StorageUnavailableError as error:
             if posting.attempt == 0 and not posting.is_posted:
                 raise
             raise unknown_outcome(error) from error
         except CrdtMorError as error:
             if not posting.is_posted:
-                if isinstance(error, InvalidInputError) and not (yield from _have_lost(tried)):
+                if isinstance(error, InvalidInputError) and not (yield from _have_lost(posting.tried)):
                     raise overtaken_outcome(error) from error  # its own event may be what is in its way
                 raise
             yield from posting.withdraw()
@@ -136,15 +133,9 @@ class Publisher:
             raise stopped_outcome(error) from error
 
     def _publish(
-        self,
-        derive: Derive,
-        tail: Timeline,
-        posting: Posting,
-        tried: list[Tried],
-        shortcuts: Shortcuts,
-        wall_ms: int | None,
+        self, derive: Derive, tail: Timeline, posting: Posting, shortcuts: Shortcuts, wall_ms: int | None
     ) -> Steps[Timeline]:
-        """As `publish`, from the newest version that is known. tried: what has not become the next version is added."""
+        """As `publish`, from the newest version that is known."""
         segments: Contents = {}
         unmade = 0
         while True:
@@ -176,7 +167,7 @@ class Publisher:
                     yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return owned
-            tried.append((tail, value))
+            posting.tried.append((tail, value))
             self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
             if own and (yield from _has_lost(tail, value)):
                 yield from discard(own)
@@ -241,8 +232,8 @@ def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
     return data is not None and not value.is_in(data) and (yield from still_stands(tail))
 
 
-def _have_lost(tried: Sequence[Tried]) -> Steps[bool]:
-    """Whether none of these values is part of the table, or may be."""
+def _have_lost(tried: Sequence[tuple[Timeline, Timeline]]) -> Steps[bool]:
+    """Whether none of these values, each with the tail that it was put after, is part of the table, or may be."""
     try:
         for tail, value in tried:
             if not (yield from _has_lost(tail, value)):
