@@ -155,8 +155,17 @@ def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | 
         return None
     if len(values) <= LISTED_MAX:
         return column.is_in(values)
-    series = pl.Series(values, dtype=kind).unique().sort()
-    return (column >= pl.lit(series[0], kind)) & (column <= pl.lit(series[-1], kind)) & column.is_in(series.implode())
+    return one_of(column, pl.Series(values, dtype=kind))
+
+
+def one_of(column: pl.Expr, values: pl.Series) -> pl.Expr:
+    """IN as a set of any size, and that a value is between the least and the greatest, as the statistics can say."""
+    ordered = values.unique().sort()  # NaN comes last, as it is the greatest
+    among = column.is_in(ordered.implode())
+    if ordered.is_empty():
+        return among
+    least, greatest = (pl.lit(ordered[end], ordered.dtype) for end in (0, -1))
+    return (column >= least) & (column <= greatest) & among
 
 
 def _exact(values: pl.Series, kind: pl.DataType) -> list[Any] | None:

@@ -34,6 +34,7 @@ from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_of, fetch_end, open_slice
+from crdt_mor.read.pushdown import one_of
 from crdt_mor.read.row_groups import ranges_of
 from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
@@ -290,10 +291,8 @@ def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -
     """
     if columns.schema[columns.merge_key] == pl.String and columns.merge_key != RECORD_KEY:
         return predicate
-    one_of = pl.col(RECORD_KEY).is_in(pl.Series(keys, dtype=pl.String).implode())
-    if keys:
-        one_of = (pl.col(RECORD_KEY) >= min(keys)) & (pl.col(RECORD_KEY) <= max(keys)) & one_of
-    return one_of if predicate is None else predicate & one_of
+    asked = one_of(pl.col(RECORD_KEY), pl.Series(keys, dtype=pl.String))
+    return asked if predicate is None else predicate & asked
 
 
 def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> pl.Expr | None:
