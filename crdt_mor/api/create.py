@@ -107,8 +107,8 @@ def put_properties(
         return _durable(store, uri), False
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
-    refuse_inside_a_table(store, uri)
     if absent:
+        refuse_inside_a_table(store, uri)
         require_no_timeline(store, uri)
         _require_no_load(store, uri, expiry_ms)
         if is_bucket(store):
