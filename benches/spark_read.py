@@ -24,6 +24,7 @@ import pyarrow as pa
 
 import crdt_mor as mor
 from benches.spark_peers import DRIVER_MEMORY, session
+from crdt_mor.model.policies import plural
 
 CHANCE = np.random.default_rng(7)
 SCHEMA = pa.schema(
@@ -121,7 +122,7 @@ def on(
     def ours(**options: str) -> Any:
         return spark.read.format("crdt_mor").options(**options).schema(COLUMNS).load(table.uri)
 
-    print(f"{cores} core{'s' * (cores > 1)}")
+    print(plural(cores, "core"))
     same, condition = "Spark's Parquet reader, the same base files", "n0 >= 4950 AND n0 < 5050"
     whole = {
         same: lambda: parquet(*base),

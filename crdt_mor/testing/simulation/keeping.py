@@ -30,8 +30,7 @@ _GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
 def plan(world: World, process: Busy, action: Action) -> str:
     """A compaction is planned, and executed later."""
     made = process.table.maintenance.plan_compaction(logs_only=action.how == "logs only")
-    world.look_at_history()
-    if made and process.uri == world.uri:  # else it is one of the old table, which has moved
+    if not world.is_left(process) and made:
         world.state.setdefault("plans", []).append(made)
     return f"plans a compaction{'' if made else ', of which nothing is due'}"
 
@@ -126,8 +125,7 @@ def savepoint(world: World, process: Busy, action: Action) -> str:
     """What the table shows is given a name."""
     name = f"s{action.number}"
     saved = world.open_now(process).savepoint(name)
-    world.look_at_history()
-    if process.uri == world.uri:  # else the table has moved meanwhile, and its savepoints stay with the old one
+    if not world.is_left(process):
         world.state.setdefault("savepoints", {})[name] = saved.at
     return f"saves what the table shows as {name}"
 

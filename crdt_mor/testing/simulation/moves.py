@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from crdt_mor import PartialUpdate, Table
 from crdt_mor.log.paths import VERSIONS
+from crdt_mor.model.policies import plural
 from crdt_mor.testing.oracle import Row
 from crdt_mor.testing.simulation.inside import tail_of
 from crdt_mor.testing.simulation.machine import Disk
@@ -37,7 +38,7 @@ class Move:
 
     def __str__(self) -> str:
         merge = {"latest": ", where the latest write wins", "partial": ", where a write gives some columns"}
-        return f"{self.uri}, {self.buckets} bucket{'s' * (self.buckets != 1)}{merge.get(self.rule or '', '')}"
+        return f"{self.uri}, {plural(self.buckets, 'bucket')}{merge.get(self.rule or '', '')}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Landed
 from crdt_mor.testing.simulation.moving import finish_move
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, Action
-from crdt_mor.testing.simulation.rows import where
+from crdt_mor.testing.simulation.rows import where, world_key
 from crdt_mor.testing.simulation.world import Busy, World
 
 _UNTIL_ALL_CLOCKS_S: Final = 100.0
@@ -217,7 +217,7 @@ def _hold_to(
     for key in sorted({*found, *expected}):
         has, wanted = found.get(key), expected.get(key)
         plain = None if wanted is None else {name: wanted.get(name) for name in world.ledger.columns}
-        plain = plain if plain is None else plain | _key_columns(world, key)
+        plain = plain if plain is None else plain | world_key(world, key)
         if has is plain:  # None
             continue
         if has is not None and plain is not None:
@@ -230,11 +230,6 @@ def _hold_to(
         elif has is not None and any(key in keys for keys in world.ledger.erasing.values()):
             invariant = "erased-stays-erased"
         raise BrokenPromiseError(invariant, f"{what} of {moment} is wrong. key={key} shows={has} expected={plain}")
-
-
-def _key_columns(world: World, key: str) -> Row:
-    part, _, name = key.rpartition("/")
-    return {"p": part, "k": name} if world.settings.partitioned else {"k": name}
 
 
 def require_total(rows: Iterable[Mapping[str, object]], what: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def told_of(rows: Sequence[Given]) -> str:
     """Rows, in words."""
-    return ", ".join(f"{row['name']}({', '.join(f'{k} {v!r}' for k, v in row.items() if k != 'name')})" for row in rows)
+    return ", ".join(f"{row['name']}({', '.join(f'{k} {v!r}' for k, v in _columns(row).items())})" for row in rows)
 
 
 def said_of(world: World, rows: Sequence[Given]) -> list[Said]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crdt_mor.model.policies import plural
 from crdt_mor.testing.simulation.invariants import INVARIANTS
 from crdt_mor.testing.simulation.plan import Settings
 from crdt_mor.testing.simulation.running import Outcome
@@ -25,5 +26,4 @@ def _table(settings: Settings) -> str:
     }  # fmt: skip
     payload = "" if settings.payload is None else f", value is {settings.payload.name}"
     parts = ", with partitions" if settings.partitioned else ""
-    buckets = f"{settings.buckets} bucket{'s' * (settings.buckets != 1)}"
-    return f"a table in which {rules[settings.rule]}{payload}{parts}, {buckets}"
+    return f"a table in which {rules[settings.rule]}{payload}{parts}, {plural(settings.buckets, 'bucket')}"

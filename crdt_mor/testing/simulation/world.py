@@ -143,6 +143,11 @@ class World:
             self.open_at(process, self.uri)
         return process.table
 
+    def is_left(self, process: Busy) -> bool:
+        """Whether the table that a process has open has moved by now: what it made there stays with the old table."""
+        self.look_at_history()
+        return process.uri != self.uri
+
     def stop(self, process: Busy) -> None:
         """The process is gone, with all that it held; another one is started in its place when it is asked for."""
         process.calls.is_dead = process.machine.is_still = True
