@@ -47,6 +47,10 @@ class Count:
     bytes: int
     asked: tuple[str, ...] = ()
 
+    def fetched(self, path: str) -> int:
+        """The bytes of one object that came."""
+        return sum(int(line.rpartition("  ")[2].replace(",", "")) for line in self.asked if path in line)
+
     def __str__(self) -> str:
         totals = f"{self.requests} requests, {self.trips} round trips, {self.bytes:,} bytes:"
         return "\n  ".join((totals, *self.asked))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from crdt_mor import CrdtMorError, InvalidInputError, StorageUnavailableError, TableArrivingError, TableMovedError
 from crdt_mor.testing.faults import ProcessDied
 from tests.crash.media import FAULTS, Process
 from tests.crash.places import PLACES, Place
-from tests.crash.verbs import MEANWHILE, NEXT, PAST_EXPIRY_S, VERBS, State, begun, frame
+from tests.crash.verbs import MEANWHILE, NEXT, VERBS, State, begun, frame
 
 POSTED = "group post"
 
@@ -89,18 +91,19 @@ class Cell:
         columns = list(state.columns)
         self.world.newest().upsert(frame(NEXT).rename_columns(columns))
         self.world.cut()
-        self.world.sleep_past_expiry()
-        for _ in range(2):
-            done = self.world.newest().maintenance.maintain()
-            assert done.ok, f"{self.name}: {done}"
-            self.world.clock.sleep(PAST_EXPIRY_S)
+        self.world.upkeep(self.world.newest, self.name)
         found = self.world.state()
         later = self.allowed() if POSTED in self.name else set()
         allowed = {one.with_row(NEXT).rows for one in {state, *later}}
         assert found.rows in allowed, f"{self.name}, {self.said!r}: upkeep made {found} of {state}"
-        verified = self.world.newest().verify()
-        assert verified.is_sound, f"{self.name}: {verified.findings}"
-        self.world.require_same_for_hudi()
+        self.world.require_sound(self.world.newest(), self.name)
+
+
+def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions go, values are sealed and instants are archived after a few commits."""
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 4)
+    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 4)
 
 
 _outcomes: dict[str, tuple[State, State]] = {}

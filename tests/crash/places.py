@@ -109,6 +109,12 @@ class Place:
         except TableNotFoundError:
             return None
 
+    def reopened(self) -> Table:
+        """The table at the place, which must be there."""
+        table = self.opened()
+        assert table is not None, f"{self.name}, {self.said!r}: there is no table"
+        return table
+
     @property
     def address(self) -> str:
         return "t" if self.disk is self.world.disk else "there"
@@ -122,18 +128,9 @@ class Place:
         """What was written outlasts the power; upkeep changes nothing, and nothing is wrong."""
         before = shown(table)
         self.require_to_last()
-        self.world.sleep_past_expiry()
-        for _ in range(2):
-            again = self.opened()
-            assert again is not None
-            done = again.maintenance.maintain()
-            assert done.ok, f"{self.name}: {done}"
-            self.world.clock.sleep(PAST_EXPIRY_S)
-        assert again is not None
+        again = self.world.upkeep(self.reopened, self.name)
         assert shown(again).rows == before.rows, f"{self.name}, {self.said!r}: upkeep has changed rows"
-        verified = again.verify()
-        assert verified.is_sound, f"{self.name}: {verified.findings}"
-        self.world.require_same_for_hudi(again)
+        self.world.require_sound(again, self.name)
 
 
 class FirstCopy(Place):
@@ -183,8 +180,7 @@ class FirstCopy(Place):
         assert self.found() == self.world.state(), self.name
         self.require_to_last()
         self.world.sleep_past_expiry()
-        copy = self.opened()
-        assert copy is not None
+        copy = self.reopened()
         copy.upsert(frame(("copied", "x", 1)))
         return copy
 

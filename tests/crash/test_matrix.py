@@ -19,7 +19,7 @@ import pytest
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.log.publish import Publisher
 from crdt_mor.store.protocol import Content, Durable
-from tests.crash.cells import cells, outcomes
+from tests.crash.cells import cells, outcomes, small_numbers
 from tests.crash.media import FAULTS, Disk
 from tests.crash.places import PLACES
 from tests.crash.verbs import VERBS
@@ -31,10 +31,7 @@ OPERATIONS_MAX = 400
 
 @pytest.fixture(autouse=True)
 def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions go, values are sealed and instants are archived after a few commits."""
-    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 4)
-    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 2)
-    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 4)
+    small_numbers(monkeypatch)
 
 
 def run(row: str, fault: str, every: int) -> int:

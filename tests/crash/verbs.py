@@ -123,12 +123,23 @@ class World:
         self.clock.sleep(PAST_EXPIRY_S)
         self.clock._tasks = tasks
 
-    def require_same_for_hudi(self, table: Table | None = None) -> None:
-        """hudi-rs reads what we read, of the table where it takes writes, or of the one that is given."""
-        table = table or self.newest()
+    def upkeep(self, opened: Callable[[], Table], name: str) -> Table:
+        """All upkeep that is due, once the dead have expired; the table after it."""
+        self.sleep_past_expiry()
+        for _ in range(2):
+            table = opened()
+            done = table.maintenance.maintain()
+            assert done.ok, f"{name}: {done}"
+            self.clock.sleep(PAST_EXPIRY_S)
+        return table
+
+    def require_sound(self, table: Table, name: str) -> None:
+        """Nothing is wrong with a table, and hudi-rs reads what we read."""
+        verified = table.verify()
+        assert verified.is_sound, f"{name}: {verified.findings}"
         with tempfile.TemporaryDirectory(dir=_memory()) as folder:
             self.lay_out(table, Path(folder))
-            assert hudi_rs(folder) == ours(table), "hudi-rs reads other rows"
+            assert hudi_rs(folder) == ours(table), f"{name}: hudi-rs reads other rows"
 
     def lay_out(self, table: Table, folder: Path) -> None:
         """Put the objects of a table into a folder, where Hudi's readers find them."""

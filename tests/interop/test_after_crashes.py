@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import Table
-from tests.crash.cells import Cell, cells
+from tests.crash.cells import Cell, cells, small_numbers
 from tests.crash.places import Place
 from tests.interop.readers import HudiSpark, Rows, hudi_rs, ours
 
@@ -33,10 +33,7 @@ DEATHS = [
 
 @pytest.fixture(autouse=True)
 def _small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the matrix: versions go, values are sealed and instants are archived after a few commits."""
-    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 4)
-    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 2)
-    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 4)
+    small_numbers(monkeypatch)
 
 
 @dataclass(frozen=True)
