@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
+from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.alteration_event import Asked, altered
 from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
@@ -17,11 +18,17 @@ def alter(
 ) -> Steps[Timeline]:
     """Columns get other names, comments, or are not shown any more: decided on the value that the event follows."""
     nonce = yield Nonce()
+    tried: list[Alteration] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        if any(alteration in tail.alterations for alteration in tried):
+            return None  # an attempt has landed that so many others followed that its publisher could not tell
         require_not_moving(tail.moving, "alter")
         require_arrived(tail.origin)
         require_not_handed_over(tail.handed_over)
-        return altered(tail, nonce, wall_ms, asked, config, author)
+        value = altered(tail, nonce, wall_ms, asked, config, author)
+        if value is not None:
+            tried.append(value.alterations[-1])
+        return value
 
     return (yield from publisher.publish(derive, known))

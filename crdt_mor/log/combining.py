@@ -69,7 +69,6 @@ class Posting:
     attempt: how often its writer has put a version with it.
     others: how many events of others that version would have published.
     has_asked: whether its writer has asked for a turn, as it has lost several races with what is not posted.
-    tried: the versions with it that are not known to have become part of the table, each behind its tail.
     """
 
     intent: Intent | None = None
@@ -77,7 +76,6 @@ class Posting:
     attempt: int = 0
     others: int = 0
     has_asked: bool = False
-    tried: list[tuple[Timeline, Timeline]] = field(default_factory=list)
     _posted: list[PostName] = field(default_factory=list)
     _turn: Turn = field(default_factory=lambda: Turn(""))
     _chosen: list[Stat] = field(default_factory=list)

@@ -30,7 +30,6 @@ from crdt_mor.errors import (
     ClockError,
     CommitUnknownError,
     CrdtMorError,
-    InvalidInputError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -124,8 +123,6 @@ class Publisher:
             raise unknown_outcome(error) from error
         except CrdtMorError as error:
             if not posting.is_posted:
-                if isinstance(error, InvalidInputError) and not (yield from _have_lost(posting.tried)):
-                    raise overtaken_outcome(error) from error  # its own event may be what is in its way
                 raise
             yield from posting.withdraw()
             if isinstance(error, CommitUnknownError | TableReplacedError | TableNotFoundError):
@@ -167,7 +164,6 @@ class Publisher:
                     yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return owned
-            posting.tried.append((tail, value))
             self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
             if own and (yield from _has_lost(tail, value)):
                 yield from discard(own)
@@ -230,17 +226,6 @@ def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
     """
     data = yield Read(version_path(value.version))
     return data is not None and not value.is_in(data) and (yield from still_stands(tail))
-
-
-def _have_lost(tried: Sequence[tuple[Timeline, Timeline]]) -> Steps[bool]:
-    """Whether none of these values, each with the tail that it was put after, is part of the table, or may be."""
-    try:
-        for tail, value in tried:
-            if not (yield from _has_lost(tail, value)):
-                return False
-    except StorageUnavailableError:
-        return False
-    return True
 
 
 def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
@@ -331,14 +316,6 @@ def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
     return CommitUnknownError(
         "this was stopped, and another process may have published it meanwhile: look at the table before writing "
         f"again, or write with a token, which may be repeated. cause={cause}"
-    )
-
-
-def overtaken_outcome(cause: CrdtMorError) -> CommitUnknownError:
-    """What a refusal means once an event may have been published that was overtaken by many others."""
-    return CommitUnknownError(
-        "others have published so much meanwhile that it is not known whether this was published before it was "
-        f"refused: look at the table before trying again. cause={cause}"
     )
 
 
