@@ -55,7 +55,7 @@ def overwrite(
     value = yield from publisher.publish(derive, tail)
     completion = yield from find_overwrite(begun.requested, value)
     if completion is not None:
-        for path in {file.staged for file in completion.files} | _staged_paths(staged):
+        for path in sorted({file.staged for file in completion.files} | _staged_paths(staged)):
             yield Delete(path)  # they have their names
         yield Delete(heartbeat_path(begun.requested))
         ended = yield from find_completion(begun.requested, value)

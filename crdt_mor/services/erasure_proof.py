@@ -93,7 +93,8 @@ def _unlinked(session: Session, started_ms: int) -> list[str]:
 def files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
     """The data files that a listing finds of some file groups."""
     wanted = set(groups)
-    listed = (stat for partition in {partition for partition, _ in wanted} for stat in session.store.list(partition))
+    partitions = sorted({partition for partition, _ in wanted})
+    listed = (stat for partition in partitions for stat in session.store.list(partition))
     return [stat for stat in listed if group_of(stat.path) in wanted]
 
 

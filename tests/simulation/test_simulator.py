@@ -64,15 +64,14 @@ def test_a_seed_is_the_same_run_each_time() -> None:
 
 
 @pytest.mark.slow
-def test_so_it_is_in_another_process_whose_hashes_differ() -> None:
-    def digest(hashes: str) -> str:
-        words = [sys.executable, "-m", "crdt_mor", "simulate", "--seeds", "8", "--output", "json"]
-        done = subprocess.run(
-            words, env={"PYTHONHASHSEED": hashes, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
-        )
+def test_so_it_is_in_another_process_in_another_folder_whose_hashes_differ(tmp_path: Path) -> None:
+    def digest(hashes: str, folder: Path) -> str:
+        words = [sys.executable, "-m", "crdt_mor", "simulate", "--seeds", "24", "--output", "json"]
+        environment = {"PYTHONHASHSEED": hashes, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(words, env=environment, cwd=folder, capture_output=True, text=True, check=True)
         return str(json.loads(done.stdout)["digest"])
 
-    assert digest("1") == digest("2")
+    assert digest("1", ROOT) == digest("3", tmp_path)
 
 
 def test_every_kind_of_action_is_drawn() -> None:

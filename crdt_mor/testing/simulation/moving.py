@@ -10,7 +10,7 @@ from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.machine import Disk
 from crdt_mor.testing.simulation.moves import Move
 from crdt_mor.testing.simulation.plan import Action, Rule
-from crdt_mor.testing.simulation.world import Busy, World
+from crdt_mor.testing.simulation.world import URI, Busy, World
 from crdt_mor.testing.simulation.writing import end
 
 _EXPIRY_S: Final = 700.0
@@ -48,7 +48,7 @@ def _begun(world: World, action: Action) -> Move:
     asked: Rule | None = next((rule for rule in ("latest", "partial") if action.how.startswith(rule)), None)
     rule = None if world.settings.adds or asked == world.settings.rule else asked
     disk = Disk(world.environment.now_ms)
-    world.move = Move(f"simulated.{action.number}", disk, 1 + int(action.pick * 3), rule)
+    world.move = Move(f"{URI}.{action.number}", disk, 1 + int(action.pick * 3), rule)
     world.disks[world.move.uri] = disk
     return world.move
 

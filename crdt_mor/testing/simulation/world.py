@@ -48,7 +48,8 @@ AHEAD_MS: Final = (0, 20_000, -40_000, 500)
 BESIDE_HUDI: Final = frozenset({"upsert", "transfer", "add one", "look", "hold", "read", "wait", "restart"})
 """What happens while a write of Hudi's is under way. All else takes turns with it, as it must with Hudi's writers."""
 
-URI: Final = "simulated"
+URI: Final = "/simulated"
+"""The address of the first table: no folder of the machine that a run happens on is in it."""
 
 _MADE: dict[str, Disk] = {}
 """Tables as they are when they are made, by their settings: the disk of a run begins as one of them."""
