@@ -45,12 +45,21 @@ class Cell:
         """Look at what is there, and let others go on; False: the verb has not so many operations."""
         state = self.looked()
         if self.at % 2 or self.verb.is_alone:
-            self.verb.do(self.world, self.world.open())
-            self.said = None
+            self.said = self.done_again()
             self.world.cut()
             state = self.looked()
         self.go_on(state)
         return self.process.was_met
+
+    def done_again(self) -> InvalidInputError | None:
+        """What another process is told that makes the same call."""
+        try:
+            self.verb.do(self.world, self.world.open())
+        except InvalidInputError as error:
+            if not self.verb.is_refused_again:
+                raise
+            return error
+        return None
 
     def allowed(self) -> set[State]:
         """What the table was before, or what it is after, unless the process was told."""

@@ -161,6 +161,8 @@ class Verb:
     is_write: a statement with a token, of which an error that says so has published nothing.
     is_there: whether it is the operations on the disk to which the table moves that fail.
     is_alone: what others write meanwhile is refused, or is dropped by it, until it is made again.
+    is_refused_again: whether the call is refused where it has been made, so that it acknowledges nothing then.
+    without: the faults of which it has no operation.
     """
 
     do: Callable[[World, Table], object]
@@ -168,6 +170,8 @@ class Verb:
     is_write: bool = False
     is_alone: bool = False
     is_there: bool = False
+    is_refused_again: bool = False
+    without: frozenset[str] = frozenset()
 
 
 def _in_block(world: World, table: Table) -> None:
@@ -193,13 +197,7 @@ def _migrate(world: World, table: Table) -> None:
 
 
 def _alter(world: World, table: Table) -> None:
-    if "n" in table.schema.names:
-        table.alter(rename={"n": "number"}, comment={"number": "how many"})
-
-
-def _savepoint(world: World, table: Table) -> None:
-    if "t" not in [saved.name for saved in table.savepoints()]:
-        table.savepoint("t")
+    table.alter(rename={"n": "number"}, comment={"number": "how many"})
 
 
 def _no_savepoint(table: Table) -> None:
@@ -242,10 +240,10 @@ VERBS: Final = {
     "archive": Verb(lambda w, t: t.maintenance.archive(keep_commits=1), _no_savepoint),
     "erase": Verb(lambda w, t: t.maintenance.erase(filter="id = 'a'"), _no_savepoint),
     "restore": Verb(lambda w, t: t.maintenance.restore("s"), is_alone=True),
-    "savepoint": Verb(_savepoint),
+    "savepoint": Verb(lambda w, t: t.savepoint("t"), is_refused_again=True),
     "migrate": Verb(_migrate, is_alone=True),
     "migrate, where it arrives": Verb(_migrate, is_alone=True, is_there=True),
-    "alter": Verb(_alter),
+    "alter": Verb(_alter, is_refused_again=True),
     "add rules": Verb(lambda w, t: t.add_rules(not_null="n")),
     "handover": Verb(lambda w, t: t.maintenance.handover(), is_alone=True),
     "takeback": Verb(lambda w, t: t.maintenance.takeback(), lambda t: t.maintenance.handover(), is_alone=True),
@@ -256,7 +254,9 @@ VERBS: Final = {
     "update of a table of Hudi's": Verb(
         lambda w, t: t.update({"n": "n + 10"}, "p = 'x'", token=TOKEN), _made_by_hudi, is_write=True
     ),
-    "compact a table of Hudi's": Verb(lambda w, t: t.maintenance.compact(), _made_by_hudi),
+    "compact a table of Hudi's": Verb(
+        lambda w, t: t.maintenance.compact(), _made_by_hudi, without=frozenset({"another user's files"})
+    ),
 }
 """What is done to a table, by name."""
 
