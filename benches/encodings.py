@@ -1,12 +1,14 @@
-"""What encodings of a base file cost: which columns are worth a dictionary, and which codec is worth its bytes.
+"""What encodings of a Parquet file cost: which columns are worth a dictionary, and which codec is worth its bytes.
 
 Of 1,000,000 rows in row groups of 131,072: processor time to encode with pyarrow and to decode with polars, the least
 of some rounds in random order, and kilobytes.
 
     dictionaries   single columns, with zstd, with and without a dictionary
     codecs         the ten columns of the suite's tables, as a compaction encodes them, but for the codec
+    integers       single columns of integers, as base files and blocks of logs have them, and as DELTA_BINARY_PACKED
+                   without a codec, which is what they are not written in: Flink does not read it
 
-    python benches/encodings.py          # a minute
+    python benches/encodings.py          # three minutes
     python benches/encodings.py --small
 """
 
@@ -48,6 +50,24 @@ def columns(rows: int) -> dict[str, pa.Array]:
     }
 
 
+def columns_of_integers(rows: int) -> dict[str, pa.Array]:
+    """Integers of many and of few bits, in some order and in none."""
+    moment = 1_700_000_000_000_000
+    return {
+        "ids, ascending": pa.array(np.arange(rows)),
+        "ids in any order": pa.array(CHANCE.permutation(rows)),
+        "ids in any order, of 32 bits": pa.array(CHANCE.permutation(rows).astype(np.int32)),
+        "moments, ascending": pa.array(moment + np.cumsum(CHANCE.integers(0, 2_000_000, rows)), pa.timestamp("us")),
+        "moments of a year, to the second": pa.array(moment + 10**6 * CHANCE.integers(0, 31_536_000, rows)),
+        "numbers of 40 bits": pa.array(CHANCE.integers(0, 1 << 40, rows)),
+        "numbers of 40 bits, 30 % null": pa.array(CHANCE.integers(0, 1 << 40, rows), mask=CHANCE.random(rows) < 0.3),
+        "numbers of 64 bits": pa.array(CHANCE.integers(-(1 << 63), (1 << 63) - 1, rows)),
+        "100 integers": pa.array(CHANCE.integers(0, 100, rows)),
+        "days of ten years": pa.array(CHANCE.integers(16_000, 19_650, rows).astype(np.int32), pa.date32()),
+        "small, one in 100 large": pa.array(CHANCE.integers(0, 1 << np.where(CHANCE.random(rows) < 0.01, 62, 12))),
+    }
+
+
 def measured(ways: Mapping[str, Callable[[], bytes]], rounds: int) -> dict[str, Figures]:
     """What each way of encoding costs, in rounds in which each is tried once."""
     files = {name: way() for name, way in ways.items()}
@@ -66,13 +86,16 @@ def milliseconds(work: Callable[[], object]) -> float:
     return (time.process_time() - start) * 1e3
 
 
-def encode(table: pa.Table, codec: str, level: int | None, repeating: list[str], plain: list[str]) -> bytes:
-    """The bytes of a Parquet file; the columns `plain` are not compressed."""
+def encode(
+    table: pa.Table, codec: str, level: int | None, repeating: list[str], plain: list[str], *, packed: bool = False
+) -> bytes:
+    """The bytes of a Parquet file; the columns `plain` are not compressed. packed: all are DELTA_BINARY_PACKED."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         table, sink, row_group_size=ROW_GROUP_ROWS, use_dictionary=repeating,
         compression={name: "none" if name in plain else codec for name in table.column_names},
         compression_level={name: level for name in table.column_names if name not in plain} if level else None,
+        column_encoding=dict.fromkeys(table.column_names, "DELTA_BINARY_PACKED") if packed else None,
     )  # fmt: skip
     return bytes(sink.getvalue())
 
@@ -111,6 +134,24 @@ def codecs(rows: int, rounds: int) -> None:
         print(f"| {name} | {said(figures)} |", flush=True)
 
 
+def integers(rows: int, rounds: int) -> None:
+    print("\n| column | base file: encode, decode, kB | block of a log | DELTA_BINARY_PACKED |\n|---|---|---|---|")
+    for name, values in columns_of_integers(rows).items():
+        table = pa.table({name: values})
+        frame = pl.DataFrame(table)
+        repeating = list(repeating_columns(frame))
+        plain = list(incompressible_columns(frame, repeating))
+        found = measured(
+            {
+                "base": partial(encode, table, "zstd", 1, repeating, plain),
+                "log": partial(encode, table, "lz4", None, repeating, []),
+                "packed": partial(encode, table, "none", None, [], [], packed=True),
+            },
+            rounds,
+        )
+        print(f"| {name} | {' | '.join(said(found[way]) for way in ('base', 'log', 'packed'))} |", flush=True)
+
+
 def said(figures: Figures) -> str:
     encoding, decoding, size = figures
     return f"{encoding:.1f} ms, {decoding:.1f} ms, {size:,.0f} kB"
@@ -123,6 +164,7 @@ def main() -> None:
     rows, rounds = (20_000, 1) if args.small else (1_000_000, 7)
     dictionaries(rows, rounds)
     codecs(rows, rounds)
+    integers(rows, rounds)
 
 
 if __name__ == "__main__":

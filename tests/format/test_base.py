@@ -131,6 +131,22 @@ def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
     assert found == {"_hoodie_commit_time", "city", "country", "empty"}
 
 
+@pytest.mark.parametrize("log_block", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 20_000])
+def test_values_are_plain_or_from_a_dictionary_as_flink_refuses_other_encodings(log_block: bool, rows: int) -> None:
+    """Flink's `AbstractColumnReader` says "Unsupported encoding"; RLE is the encoding of levels, and of no values."""
+    ascending = pa.array(np.arange(rows))
+    table = pa.concat_tables([TABLE] * -(-rows // TABLE.num_rows)).slice(0, rows).append_column("ascending", ascending)
+    table = table.append_column("moment", ascending.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")))
+    flat = [item.name for item in table.schema if not pa.types.is_nested(item.type)]
+    for repeating in ((), flat):
+        file = pq.read_metadata(pa.BufferReader(write_parquet(table, repeating=repeating, log_block=log_block)))
+        for group in map(file.row_group, range(file.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                assert {*column.encodings} <= {"PLAIN", "RLE", "RLE_DICTIONARY"}, column.path_in_schema
+                assert column.physical_type != "BOOLEAN" or "PLAIN" in column.encodings
+
+
 @pytest.mark.parametrize(("values", "worth"), [(500, True), (5_000, True), (40_000, False), (1 << 40, False)])
 @pytest.mark.parametrize("order", ["random", "sorted"])
 def test_a_dictionary_of_thousands_of_values_pays_in_a_large_row_group_and_not_in_a_small_one(
