@@ -147,7 +147,11 @@ class Scan(ArrowRows):
         return 0 if self._filter is not None else self._snapshot.unopened
 
     def count(self) -> int:
-        """Number of rows; without reading data where no filter asks for it and a file's statistics say it."""
+        """Number of rows.
+
+        No data is read where no filter asks for it, and a commit says it, or an earlier scan of this table has found
+        it out.
+        """
         if self._filter is None:
             rows = self._snapshot.count()
             return rows if self._limit is None else min(rows, self._limit)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from crdt_mor.errors import (
     CommitUnknownError,
@@ -16,6 +16,7 @@ from crdt_mor.errors import (
     UnsupportedFeatureError,
 )
 from crdt_mor.events import decide as moments
+from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi import adoption
 from crdt_mor.hudi.adoption import Foreign, foreign_completions
@@ -46,6 +47,9 @@ LOOK_NAMES_MAX: Final = 60
 LOOK_SHARE: Final = 20
 """Into a longer one it looks again once so many times as long has passed as its last look took."""
 
+FOUND_OUT_BYTES: Final = 32 << 20
+"""How many bytes a process keeps of what its reads found out of a table's files: one bit a row for 250 million rows."""
+
 _SEGMENTS_CACHED: Final = 256
 _SEGMENTS_AT_ONCE: Final = 16
 
@@ -60,6 +64,7 @@ class Views:
         self._begun_files: list[Stat] | None = None  # of the last look
         self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
+        self.found_out: Bounded[Any] = Bounded(FOUND_OUT_BYTES)
 
     @property
     def has_foreign(self) -> bool:

@@ -86,12 +86,16 @@ class ParquetSource:
         return [replace(self, contents=(content,)) for content in self.contents] or [self]
 
     def scan(
-        self, schema: Mapping[str, pl.DataType] | None = None, cast_options: pl.ScanCastOptions | None = None
+        self,
+        schema: Mapping[str, pl.DataType] | None = None,
+        cast_options: pl.ScanCastOptions | None = None,
+        place: str | None = None,
     ) -> pl.LazyFrame:
         """The rows, read when they are collected. Where each read is a request, the whole file is read now.
 
         schema: the columns that come out. Those that the file lacks are null, and those that it has beside them are
         left out; without a schema the file's own columns come out. cast_options: which types become the schema's.
+        place: the name of a column more, which says which row of the file each one is.
         """
         source = self.at_hand()
         if schema is not None and source.columns is not None:
@@ -102,6 +106,7 @@ class ParquetSource:
             missing_columns="raise" if schema is None else "insert",
             extra_columns="raise" if schema is None else "ignore",
             cast_options=cast_options,
+            row_index_name=place,
             glob=False,  # names of partitions may hold brackets
             hive_partitioning=False,
         )

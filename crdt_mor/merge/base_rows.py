@@ -20,6 +20,7 @@ from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
 from crdt_mor.merge.key_words import Keys, Numbers, places_of
+from crdt_mor.merge.resolution import Mask
 
 IN_SCAN_KEYS_MAX = 200_000
 """The most keys that a scan drops itself. Of more keys it is faster to find the places in the decoded rows, because the
@@ -79,9 +80,26 @@ class Scanned:
             return Decoded.of(self.ahead.result(), self.key, drop).others(select)
         return without_each([self], [drop], select)[0]
 
+    def all_rows(self, select: Sequence[str]) -> pl.LazyFrame:
+        """The rows of a whole base, whether they meet the predicate or not."""
+        assert self.is_whole
+        return self._rows.select(select)
+
+    def kept(self, mask: pl.Series, select: Sequence[str]) -> pl.LazyFrame:
+        """The rows of a whole base that a mask keeps, and that meet the predicate."""
+        if self.predicate is None:
+            return self.all_rows(select).filter(pl.lit(mask))
+        rows = scan(self.source, self.columns, _PLACE).filter(self.predicate)
+        return rows.filter(pl.lit(mask).gather(pl.col(_PLACE))).select(select)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the file belong to the slice, and none were ruled out before."""
+        return self.part is None and self.ranges is None
+
     def scan_without(self, drop: Keys, select: Sequence[str]) -> tuple[pl.LazyFrame, bool]:
         """The scan for `without`, and whether rows of the keys in `drop` are still among those that it gives."""
-        whole = self.part is None and self.ranges is None and self.predicate is None
+        whole = self.is_whole and self.predicate is None
         many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and drop.are_words())
         if many or not whole:  # polars cannot drop keys while it scans a part
             return self._matching.select(distinct(select, [self.key])), True
@@ -132,27 +150,23 @@ class Decoded:
         narrow = self.frame.select(need)[hit[_PLACE]] if need else pl.DataFrame()
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
 
-    def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
-        """All rows except for those of the keys in `drop`, which must be among the touched keys."""
-        return self._except(self._hit(drop.texts)[_PLACE].to_numpy(), select)
+    def standing(self, drop: Keys) -> Mask:
+        """Of each row, whether it has none of the keys in `drop`, which must be among the touched keys."""
+        return self._except(self._hit(drop.texts)[_PLACE].to_numpy())
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of touched keys."""
-        return self._except(self.places, select)
-
-    def places_without(self, drop: Keys) -> Numbers:
-        """The places of the rows that `without` gives."""
-        return np.delete(np.arange(self.frame.height), self._hit(drop.texts)[_PLACE].to_numpy())
+        return self.frame.select(select).filter(pl.Series(self._except(self.places)))
 
     def _hit(self, keys: pl.Series) -> pl.DataFrame:
         """Key and place of the rows of `keys`."""
         placed = pl.DataFrame({LINE_KEY: self.keys.gather(pl.Series(self.numbers)), _PLACE: self.places})
         return placed.join(keys.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")
 
-    def _except(self, places: Numbers, select: Sequence[str]) -> pl.DataFrame:
+    def _except(self, places: Numbers) -> Mask:
         keep = np.ones(self.frame.height, dtype=bool)
         keep[places] = False
-        return self.frame.select(select).filter(pl.Series(keep))
+        return keep
 
 
 def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
@@ -169,6 +183,46 @@ def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequen
         Decoded.of(frame, base.key, drop).others(select) if all_there else frame
         for frame, (_, all_there), base, drop in zip(frames, asked, bases, drops, strict=True)
     ]
+
+
+def standing_each(
+    bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]
+) -> list[tuple[pl.DataFrame, Mask]]:
+    """What `without_each` gives of each of several whole bases, and which of its rows these are.
+
+    The keys are decoded first, and then the other columns of the rows that stand.
+    """
+    key = bases[0].key
+    keys = pl.collect_all([base.all_rows([key]) for base in bases])
+    stand = [_standing(frame[key], drop) for frame, drop in zip(keys, drops, strict=True)]
+    masks = [pl.Series(some) for some in stand]
+    frames = [frame.filter(mask) for frame, mask in zip(keys, masks, strict=True)] if key in select else []
+    others = [name for name in select if name != key]
+    if others:
+        rests = kept_each(bases, masks, others)
+        of_each = zip(rests, frames, strict=True) if frames else ((rest,) for rest in rests)
+        frames = [pl.concat(some, how="horizontal").select(select) for some in of_each]
+    return list(zip(frames, stand, strict=True))
+
+
+def _standing(keys: pl.Series, drop: Keys) -> Mask:
+    """Of each key of a base, whether it is not in `drop`."""
+    stand: Mask = np.ones(len(keys), dtype=bool)
+    found = places_of(drop, keys)
+    if found is not None:
+        stand[found[0]] = False
+    elif len(drop) <= IN_SCAN_KEYS_MAX:
+        stand = (~keys.is_in(drop.texts.implode())).to_numpy()
+    else:
+        stand[Decoded.of(keys.to_frame(), keys.name, drop).places] = False
+    return stand
+
+
+def kept_each(bases: Sequence[Scanned], masks: Sequence[pl.Series], select: Sequence[str]) -> list[pl.DataFrame]:
+    """Of each of several whole bases the rows that a mask keeps, and that meet the predicate, decoded side by side."""
+    kept = [base.kept(mask, select) for base, mask in zip(bases, masks, strict=True)]
+    statistics = any(base.predicate is not None for base in bases)
+    return pl.collect_all(kept, optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))
 
 
 Base = Scanned | Decoded

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.resolution import Resolution
 
 COMMIT_TIME = "_hoodie_commit_time"
 RECORD_KEY = "_hoodie_record_key"
@@ -76,6 +77,8 @@ class Slice:
     base_ranges: tuple[tuple[int, int], ...] | None = None
     """Where only some keys are asked for: the first row and the number of rows of each range of the base that may have
     them. A merge of other keys would be wrong, and the predicate leaves these out. None: all."""
+    resolution: Resolution | None = None
+    """What an earlier merge of the same files has found out; None: they are to be merged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ def _fold(
 def _merged(base: Decoded, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
     """The rows of `base` without the keys in `drop`, and the sorted rows `live`, all in the order of their keys."""
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
-    standing = base.places_without(drop)
+    standing = np.flatnonzero(base.standing(drop))
     keys = base.frame[RECORD_KEY].gather(standing)
     if not keys.is_sorted():  # as files of ours are
         by_key = text_order(keys)

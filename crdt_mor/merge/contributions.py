@@ -56,10 +56,13 @@ class Contributions:
     given: dict[str, np.ndarray]
 
 
-def scan(source: ParquetSource, columns: Columns) -> pl.LazyFrame:
-    """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly."""
-    if not columns.numbered:
-        return source.scan(columns.schema, _WIDEN)
+def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
+    """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly.
+
+    place: as `ParquetSource.scan` has it, of one file.
+    """
+    if not columns.numbered or place is not None:
+        return source.scan(columns.schema, _WIDEN, place)
     return pl.concat([_with_texts(file, columns) for file in source.at_hand().one_by_one()])
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.merge.at_once import AtOnce, can_be_at_once, read_at_once, resolve_at_once
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
 from crdt_mor.merge.fold import Collapsed, GivenRows
@@ -21,13 +22,11 @@ from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
 from crdt_mor.merge.visible import (
-    AtOnce,
-    can_be_at_once,
+    Merged,
     is_late,
     merge,
+    merged,
     passed_through,
-    read_at_once,
-    resolve_at_once,
     touched,
     versions,
     written,
@@ -42,6 +41,7 @@ __all__ = [
     "DeleteBlock",
     "DeleteWrite",
     "GivenRows",
+    "Merged",
     "RowsWrite",
     "Slice",
     "can_be_at_once",
@@ -52,6 +52,7 @@ __all__ = [
     "is_late",
     "joined",
     "merge",
+    "merged",
     "parts",
     "passed_through",
     "polars_type",

@@ -15,15 +15,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
-from typing import NamedTuple, TypeVar
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.base_rows import BASE_TIME, Base, Scanned, without_each
+from crdt_mor.merge.base_rows import BASE_TIME, Base, Decoded, Scanned, standing_each
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     NEVER_COMPARED,
@@ -44,8 +43,6 @@ from crdt_mor.merge.contributions import (
     Contributions,
     gather,
     given_names,
-    have_own_times,
-    height,
     raw,
     row_groups,
     scan_ranges,
@@ -55,9 +52,8 @@ from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, distinct_keys
 from crdt_mor.merge.overlay import merge_columns
+from crdt_mor.merge.resolution import Bits, Mask, Resolution
 from crdt_mor.merge.rule import MergeRule
-
-Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
 """The least size of a block or run that plays the base. A smaller one is cheaper to merge with the others."""
@@ -66,6 +62,16 @@ _BASE_ORDER, _CUT = "base_ordering", "cut"
 
 _NEWER = (pl.col(BASE_TIME) > pl.col(TIME)) | ((pl.col(BASE_TIME) == pl.col(TIME)) & (pl.col(KIND) != ROW))
 """At one requested time the delete comes first, and a row meets only itself."""
+
+
+class Merged(NamedTuple):
+    """The rows of a slice, in frames.
+
+    resolution: which rows these are; None where they are not all, or no bit a row says it.
+    """
+
+    frames: list[pl.DataFrame]
+    resolution: Resolution | None = None
 
 
 def merge(
@@ -81,58 +87,20 @@ def merge(
 
     asked: a part of the predicate that names the merge key alone. A payload sees no values of other keys.
     """
+    return merged(files, rule, columns, select=select, predicate=predicate, asked=asked).frames
+
+
+def merged(
+    files: Slice,
+    rule: MergeRule,
+    columns: Columns,
+    *,
+    select: Sequence[str],
+    predicate: pl.Expr | None = None,
+    asked: pl.Expr | None = None,
+) -> Merged:
+    """As `merge`, and what was found out of the slice on the way."""
     return _merge(files, rule, columns, columns.merge_key, list(select), predicate, asked)
-
-
-def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
-    """Whether `resolve_at_once` takes a slice: one with a base and logs, in which the last line of a key wins."""
-    plain = rule.kind == "latest" and files.base is not None and bool(files.blocks) and files.base_rows is None
-    return plain and not (any(map(is_partial, files.blocks)) or have_own_times(files.blocks) or is_late(files))
-
-
-class AtOnce(NamedTuple):
-    """Of one of several slices: the winning rows of its logs, its base, and the keys of the base that are not shown."""
-
-    live: pl.DataFrame
-    base: Scanned
-    drop: Keys
-
-
-def resolve_at_once(
-    slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
-) -> list[AtOnce]:
-    """The logs of all slices merged, of each slice what `read_at_once` takes.
-
-    Each slice must be one that `can_be_at_once`, and no key may be in two of them.
-    """
-    key = columns.merge_key
-    need = _needed(select, predicate)
-    contributions = gather([block for files in slices for block in files.blocks], MergeRule(), columns, key, need)
-    won = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
-    best = contributions.lines.filter(won)
-    is_live = _marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
-    live = contributions.rows.select(need).filter(pl.Series(is_live))
-    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
-    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
-    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
-    keys_of = _cut(best[LINE_KEY], won.to_numpy(), np.add(heights, deletes))
-    live_of = _cut(live, is_live, heights)
-
-    def base_of(files: Slice) -> Scanned:
-        assert files.base is not None, "else it cannot be at once"
-        return Scanned(files.base, columns, key, predicate, ranges=files.base_ranges)
-
-    of_each = zip(live_of, map(base_of, slices), map(Keys, keys_of), strict=True)
-    return [AtOnce(*one) for one in of_each]
-
-
-def read_at_once(
-    resolved: Sequence[AtOnce], *, select: Sequence[str], predicate: pl.Expr | None = None
-) -> list[pl.DataFrame]:
-    """What `merge` gives of each of the slices, one after another. The bases are read here, together."""
-    rests = without_each([one.base for one in resolved], [one.drop for one in resolved], _needed(select, predicate))
-    frames = (_frames(one.live, rest, select, predicate) for one, rest in zip(resolved, rests, strict=True))
-    return list(chain.from_iterable(frames))
 
 
 def passed_through(
@@ -183,8 +151,10 @@ def _merge(
     select: list[str],
     predicate: pl.Expr | None,
     asked: pl.Expr | None,
-) -> list[pl.DataFrame]:
-    need = _needed(select, predicate)
+) -> Merged:
+    need = needed_for(select, predicate)
+    is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
+    is_resolved = is_whole and not any(map(is_partial, files.blocks))
     files = with_whole_rows(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
     base = (
@@ -196,16 +166,21 @@ def _merge(
         if base is not None and pool is not None:
             base = base.begun(need, pool)
         if rule.kind == "columns":
-            return _frames(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate)
+            return Merged(frames_of(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate))
         resolved = resolve(files, rule, columns, key, need, base)
-        return _frames(resolved.live_rows(), resolved.untouched(need), select, predicate)
+        untouched, stand = resolved.untouched(need)
+        frames = frames_of(resolved.live_rows(), untouched, select, predicate)
+        if stand is None or not is_resolved:
+            return Merged(frames)
+        return Merged(frames, Resolution(Bits.of(stand), Bits.of(resolved.won())))
 
 
-def _needed(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
+def needed_for(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
+    """The columns that are read for those of `select`."""
     return distinct(select, predicate.meta.root_names() if predicate is not None else [])
 
 
-def _frames(
+def frames_of(
     merged: pl.DataFrame, rest: pl.DataFrame | None, select: Sequence[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
     """Merged rows, to which the predicate is applied here, and the rest of the base, to which it was in the scan."""
@@ -274,13 +249,24 @@ class Resolved:
     dead: pl.DataFrame
     base: Base | None
 
+    def won(self) -> Mask:
+        """Of each row of the logs, whether it is shown."""
+        return marks(self.live, self.rows.height)
+
     def live_rows(self) -> pl.DataFrame:
         """The winning rows of the logs."""
-        return self.rows.filter(pl.Series(_marks(self.live, self.rows.height)))
+        return self.rows.filter(pl.Series(self.won()))
 
-    def untouched(self, select: Sequence[str]) -> pl.DataFrame | None:
-        """Step 3: the rows of the base that stand."""
-        return None if self.base is None else self.base.without(self.drop, select)
+    def untouched(self, select: Sequence[str]) -> tuple[pl.DataFrame | None, Mask | None]:
+        """Step 3: the rows of the base that stand, and which ones these are, if all were looked at."""
+        if self.base is None:
+            return None, None
+        if isinstance(self.base, Decoded):
+            stand = self.base.standing(self.drop)
+            return self.base.frame.select(select).filter(pl.Series(stand)), stand
+        if self.base.is_whole and self.base.predicate is None:
+            return standing_each([self.base], [self.drop], select)[0]
+        return self.base.without(self.drop, select), None
 
 
 def resolve(
@@ -319,17 +305,11 @@ def resolve(
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
 
 
-def _marks(places: pl.Series, count: int) -> np.ndarray:
+def marks(places: pl.Series, count: int) -> Mask:
     """Of so many rows, whether each is at one of these places."""
-    marks = np.zeros(count, dtype=bool)
-    marks[places.to_numpy()] = True
-    return marks
-
-
-def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
-    """What was chosen of some rows, cut where each so many of these rows end."""
-    before = np.concatenate([[0], np.cumsum(is_chosen)])[np.cumsum(np.append(0, counts))].tolist()
-    return [chosen.slice(first, end - first) for first, end in pairwise(before)]
+    mask: Mask = np.zeros(count, dtype=bool)
+    mask[places.to_numpy()] = True
+    return mask
 
 
 def is_late(files: Slice) -> bool:

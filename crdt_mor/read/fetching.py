@@ -91,7 +91,7 @@ def _columns(files: Slice, merging: Merging, select: Sequence[str], predicate: p
     if any(is_partial(block) for block in files.blocks) and rule.kind != "columns":
         return columns.select_all()  # Hudi's partial updates are laid on whole rows
     need = distinct(select, [] if predicate is None else predicate.meta.root_names())
-    if not files.blocks:
+    if not files.blocks or files.resolution is not None:
         return need
     late = [COMMIT_TIME] if rule.kind != "columns" and kernel.is_late(files) else []
     return distinct(need, rule.below(need), [columns.merge_key], [rule.ordering] if rule.ordering else [], late)

@@ -21,10 +21,11 @@ from crdt_mor.errors import FutureSnapshotError, InvalidInputError, SnapshotExpi
 from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
 from crdt_mor.ground.threads import REQUESTS, in_threads
-from crdt_mor.laws.merging import merging_of
+from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, Slice
 from crdt_mor.merge.polars_types import selected
+from crdt_mor.merge.resolution import Resolution
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import FileSlice, fold_slices, with_logs
@@ -35,6 +36,7 @@ from crdt_mor.read.expressions import conjunction, conjuncts
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_of, fetch_end, open_slice
 from crdt_mor.read.pushdown import one_of
+from crdt_mor.read.resolved import Resolved
 from crdt_mor.read.row_groups import ranges_of
 from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
@@ -187,11 +189,16 @@ class Snapshot:
             predicate = _of_keys(predicate, keys, merging.columns)
         columns = self.read_columns(select, predicate)
 
+        resolved = self._resolved(merging)
+        # Of a file in a bucket a filter fetches some row groups alone, in which rows have other places.
+        by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
+
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
-                parts = self._parts(slice_, columns, predicate, keys, limit)
+                known = resolved.of(slice_) if by_place and resolved is not None else None
+                parts = self._parts(slice_, columns, predicate, keys, limit, known)
                 return [(stored, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
 
         def fetch(item: tuple[FileSlice, Fetch]) -> Item:
@@ -200,7 +207,7 @@ class Snapshot:
                 return slice_, fetch.fetched()
 
         asked = _asked_keys(predicate, keys, merging.columns)
-        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, asked)
+        merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, asked, resolved)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:
             return [finish(frame if select else selected(frame, ())) for frame in merge()]
@@ -226,6 +233,12 @@ class Snapshot:
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
+    def _resolved(self, merging: Merging) -> Resolved | None:
+        """What is remembered of its slices; None where some of their logs are in memory alone."""
+        if self.at_hand:
+            return None
+        return Resolved(self.session.views.found_out, self.session.config, merging.columns.merge_key)
+
     def prefetch(self) -> None:
         """Ask a bucket for the ends of the first files, which are kept in memory: what it gives while a look takes."""
         store = self.session.store
@@ -241,14 +254,17 @@ class Snapshot:
         predicate: pl.Expr | None,
         keys: Sequence[str] | None,
         limit: int | None,
+        known: Resolution | None,
     ) -> list[Slice]:
-        """What is merged of a slice, each part on its own."""
+        """What is merged of a slice, each part on its own; it alone, where it is resolved."""
         store, config = self.session.store, self.session.config
         if slice_.base is not None and not slice_.logs:
             blocks = Slice(base_of(store, slice_, config))
         else:
             at_once = max(REQUESTS_OF_SLICE, REQUESTS // len(self.slices))
             blocks = open_slice(store, slice_, config, at_once, self.at_hand)
+        if known is not None:
+            return [replace(blocks, resolution=known)]
         if keys is not None and blocks.base is not None:
             blocks = replace(blocks, base_ranges=ranges_of(blocks.base, keys))
         if slice_.base is not None and not slice_.logs:
@@ -265,16 +281,26 @@ class Snapshot:
         return sum(_rows_said(slice_) is not None for slice_ in self.slices)
 
     def count(self) -> int:
-        """Rows, as the commits say it where a slice needs no merging, else from its key columns alone."""
-        rows, logged = 0, list[FileSlice]()
-        for slice_ in self.slices:
-            said = _rows_said(slice_)
-            if said is None:
-                logged.append(slice_)
-                continue
+        """Rows, as the commits say it where a slice needs no merging, or as an earlier merge of it has found out.
+
+        Of other slices the key columns are read.
+        """
+        known = self._heights()
+        for slice_ in known:
             self._require_kept(slice_)
-            rows += said
-        return rows + sum(frame.height for frame in replace(self, slices=tuple(logged)).frames([], None))
+        others = tuple(slice_ for slice_ in self.slices if slice_ not in known)
+        return sum(known.values()) + sum(frame.height for frame in replace(self, slices=others).frames([], None))
+
+    def _heights(self) -> dict[FileSlice, int]:
+        """The slices of which it is known how many rows they have."""
+        resolved = self._resolved(merging_of(self.session.config, self.value.schema))
+        found = dict[FileSlice, int]()
+        for slice_ in self.slices:
+            resolution = None if resolved is None else resolved.of(slice_)
+            height = _rows_said(slice_) if resolution is None else resolution.height
+            if height is not None:
+                found[slice_] = height
+        return found
 
 
 def _rows_said(slice_: FileSlice) -> int | None:

@@ -33,6 +33,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.damage import POLARS_ERRORS, is_ours, naming_damage
+from crdt_mor.read.resolved import Resolved
 from crdt_mor.store.protocol import Store
 
 BYTES_MAX: Final = 1 << 20
@@ -62,7 +63,7 @@ class Merges:
     """The merges of a scan, of the columns `select` and the rows that meet `predicate`, or of `limit` of them.
 
     kept: the caller keeps all rows, so that what is read together is no more in memory than it would be anyway.
-    asked: as in `kernel.merge`.
+    asked: as in `kernel.merge`. resolved: where it is noted what the merges find out of their slices.
     """
 
     store: Store
@@ -73,6 +74,7 @@ class Merges:
     limit: int | None
     kept: bool
     asked: pl.Expr | None
+    resolved: Resolved | None
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
         """The merges of all items, each to be done in any thread. What they share is done here."""
@@ -84,7 +86,8 @@ class Merges:
         slice_, part = items[0]
         kind = _kind(items[0], self.config) if len(items) == 1 and self.limit is None else None
         held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))
-        return kind if kind and kernel.can_be_at_once(part, self.merging.rule) else None, held
+        is_at_once = part.resolution is not None or kernel.can_be_at_once(part, self.merging.rule)
+        return kind if kind and is_at_once else None, held
 
     def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
         """The merges of slices whose logs are merged here."""
@@ -96,25 +99,36 @@ class Merges:
                 [part for _, part in items], self.merging.columns, select=self.select, predicate=self.predicate
             )
         if not resolved:
-            return (partial(self._naming, slice_, partial(self._merge, part)) for slice_, part in items)
+            return (partial(self._naming, slice_, partial(self._merge, slice_, part)) for slice_, part in items)
         left = zip((slice_ for slice_, _ in items), resolved, strict=True)
         return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.kept else 0))
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
         """The rows of slices whose logs are merged."""
-        return self._all_or_each(some, partial(kernel.read_at_once, select=self.select, predicate=self.predicate))
+
+        def read(some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
+            found = kernel.read_at_once([one for _, one in some], select=self.select, predicate=self.predicate)
+            return [
+                frame for (slice_, _), merged in zip(some, found, strict=True) for frame in self._noted(slice_, merged)
+            ]
+
+        return self._all_or_each(some, read)
 
     def _together(self, items: Sequence[Item]) -> list[pl.DataFrame]:
         """The merge of slices whose files are merged as those of one, if they can be."""
 
-        def read(parts: Sequence[Slice]) -> list[pl.DataFrame]:
-            part = parts[0] if len(parts) == 1 else kernel.joined(parts)
-            return [] if part is None else self._merge(part)
+        def read(items: Sequence[Item]) -> list[pl.DataFrame]:
+            if len(items) == 1:
+                return self._merge(*items[0])
+            part = kernel.joined([part for _, part in items])
+            return [] if part is None else self._merge(None, part)
 
         return self._all_or_each(items, read)
 
     def _all_or_each(
-        self, some: Sequence[tuple[FileSlice, T]], read: Callable[[Sequence[T]], list[pl.DataFrame]]
+        self,
+        some: Sequence[tuple[FileSlice, T]],
+        read: Callable[[Sequence[tuple[FileSlice, T]]], list[pl.DataFrame]],
     ) -> list[pl.DataFrame]:
         """What `read` gives of several slices, one frame or more; where it gives none, or fails, what it gives of each.
 
@@ -122,23 +136,34 @@ class Merges:
         """
         if len(some) > 1:
             with suppress(OSError, *POLARS_ERRORS):
-                if frames := read([one for _, one in some]):
+                if frames := read(some):
                     return frames
-        return list(chain.from_iterable(self._naming(slice_, partial(read, [one])) for slice_, one in some))
+        return list(chain.from_iterable(self._naming(one[0], partial(read, [one])) for one in some))
 
     def _naming(self, slice_: FileSlice, merge: Merge) -> list[pl.DataFrame]:
         with naming_damage(self.store, slice_):
             return merge()
 
-    def _merge(self, part: Slice) -> list[pl.DataFrame]:
+    def _merge(self, slice_: FileSlice | None, part: Slice) -> list[pl.DataFrame]:
+        """The rows of a slice, or of what is merged as one, of which nothing is noted."""
         columns, select, predicate = self.merging.columns, self.select, self.predicate
+        if part.resolution is not None:
+            alone = kernel.resolve_at_once([part], columns, select=select, predicate=predicate)
+            return kernel.read_at_once(alone, select=select, predicate=predicate)[0].frames
         if part.base is None or part.blocks:
             rule, asked = self.merging.rule, self.asked
-            return kernel.merge(part, rule, columns, select=select, predicate=predicate, asked=asked)
+            merged = kernel.merged(part, rule, columns, select=select, predicate=predicate, asked=asked)
+            return merged.frames if slice_ is None else self._noted(slice_, merged)
         rows = kernel.passed_through(
             part.base, columns, select=select, predicate=predicate, limit=self.limit, ranges=part.base_ranges
         )
         return [rows]
+
+    def _noted(self, slice_: FileSlice, merged: kernel.Merged) -> list[pl.DataFrame]:
+        """The rows of a merged slice."""
+        if self.resolved is not None:
+            self.resolved.note(slice_, merged.resolution)
+        return merged.frames
 
 
 def _bytes_of_base(one: tuple[FileSlice, kernel.AtOnce]) -> tuple[Kind | None, int]:
@@ -151,7 +176,8 @@ def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[
     """The items in their order, neighbours that can be merged together in one list, each other one in its own."""
 
     def kind(item: Item) -> tuple[Kind | None, int]:
-        return _kind(item, config), sum(file.size for file in item[0].files)
+        is_resolved = item[1].resolution is not None
+        return None if is_resolved else _kind(item, config), sum(file.size for file in item[0].files)
 
     return _runs(items, kind, BYTES_MAX)
 
@@ -179,4 +205,5 @@ def _kind(item: Item, config: TableConfig) -> Kind | None:
     bucketed = config.buckets is not None and bucket_of_file_id(slice_.file_id) is not None
     if not whole or not bucketed or not all(is_ours(file, config) and not file.staged for file in slice_.files):
         return None
-    return slice_.partition, bool(part.blocks), part.base is not None, part.base and part.base.columns
+    has_base, is_resolved = part.base is not None, part.resolution is not None
+    return slice_.partition, bool(part.blocks), has_base, part.base and part.base.columns, is_resolved

@@ -11,47 +11,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from crdt_mor import Commit, FormatError, SnapshotExpiredError, Table, Transaction
+from crdt_mor import Commit, FormatError, SnapshotExpiredError, Table
+from crdt_mor.ground.bounded import Bounded
 from crdt_mor.merge import base_rows, kernel, key_words
 from crdt_mor.read import together
-from tests.table.compacting import close, open_write
+from tests.inside import session_of
+from tests.table.compacting import written
 from tests.table.helpers import MERGES, Make, Place, frame
 from tests.tiers import seeds, slow
 
 Answers = list[object]
 FILTERS = (None, "n > 8", "region = 'a'", "id = 'k11' or price is null", pl.col("price").is_null() & (pl.col("n") < 12))
-
-
-def written(table: Table, chance: random.Random) -> list[Commit]:
-    """A random history: upserts, deletes of both kinds, compactions, and writes that stay open across them.
-
-    In the end every file group has a base file and a log.
-    """
-    commits: list[Commit] = []
-    standing: list[Transaction] = []
-
-    def some() -> list[tuple[object, ...]]:
-        keys = chance.sample(range(40), chance.randint(1, 12))
-        return [(f"k{key:02d}", "abc"[key % 3], chance.randrange(20), chance.choice([None, 1.5])) for key in keys]
-
-    for _ in range(14):
-        what = chance.choice("uuuudpocsl")
-        if what == "u":
-            commits.append(table.upsert(frame(*some())))
-        elif what in "dp":
-            commits.append(table.delete(frame(*some()), plain=what == "p"))
-        elif what == "o":
-            standing.append(open_write(table, *some()))
-        elif what == "c" and standing:
-            commits.append(close(standing.pop(chance.randrange(len(standing)))))
-        elif what == "s":
-            table.maintenance.compact(table.maintenance.plan_compaction())
-        else:
-            table.maintenance.compact(logs_only=True)
-    commits += [close(tx) for tx in standing]
-    table.maintenance.compact()
-    last = table.upsert(frame(*((f"k{key:02d}", "abc"[key % 3], chance.randrange(20)) for key in range(40))))
-    return [*commits, last]
 
 
 Question = tuple[int, int]
@@ -91,6 +61,7 @@ def test_every_answer_is_as_of_slices_that_are_merged_alone(
 ) -> None:
     table = make(buckets=5, partition_by="region" if layout == "partitions" else (), **MERGES[merge])
     commits, asked = written(table, random.Random(seed)), questions(merge, layout, seed)
+    session_of(table).views.found_out = Bounded(0)  # so that each scan merges
     at_once: dict[str, int] = {}
 
     def count(name: str, work: Any) -> None:

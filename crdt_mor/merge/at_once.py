@@ -1,0 +1,120 @@
+"""Several slices in one go: their logs are merged, or decoded, together, and then their bases are read.
+
+A slice that was merged before says which of its rows are shown (`Slice.resolution`), so that only those columns are
+decoded that somebody asks for. Of the others all logs are merged at once, as a merge has a fixed cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from crdt_mor.merge.base_rows import Scanned, kept_each, standing_each, without_each
+from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice, is_partial
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ROW, decode, gather, have_own_times, height
+from crdt_mor.merge.key_words import Keys
+from crdt_mor.merge.resolution import Bits, Mask, Resolution
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.merge.visible import Merged, frames_of, is_late, marks, needed_for
+
+Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
+
+
+def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
+    """Whether `resolve_at_once` takes an unresolved slice: one with a base and logs, in which the last line wins."""
+    plain = rule.kind == "latest" and files.base is not None and bool(files.blocks) and files.base_rows is None
+    return plain and not (any(map(is_partial, files.blocks)) or have_own_times(files.blocks) or is_late(files))
+
+
+class AtOnce(NamedTuple):
+    """A slice of which the logs are decided.
+
+    live: the winning rows of its logs. won: which of all rows of its logs these are.
+    stand: which rows of the base are shown; or the keys of those that are not.
+    """
+
+    live: pl.DataFrame
+    won: Bits
+    base: Scanned
+    stand: Bits | Keys
+
+
+def resolve_at_once(
+    slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
+) -> list[AtOnce]:
+    """The logs of all slices merged, of each slice what `read_at_once` takes.
+
+    Each slice must be one that `can_be_at_once`, and no key may be in two of them; or all of them are resolved.
+    """
+    need = needed_for(select, predicate)
+    bases = [_scanned(files, columns, predicate) for files in slices]
+    known = [files.resolution for files in slices if files.resolution is not None]
+    if known:
+        return _as_resolved(slices, known, bases, columns, need)
+    contributions = gather([b for files in slices for b in files.blocks], MergeRule(), columns, columns.merge_key, need)
+    last = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
+    best = contributions.lines.filter(last)
+    won = marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
+    live = contributions.rows.select(need).filter(pl.Series(won))
+    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
+    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
+    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
+    keys = _cut(best[LINE_KEY], last.to_numpy(), np.add(heights, deletes))
+    bits = [Bits.of(some) for some in np.split(won, np.cumsum(heights)[:-1])]
+    return [AtOnce(*one) for one in zip(_cut(live, won, heights), bits, bases, map(Keys, keys), strict=True)]
+
+
+def _as_resolved(
+    slices: Sequence[Slice],
+    known: Sequence[Resolution],
+    bases: Sequence[Scanned],
+    columns: Columns,
+    need: Sequence[str],
+) -> list[AtOnce]:
+    """The rows that an earlier merge of each slice has found to be shown."""
+    rows = decode([b for files in slices for b in files.blocks if isinstance(b, DataBlock)], columns, need)
+    won = pl.concat([one.logs.series for one in known])
+    live = rows.filter(won)
+    lives = _cut(live, won.to_numpy(), [one.logs.rows for one in known])
+    of_each = zip(lives, bases, known, strict=True)
+    return [AtOnce(live, one.logs, base, one.base) for live, base, one in of_each]
+
+
+def read_at_once(
+    resolved: Sequence[AtOnce], *, select: Sequence[str], predicate: pl.Expr | None = None
+) -> list[Merged]:
+    """What `merge` gives of each of the slices. The bases are read here, together."""
+    need, bases = needed_for(select, predicate), [one.base for one in resolved]
+    stand: list[Mask | None] = [None] * len(resolved)
+    bits = [one.stand for one in resolved if isinstance(one.stand, Bits)]
+    drops = [one.stand for one in resolved if isinstance(one.stand, Keys)]
+    if bits:
+        rests = kept_each(bases, [some.series for some in bits], need)
+    elif predicate is None and all(base.is_whole for base in bases):
+        rests, stand = map(list, zip(*standing_each(bases, drops, need), strict=True))
+    else:
+        rests = without_each(bases, drops, need)
+    return [
+        Merged(
+            frames_of(one.live, rest, select, predicate),
+            None if mask is None else Resolution(Bits.of(mask), one.won),
+        )
+        for one, rest, mask in zip(resolved, rests, stand, strict=True)
+    ]
+
+
+def _scanned(files: Slice, columns: Columns, predicate: pl.Expr | None) -> Scanned:
+    """The base of a slice that has one."""
+    assert files.base is not None, "else it cannot be at once"
+    return Scanned(files.base, columns, columns.merge_key, predicate, ranges=files.base_ranges)
+
+
+def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
+    """What was chosen of some rows, cut where each so many of these rows end."""
+    before = np.concatenate([[0], np.cumsum(is_chosen)])[np.cumsum(np.append(0, counts))].tolist()
+    return [chosen.slice(first, end - first) for first, end in pairwise(before)]
