@@ -7,16 +7,17 @@ decoded that somebody asks for. Of the others all logs are merged at once, as a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.base_rows import Scanned, kept_each, standing_each, without_each
-from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice, is_partial
-from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ROW, decode, gather, have_own_times, height
+from crdt_mor.merge.blocks import Columns, DataBlock, Slice, is_partial
+from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ROW, decode, gather, have_own_times
 from crdt_mor.merge.key_words import Keys
 from crdt_mor.merge.resolution import Bits, Mask, Resolution
 from crdt_mor.merge.rule import MergeRule
@@ -34,18 +35,24 @@ def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
 class AtOnce(NamedTuple):
     """A slice of which the logs are decided.
 
-    live: the winning rows of its logs. won: which of all rows of its logs these are.
+    live: the winning rows of its logs. won: which of all rows of its logs these are; None where only some keys
+        were asked for.
     stand: which rows of the base are shown; or the keys of those that are not.
     """
 
     live: pl.DataFrame
-    won: Bits
+    won: Bits | None
     base: Scanned
     stand: Bits | Keys
 
 
 def resolve_at_once(
-    slices: Sequence[Slice], columns: Columns, *, select: Sequence[str], predicate: pl.Expr | None = None
+    slices: Sequence[Slice],
+    columns: Columns,
+    *,
+    select: Sequence[str],
+    predicate: pl.Expr | None = None,
+    asked: Asked | None = None,
 ) -> list[AtOnce]:
     """The logs of all slices merged, of each slice what `read_at_once` takes.
 
@@ -56,16 +63,17 @@ def resolve_at_once(
     known = [files.resolution for files in slices if files.resolution is not None]
     if known:
         return _as_resolved(slices, known, bases, columns, need)
-    contributions = gather([b for files in slices for b in files.blocks], MergeRule(), columns, columns.merge_key, need)
+    blocks, key = [block for files in slices for block in files.blocks], columns.merge_key
+    contributions = gather(blocks, MergeRule(), columns, key, need, sized=True, asked=asked)
     last = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
     best = contributions.lines.filter(last)
     won = marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
     live = contributions.rows.select(need).filter(pl.Series(won))
-    heights = [sum(height(b) for b in files.blocks if isinstance(b, DataBlock)) for files in slices]
-    deletes = [sum(b.keys.height for b in files.blocks if isinstance(b, DeleteBlock)) for files in slices]
-    assert sum(heights) == contributions.rows.height, "a block has another number of rows than its commit says"
-    keys = _cut(best[LINE_KEY], last.to_numpy(), np.add(heights, deletes))
-    bits = [Bits.of(some) for some in np.split(won, np.cumsum(heights)[:-1])]
+    sizes = iter(zip(blocks, contributions.sizes, strict=True))
+    sizes_of = [list(islice(sizes, len(files.blocks))) for files in slices]
+    heights = [sum(size for block, size in some if isinstance(block, DataBlock)) for some in sizes_of]
+    keys = _cut(best[LINE_KEY], last.to_numpy(), [sum(size for _, size in some) for some in sizes_of])
+    bits = [Bits.of(some) if asked is None else None for some in np.split(won, np.cumsum(heights)[:-1])]
     return [AtOnce(*one) for one in zip(_cut(live, won, heights), bits, bases, map(Keys, keys), strict=True)]
 
 
@@ -102,7 +110,7 @@ def read_at_once(
     return [
         Merged(
             frames_of(one.live, rest, select, predicate),
-            None if mask is None else Resolution(Bits.of(mask), one.won),
+            None if mask is None or one.won is None else Resolution(Bits.of(mask), one.won),
         )
         for one, rest, mask in zip(resolved, rests, stand, strict=True)
     ]

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
 from crdt_mor.merge.key_words import Keys, Numbers, places_of
@@ -47,6 +48,7 @@ class Scanned:
     ahead: Future[pl.DataFrame] | None = None
     ranges: tuple[tuple[int, int], ...] | None = None
     """As in `Slice.base_ranges`."""
+    asked: Asked | None = None
 
     @property
     def _rows(self) -> pl.LazyFrame:
@@ -112,9 +114,11 @@ class Scanned:
         return int(self._rows.select(pl.len()).collect().item())
 
     def decode(self, keys: Keys, need: Sequence[str]) -> Decoded:
-        """All rows, also those that do not meet the predicate, and the places of the rows of `keys`."""
-        rows = self._rows.select(distinct(need, [self.key])).collect()
-        return Decoded.of(rows, self.key, keys)
+        """All rows of keys that are asked for, also those that do not meet the predicate, and the places of `keys`."""
+        rows = self._rows
+        if self.asked is not None and self.asked.is_few:
+            rows = rows.filter(self.asked.condition)
+        return Decoded.of(rows.select(distinct(need, [self.key])).collect(), self.key, keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@
     lines      _crdt_key | kind | at (position in rows or deletes) | time | ordering     in START_COMMIT_TIME order
 
 Decisions are made on the narrow lines; the wide rows are gathered once, by position, when the winners are known.
+Rows and deletes of keys that a reader does not ask for are left out while blocks are decoded, see `merge/asked.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
     META_COLUMNS,
@@ -34,6 +36,8 @@ LINE_KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
 PLAIN, TOMBSTONE, ROW = 0, 1, 2
 """Kinds of lines; of two with one requested time the delete comes first."""
 
+_PLACE = "_crdt_place"
+
 _WIDEN = pl.ScanCastOptions(
     integer_cast=["upcast", "allow-float"],
     float_cast="upcast",
@@ -48,12 +52,14 @@ class Contributions:
     """The rows, deletes and lines of some blocks, see the module.
 
     given: for each column, whether the block of each row gives it; for the rule `columns` alone.
+    sizes: how many of the rows or deletes are of each block; for a caller of `gather` that wants blocks `sized`.
     """
 
     rows: pl.DataFrame
     deletes: pl.DataFrame
     lines: pl.DataFrame
     given: dict[str, np.ndarray]
+    sizes: tuple[int, ...] = ()
 
 
 def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
@@ -135,22 +141,49 @@ def gather(
     need: Sequence[str],
     *,
     timed: bool = False,
+    sized: bool = False,
+    asked: Asked | None = None,
 ) -> Contributions:
-    """Decode blocks, which are in fold order. `timed`: every line gets its requested time."""
+    """Decode blocks, which are in fold order. `timed`: every line gets its requested time. `sized`: as in the result.
+
+    asked: lines of other keys are left out, and their rows are not decoded, where that pays. Under a rule with payloads
+        they are left out anyway, as a payload sees no values of other keys.
+    """
     data = [b for b in blocks if isinstance(b, DataBlock)]
+    deletes = [b for b in blocks if isinstance(b, DeleteBlock)]
     own = have_own_times(blocks)
     wanted = needed(need, rule, key, own)
-    rows = decode(data, columns, wanted)
+    narrow = asked if asked is not None and asked.pays_among(blocks) else None
     # Rows alone, without times, under a rule that does not look at blocks: no line depends on the block of its row, so
     # that no footer is opened for a number of rows. Of many small blocks of Hudi's, footers cost a tenth of the merge.
-    one_run = len(data) == len(blocks) and not own and not timed and rule.kind != "columns"
-    heights = [rows.height] if one_run else [height(b) for b in data]
-    lines = _lines(blocks, rows, heights, rule, columns, key, own or timed)
+    one_run = not (deletes or own or timed or sized) and rule.kind != "columns"
+    if one_run:
+        rows = decode(data, columns, wanted, narrow)
+        heights = [rows.height]
+    else:
+        rows, heights = _with_heights(data, columns, wanted, narrow)
+    assert sum(heights) == rows.height, "a block has another number of rows than its footer says"
+    lines = _row_lines(rows, rule, key, _row_times(data, rows, heights) if own or timed else None)
+    sizes = tuple(heights)
+    if deletes:
+        deleted, counts = _delete_lines(deletes, rule, columns, key, own or timed, narrow)
+        sizes = tuple(_in_turn(blocks, heights, counts))
+        lines = _in_order(blocks, sizes, lines, deleted)
     if own:
         # Carried contributions stand in a block whose instant is not their requested time.
         lines = lines.sort(TIME, KIND, maintain_order=True)
+    if asked is not None and narrow is None and rule.kind == "columns":
+        lines = lines.filter(asked.meets(lines[LINE_KEY]))
     given = _given(data, heights, wanted, rule) if rule.kind == "columns" else {}
-    return Contributions(rows, _deletes(blocks), lines, given)
+    return Contributions(rows, _deletes(blocks), lines, given, sizes if sized else ())
+
+
+def _in_turn(
+    blocks: Sequence[DataBlock | DeleteBlock], of_data: Sequence[int], of_deletes: Sequence[int]
+) -> Iterator[int]:
+    """What is said of each block: of those of rows in one sequence, of those of deletes in another one."""
+    data, deletes = iter(of_data), iter(of_deletes)
+    return (next(deletes if isinstance(block, DeleteBlock) else data) for block in blocks)
 
 
 def needed(need: Sequence[str], rule: MergeRule, key: str, own: bool) -> list[str]:
@@ -169,20 +202,70 @@ def _has_own_times(block: DataBlock | DeleteBlock) -> bool:
     return TIME in block.keys.columns and bool((block.keys[TIME] != block.instant).any())
 
 
-def decode(blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str]) -> pl.DataFrame:
-    """All rows in order; neighbouring Parquet blocks in one scan."""
-    parts: list[pl.DataFrame] = []
-    run: list[bytes] = []
-    for block in [*blocks, None]:
-        if block is not None and not isinstance(block.rows, pl.DataFrame):
-            run.append(raw(block.rows))
-            continue
-        if run:
-            parts.append(scan_contents(run, columns).select(need).collect())
+def decode(
+    blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None = None
+) -> pl.DataFrame:
+    """All rows in order, or those that are asked for; neighbouring Parquet blocks in one scan."""
+    return _stacked([_decoded(run, columns, need, asked) for run in _runs(blocks)], columns, need)
+
+
+def _with_heights(
+    blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None
+) -> tuple[pl.DataFrame, list[int]]:
+    """What `decode` gives, and how many rows of it are of each block."""
+    if asked is None:
+        return decode(blocks, columns, need), [height(block) for block in blocks]
+    parts, heights = list[pl.DataFrame](), list[int]()
+    for run in _runs(blocks):
+        part = _decoded(run, columns, need, asked, placed=True)
+        if _PLACE in part.columns:
+            ends = part[_PLACE].to_numpy().searchsorted(np.cumsum([height(block) for block in run]))
+            heights += np.diff(ends, prepend=0).tolist()
+        else:
+            heights.append(part.height)
+        parts.append(part.select(need))
+    return _stacked(parts, columns, need), heights
+
+
+def _runs(blocks: Sequence[DataBlock]) -> Iterator[list[DataBlock]]:
+    """Neighbouring Parquet blocks in one list, each block of rows in memory in its own."""
+    run: list[DataBlock] = []
+    for block in blocks:
+        in_memory = isinstance(block.rows, pl.DataFrame)
+        if run and (in_memory or isinstance(run[-1].rows, pl.DataFrame)):
+            yield run
             run = []
-        if block is not None:
-            assert isinstance(block.rows, pl.DataFrame)
-            parts.append(conform(block.rows, columns, need))
+        run.append(block)
+    if run:
+        yield run
+
+
+def _decoded(
+    run: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None, *, placed: bool = False
+) -> pl.DataFrame:
+    """The rows of a run, or those that are asked for. placed: with the place of each among all rows of Parquet blocks.
+
+    Precondition: the key is among the columns `need` where some are asked for.
+    """
+    contents: list[bytes] = []
+    for block in run:
+        if isinstance(block.rows, pl.DataFrame):
+            rows = block.rows
+            if asked is not None:
+                rows = rows.filter(asked.meets(conform(rows, columns, [asked.key]).to_series()))
+            return conform(rows, columns, need)
+        contents.append(raw(block.rows))
+    scanned, wanted = scan_contents(contents, columns), list(need)
+    if placed:
+        scanned, wanted = scanned.with_row_index(_PLACE), [*need, _PLACE]
+    if asked is None:
+        return scanned.select(wanted).collect()
+    if asked.pays_in_scan(contents):
+        return scanned.filter(asked.condition).select(wanted).collect()
+    return scanned.select(wanted).collect().filter(asked.condition)
+
+
+def _stacked(parts: Sequence[pl.DataFrame], columns: Columns, need: Sequence[str]) -> pl.DataFrame:
     return pl.concat(parts, rechunk=False) if parts else pl.DataFrame(schema={c: columns.schema[c] for c in need})
 
 
@@ -195,33 +278,19 @@ def height(block: DataBlock) -> int:
     return int(pq.read_metadata(pa.BufferReader(block.rows)).num_rows)
 
 
-def _lines(
-    blocks: Sequence[DataBlock | DeleteBlock],
-    rows: pl.DataFrame,
-    heights: Sequence[int],
-    rule: MergeRule,
-    columns: Columns,
-    key: str,
-    timed: bool,
+def _in_order(
+    blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int], written: pl.DataFrame, deleted: pl.DataFrame
 ) -> pl.DataFrame:
-    """The lines of all rows and of all deletes, each made at once, and then put in the order of the blocks."""
-    data = [block for block in blocks if isinstance(block, DataBlock)]
-    deletes = [block for block in blocks if isinstance(block, DeleteBlock)]
-    assert sum(heights) == rows.height, "a block has another number of rows than its footer says"
-    written = _row_lines(rows, rule, key, _row_times(data, rows, heights) if timed else None)
-    if not deletes:
-        return written
-    deleted = _delete_lines(deletes, rule, columns, key, timed)
+    """The lines of all rows and of all deletes, each made at once, put in the order of the blocks."""
     parts: list[pl.DataFrame] = []
-    left, row, delete = iter(heights), 0, 0
-    for block in blocks:
+    row = delete = 0
+    for block, size in zip(blocks, sizes, strict=True):
         if isinstance(block, DeleteBlock):
-            parts.append(deleted.slice(delete, block.keys.height))
-            delete += block.keys.height
+            parts.append(deleted.slice(delete, size))
+            delete += size
         else:
-            count = next(left)
-            parts.append(written.slice(row, count))
-            row += count
+            parts.append(written.slice(row, size))
+            row += size
     return pl.concat(parts, rechunk=False)
 
 
@@ -246,8 +315,9 @@ def _row_times(blocks: Sequence[DataBlock], rows: pl.DataFrame, heights: Sequenc
 
 
 def _delete_lines(
-    blocks: Sequence[DeleteBlock], rule: MergeRule, columns: Columns, key: str, timed: bool
-) -> pl.DataFrame:
+    blocks: Sequence[DeleteBlock], rule: MergeRule, columns: Columns, key: str, timed: bool, asked: Asked | None
+) -> tuple[pl.DataFrame, list[int]]:
+    """The lines of all deletes, or of those of keys that are asked for; and how many of them are of each block."""
     lines = [pl.concat([_delete_keys(block.keys, key, columns) for block in blocks])]
     kind = pl.lit(PLAIN, pl.Int8)
     if timed:
@@ -258,7 +328,12 @@ def _delete_lines(
         kind = pl.when(pl.col(ORDER).is_null()).then(kind).otherwise(pl.lit(TOMBSTONE, pl.Int8))
     frame = pl.DataFrame(lines)
     at = pl.int_range(pl.len(), dtype=pl.Int64).alias(AT)
-    return frame.select(LINE_KEY, kind.alias(KIND), at, *frame.columns[1:])
+    every, heights = frame.select(LINE_KEY, kind.alias(KIND), at, *frame.columns[1:]), [b.keys.height for b in blocks]
+    if asked is None:
+        return every, heights
+    stays = asked.meets(every[LINE_KEY]).fill_null(value=False)
+    before = np.cumsum(np.append(0, stays.to_numpy()))
+    return every.filter(stays), np.diff(before[np.cumsum([0, *heights])]).tolist()
 
 
 def _given_or(keys: pl.DataFrame, name: str, instead: str | None, kind: pl.DataType) -> pl.Series:

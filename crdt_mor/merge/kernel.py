@@ -2,6 +2,7 @@
 
 blocks.py         what a merge reads        contributions.py   from blocks to narrow lines
 fold.py           folding a key's lines     visible.py         the rows that a reader sees
+asked.py          the keys that are asked for
 compaction.py     what becomes base rows, and what is carried
 precombine.py     what one transaction writes
 order.py          keys as machine words      parts.py           large slices as small ones, and back
@@ -14,6 +15,7 @@ from functools import lru_cache
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.at_once import AtOnce, can_be_at_once, read_at_once, resolve_at_once
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
@@ -33,6 +35,7 @@ from crdt_mor.merge.visible import (
 )
 
 __all__ = [
+    "Asked",
     "AtOnce",
     "Carry",
     "Collapsed",

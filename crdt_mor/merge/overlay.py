@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.base_rows import Scanned
 from crdt_mor.merge.blocks import NEVER_COMPARED, Columns, Slice, distinct
-from crdt_mor.merge.contributions import LINE_KEY, gather
+from crdt_mor.merge.contributions import gather
 from crdt_mor.merge.key_words import Keys
 from crdt_mor.merge.patches import Patches, patches
 from crdt_mor.merge.rule import MergeRule
@@ -27,14 +28,11 @@ def merge_columns(
     key: str,
     need: list[str],
     scanned: Scanned | None,
-    asked: pl.Expr | None,
+    asked: Asked | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
-    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need)), rule.below(need)
-    lines = contributions.lines
-    if asked is not None:
-        lines = lines.filter(lines.select(pl.col(LINE_KEY).alias(key)).select(asked.alias("asked"))["asked"])
-    folded = patches(contributions, lines, rule, key)
+    contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need), asked=asked), rule.below(need)
+    folded = patches(contributions, contributions.lines, rule, key)
     if scanned is None:
         return _overlay(folded, need, None, None), None
     if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):

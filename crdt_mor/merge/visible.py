@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.base_rows import BASE_TIME, Base, Decoded, Scanned, standing_each
 from crdt_mor.merge.blocks import (
     COMMIT_TIME,
@@ -81,11 +82,11 @@ def merge(
     *,
     select: Sequence[str],
     predicate: pl.Expr | None = None,
-    asked: pl.Expr | None = None,
+    asked: Asked | None = None,
 ) -> list[pl.DataFrame]:
     """The snapshot of one file slice: at least one frame, exactly the columns `select`, rows in any order.
 
-    asked: a part of the predicate that names the merge key alone. A payload sees no values of other keys.
+    asked: what the predicate says of the merge key alone. A payload sees no values of other keys.
     """
     return merged(files, rule, columns, select=select, predicate=predicate, asked=asked).frames
 
@@ -97,7 +98,7 @@ def merged(
     *,
     select: Sequence[str],
     predicate: pl.Expr | None = None,
-    asked: pl.Expr | None = None,
+    asked: Asked | None = None,
 ) -> Merged:
     """As `merge`, and what was found out of the slice on the way."""
     return _merge(files, rule, columns, columns.merge_key, list(select), predicate, asked)
@@ -150,24 +151,24 @@ def _merge(
     key: str,
     select: list[str],
     predicate: pl.Expr | None,
-    asked: pl.Expr | None,
+    asked: Asked | None,
 ) -> Merged:
     need = needed_for(select, predicate)
     is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
-    is_resolved = is_whole and not any(map(is_partial, files.blocks))
+    is_resolved = asked is None and is_whole and not any(map(is_partial, files.blocks))
     files = with_whole_rows(files, rule, columns)
-    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)))
+    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)), asked)
     base = (
         None
         if files.base is None
-        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges)
+        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges, asked=asked)
     )
     with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
         if base is not None and pool is not None:
             base = base.begun(need, pool)
         if rule.kind == "columns":
             return Merged(frames_of(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate))
-        resolved = resolve(files, rule, columns, key, need, base)
+        resolved = resolve(files, rule, columns, key, need, base, asked=asked)
         untouched, stand = resolved.untouched(need)
         frames = frames_of(resolved.live_rows(), untouched, select, predicate)
         if stand is None or not is_resolved:
@@ -194,7 +195,9 @@ def _exactly(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return frame if frame.columns == list(columns) else frame.select(columns)
 
 
-def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str]) -> Slice:
+def promote(
+    files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str], asked: Asked | None = None
+) -> Slice:
     """A slice without a base file, with its largest run of blocks that continue each other in the place of the base.
 
     After a first load the run comes first, and nothing more is needed. Where it does not, its rows that other blocks
@@ -216,7 +219,7 @@ def promote(files: Slice, rule: MergeRule, columns: Columns, key: str, need: Seq
     before, after = files.blocks[:first], files.blocks[end:]
     if not before:
         return Slice(base, block.instant, after)
-    others = gather((*before, *after), MergeRule(), columns, key, [key]).lines[LINE_KEY].unique()
+    others = gather((*before, *after), MergeRule(), columns, key, [key], asked=asked).lines[LINE_KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
     # The frame has columns that the block lacks, and of this rule alone the merge asks which ones a block gives.
@@ -278,11 +281,12 @@ def resolve(
     scanned: Scanned | None,
     *,
     timed: bool = False,
+    asked: Asked | None = None,
 ) -> Resolved:
     """Steps 1 and 2, for `latest` and `ordering`. `scanned`: the base of `files`."""
     assert rule.kind != "columns"
     late = is_late(files)
-    contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late)
+    contributions = gather(files.blocks, rule, columns, key, need, timed=timed or late, asked=asked)
     best, drop = winners(contributions.lines, rule)
     ordering = rule.ordering
     if ordering is not None:

@@ -77,6 +77,18 @@ def literal(value: pl.Expr) -> pl.Series | None:
     return values.explode() if isinstance(values.dtype, pl.List) else values
 
 
+def literals(expression: pl.Expr) -> int:
+    """With how many values an expression compares something: those of all its literals."""
+    todo, count = [expression], 0
+    while todo:
+        values = literal(part := todo.pop())
+        if values is None:
+            todo += part.meta.pop()
+        else:
+            count += values.len()
+    return count
+
+
 def with_columns_named(expression: pl.Expr, names: Mapping[str, str]) -> pl.Expr | None:
     """The expression on columns of other names; None for one of which that cannot be said, such as a selector.
 

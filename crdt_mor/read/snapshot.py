@@ -32,7 +32,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices, with_logs
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import naming_damage
-from crdt_mor.read.expressions import conjunction, conjuncts
+from crdt_mor.read.expressions import conjunction, conjuncts, literals
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_of, fetch_end, open_slice
 from crdt_mor.read.pushdown import one_of
@@ -321,15 +321,15 @@ def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -
     return asked if predicate is None else predicate & asked
 
 
-def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> pl.Expr | None:
-    """The condition on the merge key that follows from a predicate, and from the keys of which alone it can hold."""
+def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> kernel.Asked | None:
+    """What follows for the merge key from a predicate, or from the keys of which alone it can hold."""
     key = columns.merge_key
-    parts = [] if predicate is None else conjuncts(predicate)
-    asked = [part for part in parts if set(part.meta.root_names()) == {key}]
     if keys is not None:
         wanted = pl.Series(keys, dtype=pl.String).cast(columns.schema[key], strict=False)
-        asked.append(pl.col(key).is_in(wanted.implode()))
-    return conjunction(asked)
+        return kernel.Asked(key, pl.col(key).is_in(wanted.implode()), len(wanted))
+    parts = [] if predicate is None else conjuncts(predicate)
+    asked = conjunction([part for part in parts if set(part.meta.root_names()) == {key}])
+    return None if asked is None else kernel.Asked(key, asked, literals(asked))
 
 
 def _weight_of_logs(slice_: FileSlice) -> int:

@@ -73,7 +73,7 @@ class Merges:
     predicate: pl.Expr | None
     limit: int | None
     kept: bool
-    asked: pl.Expr | None
+    asked: kernel.Asked | None
     resolved: Resolved | None
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
@@ -96,7 +96,11 @@ class Merges:
         # An error of several slices does not name the file that is gone or damaged; that of each alone does.
         with suppress(OSError, *POLARS_ERRORS):
             resolved = kernel.resolve_at_once(
-                [part for _, part in items], self.merging.columns, select=self.select, predicate=self.predicate
+                [part for _, part in items],
+                self.merging.columns,
+                select=self.select,
+                predicate=self.predicate,
+                asked=self.asked,
             )
         if not resolved:
             return (partial(self._naming, slice_, partial(self._merge, slice_, part)) for slice_, part in items)

@@ -9,6 +9,7 @@ compactions between them.
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from random import Random
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.clustering import clustered_places
 from crdt_mor.merge.contributions import RowGroup, row_groups
@@ -35,7 +37,7 @@ from crdt_mor.merge.kernel import (
 )
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
-from crdt_mor.testing.oracle import Contribution, fold
+from crdt_mor.testing.oracle import Contribution, Row, fold
 from tests.tiers import long, slow
 
 STORED: dict[str, pl.DataType] = {
@@ -208,9 +210,40 @@ class History:
         assert sum(frame.height for frame in keys) == len(want)
         some = merge(files, self.rule, self.columns, select=["k"], predicate=pl.col("a") > 4)
         got = sorted(k for f in some for k in f["k"])
-        assert got == sorted(int(k) for k, row in want.items() if isinstance(row["a"], float) and row["a"] > 4)
+        assert got == sorted(int(k) for k, row in want.items() if _is_above(row["a"], 4))
+        self.check_asked(files, want)
         seen = {w.key for w in self.writes}
         assert {str(key) for key in touched(files.blocks, self.columns)} <= seen
+
+    def check_asked(self, files: Slice, want: Mapping[str, Row]) -> None:
+        """Of some keys alone a merge gives what it gives of them among all, also where a filter says more."""
+        r, key = self.random, self.columns.merge_key
+        edge, some = r.choice(KEYS), r.sample([*KEYS, "7"], r.randint(0, 4))
+        of_text = key == RECORD_KEY
+        among = pl.col(key).is_in(some if of_text else [int(k) for k in some])
+        below = pl.col(key) < (edge if of_text else int(edge))
+        condition, keys = r.choice([(among, set(some)), (below, {k for k in KEYS if _is_below(k, edge, of_text)})])
+        asked = Asked(key, condition, r.choice([1, 5, 100]))
+        for filtered in (False, True):
+            predicate = condition & (pl.col("a") > 4) if filtered else condition
+            names = [RECORD_KEY, COMMIT_TIME, *USER]
+            every = _rows(merge(files, self.rule, self.columns, select=names, predicate=predicate))
+            assert _rows(merge(files, self.rule, self.columns, select=names, predicate=predicate, asked=asked)) == every
+            said = (k for k, row in want.items() if k in keys and (not filtered or _is_above(row["a"], 4)))
+            assert [row[0] for row in every] == sorted(said)
+
+
+def _rows(frames: Sequence[pl.DataFrame]) -> list[tuple[object, ...]]:
+    """All rows, in the order of their keys, which come first."""
+    return sorted((row for frame in frames for row in frame.rows()), key=lambda row: str(row[0]))
+
+
+def _is_below(key: str, edge: str, of_text: bool) -> bool:
+    return key < edge if of_text else int(key) < int(edge)
+
+
+def _is_above(value: object, edge: float) -> bool:
+    return isinstance(value, float) and value > edge
 
 
 CASES = list(product(RULES, [None, "k"]))
@@ -263,6 +296,7 @@ def check_history(
         if by_words:
             patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_WORDS_MAX", 0)
             patch.setattr("crdt_mor.merge.key_words._MANY", 0)
+            patch.setattr("crdt_mor.merge.asked.FEW_VALUES", 0)
         if promote:
             patch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
         if in_parts:

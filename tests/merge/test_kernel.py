@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from random import Random
 
 import polars as pl
@@ -12,9 +11,8 @@ from hypothesis import strategies as st
 
 from crdt_mor.errors import FormatError, InvalidInputError
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.kernel import (
-    Columns,
     DataBlock,
     DeleteBlock,
     DeleteWrite,
@@ -27,27 +25,10 @@ from crdt_mor.merge.kernel import (
 )
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.testing.oracle import Contribution, fold
+from tests.merge.helpers import COLUMNS, frame, parquet, stamp
 from tests.tiers import long, slow
 
-COLUMNS = Columns({"k": pl.String(), "v": pl.Int64()}, "k")
 ORDERING = MergeRule("ordering", ordering="v")
-
-
-def stamp(tick: int) -> str:
-    return f"{tick:017d}"
-
-
-def frame(rows: list[tuple[str, str, int | None]]) -> pl.DataFrame:
-    """Rows (requested time, key, value) with Hudi's columns."""
-    table = pl.DataFrame(rows, schema={COMMIT_TIME: pl.String, "k": pl.String, "v": pl.Int64}, orient="row")
-    meta = {c: pl.lit("") for c in META_COLUMNS if c not in (COMMIT_TIME, RECORD_KEY)}
-    return table.with_columns(pl.col("k").alias(RECORD_KEY), **meta).select(*META_COLUMNS, "k", "v")
-
-
-def parquet(rows: pl.DataFrame) -> bytes:
-    out = io.BytesIO()
-    rows.write_parquet(out)
-    return out.getvalue()
 
 
 def deletes(tick: int, *keys: str) -> DeleteBlock:

@@ -1,4 +1,4 @@
-"""Writes that stay open, and all answers of a table, for tests of what no compaction may change."""
+"""Writes that stay open, random histories, and all answers of a table, for tests of what no compaction may change."""
 
 from __future__ import annotations
 

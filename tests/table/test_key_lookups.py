@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import numpy as np
@@ -12,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor import MemoryStore, Table
+from crdt_mor.merge import at_once, overlay, visible
+from crdt_mor.merge.contributions import Contributions, gather
 from crdt_mor.store.protocol import Store
 from crdt_mor.write import base_files
 from tests.counting import Bucket
+from tests.table.compacting import written
+from tests.table.helpers import MERGES, Make, Place
 
 URI = "s3://counted/table"
 SCHEMA = pa.schema([("id", pa.int64()), ("small", pa.int16()), ("n", pa.int64()), ("x", pa.float64())])
@@ -102,3 +107,41 @@ def test_of_a_bucket_no_other_row_group_is_fetched() -> None:
         if c["_hoodie_record_key"].statistics.min <= "12345" <= c["_hoodie_record_key"].statistics.max
     )
     assert count.fetched(path) == its["id"].total_compressed_size + its["text"].total_compressed_size
+
+
+CONDITIONS = [
+    ("id = 'k07'", pl.col("id") == "k07"),
+    ("id IN ('k03', 'k17', 'k31', 'none')", pl.col("id").is_in(["k03", "k17", "k31", "none"])),
+    ("id BETWEEN 'k05' AND 'k11'", pl.col("id").is_between(pl.lit("k05"), pl.lit("k11"))),
+    ("id LIKE 'k1%' AND n > 8", pl.col("id").str.starts_with("k1") & (pl.col("n") > 8)),
+    ("id >= 'k35' OR id = 'k01'", (pl.col("id") >= "k35") | (pl.col("id") == "k01")),
+    ("id IN ('k01', 'k02') AND price IS NULL", pl.col("id").is_in(["k01", "k02"]) & pl.col("price").is_null()),
+]
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_of_other_keys_nothing_is_decoded_of_logs_and_the_rows_are_those_of_the_whole_read(
+    make: Make, place: Place, merge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: set[str] = set()
+
+    def watched(*args: object, **settings: object) -> Contributions:
+        found = gather(*args, **settings)  # type: ignore[arg-type]
+        decoded.update(found.rows["id"], found.lines["_crdt_key"])
+        return found
+
+    for module in (visible, at_once, overlay):
+        monkeypatch.setattr(module, "gather", watched)
+    table = make(buckets=2, **MERGES[merge])
+    commits = written(table, random.Random(3))
+    keys, other = pl.col("id"), place.open()  # which has not resolved any slice
+    for as_of in (None, commits[-2], commits[len(commits) // 2]):
+        every = table.scan(as_of=as_of).to_polars()
+        for text, condition in CONDITIONS:
+            decoded.clear()
+            want = every.filter(condition).sort(keys)
+            assert other.scan(filter=text, as_of=as_of).to_polars().sort(keys).equals(want)
+            assert other.scan(filter=condition, as_of=as_of).to_polars().sort(keys).equals(want)
+            assert other.scan(columns="price", filter=condition, as_of=as_of).count() == want.height
+            if set(condition.meta.root_names()) == {"id"}:
+                assert not pl.DataFrame({"id": sorted(decoded)}, schema={"id": pl.String}).filter(~condition).height

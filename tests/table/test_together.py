@@ -21,7 +21,10 @@ from tests.table.helpers import MERGES, Make, Place, frame
 from tests.tiers import seeds, slow
 
 Answers = list[object]
-FILTERS = (None, "n > 8", "region = 'a'", "id = 'k11' or price is null", pl.col("price").is_null() & (pl.col("n") < 12))
+FILTERS = (
+    None, "n > 8", "region = 'a'", "id = 'k11' or price is null", pl.col("price").is_null() & (pl.col("n") < 12),
+    "id between 'k05' and 'k21' and n > 3",
+)  # fmt: skip
 
 
 Question = tuple[int, int]
