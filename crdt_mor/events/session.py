@@ -36,7 +36,7 @@ from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
 from crdt_mor.log import opening
 from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
-from crdt_mor.log.steps import Delete, List, MakeDurable, Nonce, Put, Read, Steps, run
+from crdt_mor.log.steps import Delete, List, MakeDurable, Nonce, Put, Read, Steps, put_surely, run
 from crdt_mor.log.tail import find_tail, table_replaced
 from crdt_mor.model import layout
 from crdt_mor.model.alteration import created_with
@@ -339,7 +339,7 @@ class Session:
 def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None]:
     """Put the first version, unless there is one.
 
-    Its nonce is of this put alone, so that it differs from the first version that another process puts. If the table
+    Its nonce is of this call alone, so that it differs from the first version that another process puts. If the table
     was made anew meanwhile, the version is deleted again: it would stand in the timeline of the new table.
     """
     if (yield List(VERSIONS)):
@@ -349,7 +349,7 @@ def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None
     nonce = yield Nonce()
     first = replace(genesis, nonce=nonce)
     path = version_path(first.version)
-    yield Put(path, first.encode())
+    yield from put_surely(Put(path, first.encode()))
     try:
         yield from _require_there(config)
     except (TableNotFoundError, TableReplacedError):

@@ -8,7 +8,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Store, Table, WriterExpiredError
+from crdt_mor import CommitUnknownError, MemoryStore, Store, Table, WriterExpiredError
 from crdt_mor.log import publish, tail
 from crdt_mor.log.paths import ERASURES, VERSIONS
 from crdt_mor.testing.faults import DelegatingStore
@@ -137,3 +137,32 @@ def test_what_landed_is_never_told_as_refused_however_much_others_publish_before
     OPERATIONS[name](table)
     other.refresh()
     assert EFFECTS[name](other)
+
+
+class NoReply(DelegatingStore):
+    """Says of the first put of a version that it does not know what became of it. lands: whether it was carried out."""
+
+    def __init__(self, store: Store, *, lands: bool) -> None:
+        super().__init__(store)
+        self._lands = lands
+        self.is_told = False
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        if self.is_told or operation != "put" or not path.startswith(VERSIONS):
+            return call()
+        self.is_told = True
+        if self._lands:
+            call()
+        raise CommitUnknownError(f"no reply. path={path}")
+
+
+@pytest.mark.parametrize("lands", [False, True])
+def test_the_first_version_is_put_again_where_its_put_got_no_reply(lands: bool) -> None:
+    """A table that was to move said that the folder of its timeline was removed, seed 288."""
+    place, target = Simulated(), NoReply(MemoryStore(), lands=lands)
+    table = place.create(SCHEMA, key="id")
+    table.upsert(rows("a", "b"))
+    table.maintenance.migrate("there", store=target)
+    assert target.is_told
+    moved = Table.open("there", store=target, environment=place.environment)
+    assert sorted(moved.scan().to_polars()["id"]) == ["a", "b"]
