@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, __version_info__, settings
 from crdt_mor.store.protocol import Store
 from tests import bytecode
 from tests.stores import SERVED, STORES
+from tests.tiers import thin_out
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
@@ -45,6 +46,12 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Which cases are of which tier is decided before those of other tiers are left out."""
+    thin_out(items)
 
 
 def pytest_collection_finish() -> None:

@@ -4,15 +4,20 @@
     slow    make check-slow    more seeds, sizes and combinations of the same tests: part of CI
     long    make check-long    what takes a minute or more by itself, and seeds beyond those of CI
 
-CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed of a slow case is long.
+CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed of a slow case is long. Of a test with
+many slow cases the slow tier runs every third, and the long tier the others (`thin_out`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import Any
+from itertools import groupby
+from typing import Any, Final
 
 import pytest
+
+MANY: Final = 4
+"""Of a test with so many slow cases some are long."""
 
 
 def slow(*values: Any) -> Any:
@@ -41,3 +46,13 @@ def only(fast: Container[Any], cases: Iterable[Any]) -> list[Any]:
 def seeds(fast: Iterable[int], more: Iterable[int], most: Iterable[int] = ()) -> list[Any]:
     """Seeds of the fast tier, more of them in the slow one, and most of all in the long one."""
     return [*fast, *map(slow, more), *map(long, most)]
+
+
+def thin_out(items: Iterable[pytest.Item]) -> None:
+    """Of the slow cases of each test that has many, every third stays, and the others are long."""
+    cases = [item for item in items if item.get_closest_marker("slow") and not item.get_closest_marker("long")]
+    for _, of_test in groupby(cases, lambda item: item.nodeid.partition("[")[0]):
+        some = list(of_test)
+        if len(some) >= MANY:
+            for item in (item for number, item in enumerate(some) if number % 3):
+                item.add_marker(pytest.mark.long)

@@ -57,7 +57,7 @@ def test_some_cells(row: str, fault: str) -> None:
     assert run(row, fault, every=8)
 
 
-@pytest.mark.parametrize(("row", "every"), [*(slow(row, 12) for row in ROWS), *(long(row, 1) for row in ROWS)])
+@pytest.mark.parametrize(("row", "every"), [*(slow(row, 24) for row in ROWS), *(long(row, 1) for row in ROWS)])
 def test_the_matrix(row: str, every: int) -> None:
     without = (PLACES | VERBS)[row].without
     for fault in FAULTS:

@@ -106,7 +106,8 @@ def test_services_savepoints_and_restores_change_no_answer_that_is_kept(rules: l
     everything_happens([run_restoring(seed, rule, tmp_path, steps=8) for seed, rule in enumerate(rules)])
 
 
-@pytest.mark.parametrize("seed", seeds((), [10], range(11, 20)))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10, 20))
 def test_nor_do_they_in_long_histories(seed: int, tmp_path: Path) -> None:
     histories = [run_upkeep(seed, rule, tmp_path, steps=40) for rule in RULES]
     everything_happens(histories)

@@ -89,7 +89,7 @@ def test_what_differs_is_what_a_plain_comparison_of_all_rows_says(data: st.DataO
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_what_differs_is_what_a_plain_comparison_says_of_many_tables(data: st.DataObject) -> None:
     _compare_drawn(data)

@@ -266,7 +266,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
     assert outcomes == {TakenOverError, Commit}
 
 
-@pytest.mark.parametrize("third", [slow(other_attempts), long(one_task), long(same_receipts)])
+@pytest.mark.parametrize("third", [long(other_attempts), long(one_task), long(same_receipts)])
 def test_two_drivers_may_die_one_after_the_other_at_any_moments(fast_path: Path, third: Meanwhile) -> None:
     def check(scene: Scene) -> None:
         landed = scene.world.commits
