@@ -19,6 +19,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 import obstore
+import pyarrow.parquet as pq
 from obstore.store import MemoryStore
 
 from crdt_mor.ground.clock import Environment, SystemEnvironment
@@ -80,6 +81,14 @@ class Bucket:
         store = ObjectStore(place, {}, Secrets({}), environment or SystemEnvironment())
         store._asking._clients = Clients(self.objects)  # type: ignore[assignment]
         return store
+
+    def base_file(self) -> tuple[str, pq.FileMetaData]:
+        """The path of the only base file in the bucket, and its footer."""
+        store = self.store()
+        (path,) = (stat.path for stat in store.walk("") if stat.path.endswith(".parquet"))
+        base = store.parquet(path)
+        assert base is not None
+        return path, base.metadata()
 
     @contextmanager
     def counting(self) -> Iterator[Bucket]:

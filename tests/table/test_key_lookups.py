@@ -93,10 +93,7 @@ def test_of_a_bucket_no_other_row_group_is_fetched() -> None:
         table = Table.create(URI, wide.to_arrow().schema, key="id", buckets=1, store=bucket.store())
         table.upsert(wide)
         table.maintenance.compact()
-        (path,) = (stat.path for stat in bucket.store().walk("") if stat.path.endswith(".parquet"))
-        base = bucket.store().parquet(path)
-        assert base is not None
-        footer = base.metadata()
+        path, footer = bucket.base_file()
         assert table.scan(filter="id = 12345").count() == 1
         count = bucket.count(lambda: table.scan(filter="id = 12345").to_polars())
     groups = [footer.row_group(group) for group in range(footer.num_row_groups)]

@@ -67,10 +67,8 @@ def test_of_a_bucket_no_row_group_is_fetched_beyond_the_limit() -> None:
         table.upsert(wide)
         table.maintenance.compact()
         table.upsert(wide.head(10))
-        (path,) = (stat.path for stat in bucket.store().walk("") if stat.path.endswith(".parquet"))
-        base = bucket.store().parquet(path)
-        assert base is not None
-        first = base.metadata().row_group(0)
+        path, footer = bucket.base_file()
+        first = footer.row_group(0)
         assert table.scan(limit=1).to_polars().height == 1
         count = bucket.count(lambda: table.scan(limit=1).to_polars())
     chunks = {chunk.path_in_schema: chunk for chunk in map(first.column, range(first.num_columns))}
