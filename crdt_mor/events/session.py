@@ -337,7 +337,7 @@ class Session:
 
 
 def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None]:
-    """Put the first version, unless there is one.
+    """Put the first version, unless there is one; that of another process will do.
 
     Its nonce is of this call alone, so that it differs from the first version that another process puts. If the table
     was made anew meanwhile, the version is deleted again: it would stand in the timeline of the new table.

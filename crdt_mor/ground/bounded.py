@@ -41,9 +41,10 @@ class Bounded(Generic[V]):
     def get(self, name: Hashable) -> V | None:
         """The value of a name, if it is kept."""
         with self._lock:
-            if name in self._values:
+            value = self._values.get(name)
+            if value is not None:
                 self._values.move_to_end(name)
-            return self._values.get(name)
+            return value
 
     def keep(self, name: Hashable, value: V) -> None:
         """Keep the value that a name has for ever, and forget what was asked for longest ago where it is too much."""

@@ -19,9 +19,9 @@ from crdt_mor.merge.base_rows import Scanned, kept_each, standing_each, without_
 from crdt_mor.merge.blocks import Columns, DataBlock, Slice, is_partial
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ROW, decode, gather, have_own_times
 from crdt_mor.merge.key_words import Keys
-from crdt_mor.merge.resolution import Bits, Mask, Resolution
+from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.merge.visible import Merged, frames_of, is_late, marks, needed_for
+from crdt_mor.merge.visible import Merged, frames_of, is_late, needed_for
 
 Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
 
@@ -67,7 +67,7 @@ def resolve_at_once(
     contributions = gather(blocks, MergeRule(), columns, key, need, sized=True, asked=asked)
     last = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
     best = contributions.lines.filter(last)
-    won = marks(best.filter(best[KIND] == ROW)[AT], contributions.rows.height)
+    won = only(best.filter(best[KIND] == ROW)[AT].to_numpy(), contributions.rows.height)
     live = contributions.rows.select(need).filter(pl.Series(won))
     sizes = iter(zip(blocks, contributions.sizes, strict=True))
     sizes_of = [list(islice(sizes, len(files.blocks))) for files in slices]

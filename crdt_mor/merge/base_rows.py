@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
 
-import numpy as np
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
@@ -21,7 +20,7 @@ from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import COMMIT_TIME, Columns, distinct
 from crdt_mor.merge.contributions import LINE_KEY, scan, scan_ranges
 from crdt_mor.merge.key_words import Keys, Numbers, places_of
-from crdt_mor.merge.resolution import Mask
+from crdt_mor.merge.resolution import Mask, all_but
 
 IN_SCAN_KEYS_MAX = 200_000
 """The most keys that a scan drops itself. Of more keys it is faster to find the places in the decoded rows, because the
@@ -138,15 +137,8 @@ class Decoded:
     @classmethod
     def of(cls, frame: pl.DataFrame, key: str, wanted: Keys) -> Decoded:
         """Find keys in `frame`: as words where both have them, else by hash and then exactly."""
-        keys, found = wanted.texts, places_of(wanted, frame[key])
-        if found is not None:
-            return cls(frame, keys, *found)
-        hashes = frame[key].hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
-        numbers = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
-        joined = hashes.join(numbers, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
-        same = frame[key].gather(joined[_PLACE]) == keys.gather(joined[_NUMBER])
-        exact = joined.filter(same).cast(pl.Int64)
-        return cls(frame, keys, exact[_PLACE].to_numpy(), exact[_NUMBER].to_numpy())
+        found = places_of(wanted, frame[key]) or _places_by_hash(wanted.texts, frame[key])
+        return cls(frame, wanted.texts, *found)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
         """`key` and `need` of the rows of `keys`, which must be among the touched keys."""
@@ -156,21 +148,26 @@ class Decoded:
 
     def standing(self, drop: Keys) -> Mask:
         """Of each row, whether it has none of the keys in `drop`, which must be among the touched keys."""
-        return self._except(self._hit(drop.texts)[_PLACE].to_numpy())
+        return all_but(self._hit(drop.texts)[_PLACE].to_numpy(), self.frame.height)
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of touched keys."""
-        return self.frame.select(select).filter(pl.Series(self._except(self.places)))
+        return self.frame.select(select).filter(pl.Series(all_but(self.places, self.frame.height)))
 
     def _hit(self, keys: pl.Series) -> pl.DataFrame:
         """Key and place of the rows of `keys`."""
         placed = pl.DataFrame({LINE_KEY: self.keys.gather(pl.Series(self.numbers)), _PLACE: self.places})
         return placed.join(keys.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")
 
-    def _except(self, places: Numbers) -> Mask:
-        keep = np.ones(self.frame.height, dtype=bool)
-        keep[places] = False
-        return keep
+
+def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers]:
+    """As `places_of`, for keys of any kind and in any order: by hash, and then exactly."""
+    hashes = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
+    numbers = wanted.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
+    joined = hashes.join(numbers, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
+    same = keys.gather(joined[_PLACE]) == wanted.gather(joined[_NUMBER])
+    exact = joined.filter(same).cast(pl.Int64)
+    return exact[_PLACE].to_numpy(), exact[_NUMBER].to_numpy()
 
 
 def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
@@ -211,15 +208,11 @@ def standing_each(
 
 def _standing(keys: pl.Series, drop: Keys) -> Mask:
     """Of each key of a base, whether it is not in `drop`."""
-    stand: Mask = np.ones(len(keys), dtype=bool)
     found = places_of(drop, keys)
-    if found is not None:
-        stand[found[0]] = False
-    elif len(drop) <= IN_SCAN_KEYS_MAX:
-        stand = (~keys.is_in(drop.texts.implode())).to_numpy()
-    else:
-        stand[Decoded.of(keys.to_frame(), keys.name, drop).places] = False
-    return stand
+    if found is None and len(drop) <= IN_SCAN_KEYS_MAX:
+        return (~keys.is_in(drop.texts.implode())).to_numpy()
+    places, _ = found or _places_by_hash(drop.texts, keys)
+    return all_but(places, len(keys))
 
 
 def kept_each(bases: Sequence[Scanned], masks: Sequence[pl.Series], select: Sequence[str]) -> list[pl.DataFrame]:

@@ -65,7 +65,7 @@ class Contributions:
 def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
     """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly.
 
-    place: as `ParquetSource.scan` has it, of one file.
+    place: as `ParquetSource.scan` has it, of one file of ours, which holds no integers in columns of texts.
     """
     if not columns.numbered or place is not None:
         return source.scan(columns.schema, _WIDEN, place)

@@ -16,6 +16,20 @@ import pyarrow as pa
 Mask = npt.NDArray[np.bool_]
 
 
+def only(places: npt.ArrayLike, count: int) -> Mask:
+    """Of so many rows, whether each is at one of these places."""
+    mask: Mask = np.zeros(count, dtype=bool)
+    mask[np.asarray(places)] = True
+    return mask
+
+
+def all_but(places: npt.ArrayLike, count: int) -> Mask:
+    """Of so many rows, whether each is at none of these places."""
+    mask: Mask = np.ones(count, dtype=bool)
+    mask[np.asarray(places)] = False
+    return mask
+
+
 @dataclass(frozen=True, slots=True)
 class Bits:
     """One bit for each of some rows. packed: eight of them a byte, the first the least (Arrow's columnar format)."""

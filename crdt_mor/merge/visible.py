@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
 from crdt_mor.ground.parquet import ParquetSource
@@ -53,7 +52,7 @@ from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, distinct_keys
 from crdt_mor.merge.overlay import merge_columns
-from crdt_mor.merge.resolution import Bits, Mask, Resolution
+from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
@@ -101,7 +100,28 @@ def merged(
     asked: Asked | None = None,
 ) -> Merged:
     """As `merge`, and what was found out of the slice on the way."""
-    return _merge(files, rule, columns, columns.merge_key, list(select), predicate, asked)
+    key, need = columns.merge_key, needed_for(select, predicate)
+    is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
+    is_resolved = asked is None and is_whole and not any(map(is_partial, files.blocks))
+    files = with_whole_rows(files, rule, columns)
+    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)), asked)
+    base = (
+        None
+        if files.base is None
+        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges, asked=asked)
+    )
+    with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
+        if base is not None and pool is not None:
+            base = base.begun(need, pool)
+        if rule.kind == "columns":
+            return Merged(frames_of(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate))
+        resolved = resolve(files, rule, columns, key, need, base, asked=asked)
+        untouched, stand = resolved.untouched(need)
+        won = resolved.won()
+        frames = frames_of(resolved.rows.filter(pl.Series(won)), untouched, select, predicate)
+        if stand is None or not is_resolved:
+            return Merged(frames)
+        return Merged(frames, Resolution(Bits.of(stand), Bits.of(won)))
 
 
 def passed_through(
@@ -142,38 +162,6 @@ def versions(
     found = gather(blocks, MergeRule(), columns, columns.merge_key, select, timed=True)
     at = pl.when(pl.col(KIND) == ROW).then(pl.col(AT))
     return found.rows.select(select), found.lines.select(LINE_KEY, TIME, at.alias(AT))
-
-
-def _merge(
-    files: Slice,
-    rule: MergeRule,
-    columns: Columns,
-    key: str,
-    select: list[str],
-    predicate: pl.Expr | None,
-    asked: Asked | None,
-) -> Merged:
-    need = needed_for(select, predicate)
-    is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
-    is_resolved = asked is None and is_whole and not any(map(is_partial, files.blocks))
-    files = with_whole_rows(files, rule, columns)
-    files = promote(files, rule, columns, key, distinct(need, rule.stored(need)), asked)
-    base = (
-        None
-        if files.base is None
-        else Scanned(files.base, columns, key, predicate, files.base_rows, ranges=files.base_ranges, asked=asked)
-    )
-    with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
-        if base is not None and pool is not None:
-            base = base.begun(need, pool)
-        if rule.kind == "columns":
-            return Merged(frames_of(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate))
-        resolved = resolve(files, rule, columns, key, need, base, asked=asked)
-        untouched, stand = resolved.untouched(need)
-        frames = frames_of(resolved.live_rows(), untouched, select, predicate)
-        if stand is None or not is_resolved:
-            return Merged(frames)
-        return Merged(frames, Resolution(Bits.of(stand), Bits.of(resolved.won())))
 
 
 def needed_for(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
@@ -254,11 +242,7 @@ class Resolved:
 
     def won(self) -> Mask:
         """Of each row of the logs, whether it is shown."""
-        return marks(self.live, self.rows.height)
-
-    def live_rows(self) -> pl.DataFrame:
-        """The winning rows of the logs."""
-        return self.rows.filter(pl.Series(self.won()))
+        return only(self.live.to_numpy(), self.rows.height)
 
     def untouched(self, select: Sequence[str]) -> tuple[pl.DataFrame | None, Mask | None]:
         """Step 3: the rows of the base that stand, and which ones these are, if all were looked at."""
@@ -307,13 +291,6 @@ def resolve(
             drop = Keys(drop.texts.to_frame(LINE_KEY).join(stays, on=LINE_KEY, how="anti")[LINE_KEY])
     is_row = best[KIND] == ROW
     return Resolved(drop, contributions.rows, best.filter(is_row)[AT], best.filter(~is_row), base)
-
-
-def marks(places: pl.Series, count: int) -> Mask:
-    """Of so many rows, whether each is at one of these places."""
-    mask: Mask = np.zeros(count, dtype=bool)
-    mask[places.to_numpy()] = True
-    return mask
 
 
 def is_late(files: Slice) -> bool:

@@ -20,6 +20,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, InvalidInputError, SnapshotExpiredError
 from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
+from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge import kernel
@@ -197,7 +198,7 @@ class Snapshot:
             self._require_kept(slice_)
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
-                known = resolved.of(slice_) if by_place and resolved is not None else None
+                known = resolved.of(slice_) if by_place else None
                 parts = self._parts(slice_, columns, predicate, keys, limit, known)
                 return [(stored, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
 
@@ -233,11 +234,10 @@ class Snapshot:
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
-    def _resolved(self, merging: Merging) -> Resolved | None:
-        """What is remembered of its slices; None where some of their logs are in memory alone."""
-        if self.at_hand:
-            return None
-        return Resolved(self.session.views.found_out, self.session.config, merging.columns.merge_key)
+    def _resolved(self, merging: Merging) -> Resolved:
+        """What is remembered of its slices: nothing where some of their logs are in memory alone."""
+        kept: Bounded[Resolution] = Bounded(0) if self.at_hand else self.session.views.found_out
+        return Resolved(kept, self.session.config, merging.columns.merge_key)
 
     def prefetch(self) -> None:
         """Ask a bucket for the ends of the first files, which are kept in memory: what it gives while a look takes."""
@@ -296,7 +296,7 @@ class Snapshot:
         resolved = self._resolved(merging_of(self.session.config, self.value.schema))
         found = dict[FileSlice, int]()
         for slice_ in self.slices:
-            resolution = None if resolved is None else resolved.of(slice_)
+            resolution = resolved.of(slice_)
             height = _rows_said(slice_) if resolution is None else resolution.height
             if height is not None:
                 found[slice_] = height

@@ -74,7 +74,7 @@ class Merges:
     limit: int | None
     kept: bool
     asked: kernel.Asked | None
-    resolved: Resolved | None
+    resolved: Resolved
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
         """The merges of all items, each to be done in any thread. What they share is done here."""
@@ -165,8 +165,7 @@ class Merges:
 
     def _noted(self, slice_: FileSlice, merged: kernel.Merged) -> list[pl.DataFrame]:
         """The rows of a merged slice."""
-        if self.resolved is not None:
-            self.resolved.note(slice_, merged.resolution)
+        self.resolved.note(slice_, merged.resolution)
         return merged.frames
 
 
