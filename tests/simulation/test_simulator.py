@@ -56,6 +56,13 @@ def test_what_has_a_reason_is_no_surprise(seed: int) -> None:
     assert outcome.violation is None, story_of(outcome)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3072, 3099], ids=["a follower", "a snapshot"])
+def test_who_reads_a_table_that_moves_meanwhile_is_held_to_what_was_there(seed: int) -> None:
+    outcome = run_seed(seed)
+    assert outcome.violation is None, story_of(outcome)
+
+
 def test_a_seed_is_the_same_run_each_time() -> None:
     first, again = run_seed(5), run_seed(5)
     assert (first.digest, first.calls, first.story) == (again.digest, again.calls, again.story)

@@ -151,6 +151,10 @@ class Ledger:
             return [self.foreign[row["requested_at"]]] if row["requested_at"] in self.foreign else []
         return _numbers(row)
 
+    def as_left(self) -> Ledger:
+        """The ledger of a table that has moved: nothing that is noted later changes it."""
+        return replace(self, moved=[*self.moved], gone=[*self.gone])
+
     def move(self, history: Sequence[dict[str, Any]], opened: str, rule: Rule | None) -> None:
         """The table has moved. In the new one all that had landed is one commit, by which it was opened.
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from crdt_mor import PartialUpdate, Table
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model.policies import plural
-from crdt_mor.testing.oracle import Row
 from crdt_mor.testing.simulation.inside import tail_of
+from crdt_mor.testing.simulation.ledger import Ledger
 from crdt_mor.testing.simulation.machine import Disk
 from crdt_mor.testing.simulation.plan import Rule
 
@@ -43,10 +43,10 @@ class Move:
 
 @dataclass(frozen=True)
 class Left:
-    """A table that has moved, as the observer has it open, and what it shows for ever."""
+    """A table that has moved, as the observer has it open, and the ledger to which it is held for ever."""
 
     table: Table
-    expected: dict[str, Row]
+    ledger: Ledger
 
 
 def has_moved(world: World, move: Move) -> bool:
@@ -61,7 +61,7 @@ def has_moved(world: World, move: Move) -> bool:
         if tail_of(world.observer).moving is None:
             world.move = None
         return False
-    world.left.append(Left(world.observer, world.ledger.expected(world.ledger.landed)))
+    world.left.append(Left(world.observer, world.ledger.as_left()))
     world.ledger.move(table.history().to_pylist(), origin.opened, move.rule)
     world.observer, world.uri, world.move = table, move.uri, None
     if move.rule is not None:

@@ -56,14 +56,15 @@ def look(world: World, process: Busy, action: Action) -> str:
     del action
     world.look_at_history()
     try:
-        scan, at = _scanned(world, world.open_now(process))
+        table = world.open_now(process)
+        scan, at = _scanned(world, table)
         if at is None:
             return "reads the table, of which it cannot be told yet what it shows at that moment"
         rows = rows_of(world, scan)
     except SnapshotExpiredError:
         _require_given_up(world, "a snapshot")
         return "finds that the snapshot is gone which it was about to read"
-    _hold_to(world, "readers-agree", at, rows, _expected_now(world, at), "a snapshot")
+    _hold_to(world, "readers-agree", at, rows, _expected_now(world, table, at), "a snapshot")
     return "reads the table"
 
 
@@ -85,10 +86,14 @@ def _scanned(world: World, table: Table) -> tuple[Scan, str | None]:
     raise AssertionError
 
 
-def _expected_now(world: World, at: str) -> dict[str, Row]:
-    """What a scan that was just made must show: others may have committed while it was, in a pause."""
+def _expected_now(world: World, table: Table, at: str) -> dict[str, Row]:
+    """What a scan that was just made must show: others may have committed while it was, or moved the table, in a pause.
+
+    table: the one that was scanned.
+    """
     world.look_at_history()
-    return world.ledger.expected(world.ledger.as_of(at))
+    ledger = world.ledger_of(table)
+    return ledger.expected(ledger.as_of(at))
 
 
 def hold(world: World, process: Busy, action: Action) -> str:
@@ -107,7 +112,7 @@ def hold(world: World, process: Busy, action: Action) -> str:
         return "is refused a view of a moment that has not come yet by its clock"
     if at is None:
         return "opens a view, of which it cannot be told yet what it shows, and leaves it"
-    world.state.setdefault("held", []).append(Held(scan, _expected_now(world, at), process))
+    world.state.setdefault("held", []).append(Held(scan, _expected_now(world, table, at), process))
     return f"opens a view of {at}"
 
 
@@ -156,9 +161,10 @@ def go_on(world: World, table: Table, follower: Follower) -> None:
             return
     follower.copy, follower.checkpoint = copy, checkpoint
     world.look_at_history()
-    if any(_cuts(gone, checkpoint) for gone in world.ledger.gone):
+    ledger = world.ledger_of(table)
+    if any(_cuts(gone, checkpoint) for gone in ledger.gone):
         return
-    expected = world.ledger.expected(world.ledger.before(checkpoint))
+    expected = ledger.expected(ledger.before(checkpoint))
     _hold_to(world, "convergence", checkpoint, copy, expected, f"the copy of a follower ({follower.consistency})",
              balanced=follower.consistency == "latest")  # fmt: skip
 
@@ -268,7 +274,8 @@ def finish(world: World) -> None:
     _past(world)
     for left in world.left:
         found = rows_of(world, left.table.scan())
-        _hold_to(world, "one-moment", left.table.uri, found, left.expected, "the table that has moved")
+        expected = left.ledger.expected(left.ledger.landed)
+        _hold_to(world, "one-moment", left.table.uri, found, expected, "the table that has moved")
 
 
 def _read_at_last(world: World, held: Held, what: str) -> None:
@@ -284,7 +291,7 @@ def _views(world: World) -> None:
     """The latest snapshot by every door: whole, counted, by key, by partition, and as any process sees it."""
     table = world.observer
     scan = table.scan()
-    expected = _expected_now(world, scan.as_of)
+    expected = _expected_now(world, table, scan.as_of)
     found = rows_of(world, scan)
     _hold_to(world, "readers-agree", scan.as_of, found, expected, "the snapshot")
     if table.count() != len(expected):

@@ -144,6 +144,10 @@ class World:
             self.open_at(process, self.uri)
         return process.table
 
+    def ledger_of(self, table: Table) -> Ledger:
+        """The ledger to which a table is held: of one that has moved since it was opened, that of the old address."""
+        return next((left.ledger for left in self.left if left.table.uri == table.uri), self.ledger)
+
     def is_left(self, process: Busy) -> bool:
         """Whether the table that a process has open has moved by now: what it made there stays with the old table."""
         self.look_at_history()
