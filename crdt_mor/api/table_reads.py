@@ -23,6 +23,7 @@ from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.alteration import names_at
 from crdt_mor.model.cut import By, Cut
 from crdt_mor.model.instant import EPOCH, to_datetime
+from crdt_mor.model.points import is_checkpoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.cut import cut_at, kept_cut_at, sealed_at, window_end
 from crdt_mor.read.snapshot import Snapshot
@@ -130,7 +131,8 @@ class TableReads(Readable):
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         session = self._session
         first, last = (None if point is None else point_of(point) for point in (since, until))
-        points = {"since": first, "until": last} if by == "completed" else {}
+        ends = {"since": first, "until": last}
+        points = {name: point for name, point in ends.items() if by == "completed" or is_checkpoint(point)}
         value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
         start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
         end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")

@@ -102,24 +102,29 @@ class Views:
             session.remember(session.run(adoption.adopt(session.publisher, session.known())))
             self._foreign = False
 
-    def sealed(self, *, look: bool = False, decided: bool = False) -> Timeline:
+    def sealed(self, *, look: bool = False, decided: bool = False, handed_out: Sequence[Cut] = ()) -> Timeline:
         """The newest value, with what Hudi wrote beside it adopted in memory.
 
         Hudi's directory is looked at when the session begins, when asked to, and then once a minute.
 
         decided: look, and leave out what Hudi completed at times that have not come yet, see `is_decided`.
+        handed_out: cuts that some processes have handed out, by whose clocks their times had come: what Hudi completed
+            before one of them is not left out.
         """
         found = self._session.found()
         tail = self._session.tail() if found is None else found.tail
         now_ms = self._session.environment.now_ms()
         if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
             return tail
-        return self.with_hudi(tail, None if found is None else found.hudi, decided=decided)
+        listed = None if found is None else found.hudi
+        return self.with_hudi(tail, listed, decided=decided, handed_out=handed_out)
 
-    def with_hudi(self, tail: Timeline, listed: Sequence[Stat] | None, *, decided: bool = False) -> Timeline:
+    def with_hudi(
+        self, tail: Timeline, listed: Sequence[Stat] | None, *, decided: bool = False, handed_out: Sequence[Cut] = ()
+    ) -> Timeline:
         """A value that was the newest a moment ago, with what Hudi wrote beside it adopted in memory.
 
-        listed: Hudi's directory, where it was listed since the value was read. decided: as in `sealed`.
+        listed: Hudi's directory, where it was listed since the value was read. decided, handed_out: as in `sealed`.
         """
         began_ms = self._session.environment.now_ms()
         if listed is None:
@@ -128,7 +133,10 @@ class Views:
         self._begun_files = begun_files(tail, listed)
         self._looked_at_ms, self._foreign = self._session.environment.now_ms(), bool(foreign.completions)
         self._look_took_ms, self._names_seen = abs(self._looked_at_ms - began_ms), len(listed)
-        completions = [c for c in foreign.completions if not decided or self.is_decided(c.completed)]
+        completions = [
+            c for c in foreign.completions
+            if not decided or self.is_decided(c.completed) or any(cut.reaches(c.completed) for cut in handed_out)
+        ]  # fmt: skip
         if not completions:
             return tail
         # What is adopted in memory is part of no version yet, so that a version shows the same before and after.

@@ -53,6 +53,10 @@ class Cut:
             return commit.completed <= self.time
         return commit.requested < self.time
 
+    def reaches(self, time: InstantTime) -> bool:
+        """Whether the clock of a table must have come to a time before this can be its latest cut."""
+        return time <= self.time if self.by == "completed" else time < self.time
+
     def needs(self, segment: Segment) -> bool:
         """Whether a snapshot at this cut may need files of the segment's commits."""
         # A segment knows completion times alone; what was requested before `time` may have completed long after it.

@@ -29,18 +29,20 @@ from crdt_mor.planners.restore import refuse_cut_off
 def sealed_at(session: Session, **points: Point | None) -> Timeline:
     """The newest value, in which those of the points that are moments are decided: now, if they were not yet.
 
-    points: by what the user calls them, for errors.
+    points: by what the user calls them, for errors. A checkpoint was decided when it was handed out: maybe by a clock
+        that is ahead of this machine's, which then takes for come what had come by that clock.
 
     Raises `FutureSnapshotError` where a moment lies in the future, or this process may not write what decides it.
     """
-    value = session.views.sealed(decided=True)
+    handed_out = [Cut.parse(point)[0] for point in points.values() if is_checkpoint(point)]
+    value = session.views.sealed(decided=True, handed_out=handed_out)
     given = {name: point for name, point in points.items() if point is not None and not is_checkpoint(point)}
     local = session.config.local_times
     named = [check_point(point, name, local=local) for name, point in given.items() if not is_savepoint_name(point)]
     undecided = [moment for moment in named if not isinstance(moment, int) and moment != NOW and moment > value.clock]
     if undecided:
         session.views.decide(max(undecided))
-        value = session.views.sealed(decided=True)
+        value = session.views.sealed(decided=True, handed_out=handed_out)
     return value
 
 

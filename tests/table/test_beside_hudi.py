@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -129,6 +130,25 @@ def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(t
     assert last.to_arrow()["k"].to_pylist() == ["hudi"]
     assert table.scan().checkpoint
     assert keys(table.scan(as_of=completed)) == ["a", "b", "hudi"]
+
+
+@pytest.mark.parametrize("consistency", ["latest", "stable"])
+def test_a_checkpoint_that_was_handed_out_by_a_faster_clock_is_gone_on_from(
+    table: Table, clock: Clock, consistency: Literal["latest", "stable"]
+) -> None:
+    """A follower's next process may run on a machine by whose clock Hudi's last commit has not come yet."""
+    faster = Clock()
+    faster.ms = clock.ms + 20_000
+    hudi(table, clock, "hudi", ago_ms=-15_000)
+    first = Table.open(table.uri, environment=faster).changes(consistency=consistency)
+    assert sorted(first.to_arrow()["k"].to_pylist()) == ["a", "hudi"]
+    hudi(table, clock, "later", ago_ms=-16_000)
+    again = table.changes(first.checkpoint, consistency=consistency)
+    assert (again.commits, again.checkpoint) == (0, first.checkpoint), "of what comes later nothing is decided here"
+    assert table.changes(until=first.checkpoint, consistency=consistency).commits == first.commits
+    table.upsert(rows("b"))
+    last = table.changes(again.checkpoint, consistency=consistency)
+    assert sorted(last.to_arrow()["k"].to_pylist()) == ["b", "later"]
 
 
 def test_deciding_a_moment_makes_what_hudi_has_completed_by_then_part_of_the_table(table: Table, clock: Clock) -> None:
