@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, __version_info__, settings
 from crdt_mor.store.protocol import Store
 from tests import bytecode
 from tests.stores import SERVED, STORES
-from tests.tiers import thin_out
+from tests.tiers import left_out, thin_out
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
@@ -36,6 +36,7 @@ settings.load_profile("crdt_mor")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store", choices=SERVED, help="run the tests of tables over this object store, on loopback")
+    parser.addoption("--one-in", type=int, default=1, metavar="N", help="of the chosen tests, run one in N")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -48,10 +49,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which cases are of which tier is decided before those of other tiers are left out."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Tiers are told before those that are not asked for are left out; a sample is one of the rest."""
     thin_out(items)
+    yield
+    config.hook.pytest_deselected(items=left_out(items, config.getoption("one_in")))
 
 
 def pytest_collection_finish() -> None:

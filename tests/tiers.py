@@ -4,20 +4,17 @@
     slow    make check-slow    more seeds, sizes and combinations of the same tests: part of CI
     long    make check-long    what takes a minute or more by itself, and seeds beyond those of CI
 
-CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed of a slow case is long. Of a test with
-many slow cases the slow tier runs every third, and the long tier the others (`thin_out`).
+CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed of a slow case is long. Of the slow
+cases of a test the slow tier runs every third, beginning with the first, and the long tier the others (`thin_out`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 import pytest
-
-MANY: Final = 4
-"""Of a test with so many slow cases some are long."""
 
 
 def slow(*values: Any) -> Any:
@@ -49,10 +46,16 @@ def seeds(fast: Iterable[int], more: Iterable[int], most: Iterable[int] = ()) ->
 
 
 def thin_out(items: Iterable[pytest.Item]) -> None:
-    """Of the slow cases of each test that has many, every third stays, and the others are long."""
+    """Of the slow cases of each test every third stays, beginning with the first, and the others are long."""
     cases = [item for item in items if item.get_closest_marker("slow") and not item.get_closest_marker("long")]
     for _, of_test in groupby(cases, lambda item: item.nodeid.partition("[")[0]):
-        some = list(of_test)
-        if len(some) >= MANY:
-            for item in (item for number, item in enumerate(some) if number % 3):
+        for number, item in enumerate(of_test):
+            if number % 3:
                 item.add_marker(pytest.mark.long)
+
+
+def left_out(items: list[pytest.Item], one_in: int) -> list[pytest.Item]:
+    """What a sample of one in so many tests leaves out; the sample is what stays in the list."""
+    out = [item for number, item in enumerate(items) if number % one_in]
+    items[:] = items[::one_in]
+    return out

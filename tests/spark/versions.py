@@ -1,10 +1,11 @@
 """Runs the tests of batches on older releases of Spark 4, each in a virtual environment of its own.
 
     python -m tests.spark.versions               # all of them
-    python -m tests.spark.versions 4.0           # the oldest one, as CI does
+    python -m tests.spark.versions 4.0           # the oldest one
 
-Environments are made once, below `.venvs`, with the versions of `requirements.lock` but for pyspark's. What needs a
-newer release (see `crdt_mor.readers.spark.versions`) is tested with that of the lock alone.
+What follows `--` goes to pytest: CI runs every second test, by `4.0 -- --one-in 2`. Environments are made once, below
+`.venvs`, with the versions of `requirements.lock` but for pyspark's. What needs a newer release (see
+`crdt_mor.readers.spark.versions`) is tested with that of the lock alone.
 """
 
 from __future__ import annotations
@@ -50,13 +51,19 @@ def environment(release: str) -> Path:
     return python
 
 
-def main(releases: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Test the releases one after the other; 1 if one of them fails."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    releases, more = arguments[:end], arguments[end + 1 :]
+    unknown = [release for release in releases if release not in RELEASES]
+    if unknown:
+        sys.stderr.write(f"{__doc__}\n")
+        return 2
     failed = []
     for release in releases or RELEASES:
         sys.stderr.write(f"-- Spark {release}\n")
         files = [str(Path("tests", "spark", name)) for name in BATCHES]
-        command = [str(environment(release)), "-m", "pytest", "-q", "-m", "spark and not slow", *files]
+        command = [str(environment(release)), "-m", "pytest", "-q", "-m", "spark and not slow", *more, *files]
         if subprocess.run(command, cwd=ROOT, check=False).returncode:
             failed.append(release)
     if failed:

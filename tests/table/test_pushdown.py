@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crdt_mor.columns.schema import TableSchema
@@ -90,6 +90,7 @@ LISTS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
 
 
 @pytest.mark.parametrize("what", LISTS)
+@settings(max_examples=30)
 @given(
     asked=st.lists(st.integers(0, 200), min_size=LISTED_MAX + 1, max_size=150, unique=True),
     there=st.lists(st.one_of(st.none(), st.integers(0, 200)), min_size=2, max_size=60),

@@ -60,7 +60,7 @@ def test_every_scan_of_a_history_says_what_the_first_one_of_a_process_says(
 ) -> None:
     table = make(buckets=3, partition_by="region" if layout == "partitions" else (), **MERGES[merge])
     chance = random.Random(seed)
-    moments: list[Any] = [None, *(commit for _ in range(2) for commit in written(table, chance)[-3:])]
+    moments: list[Any] = [None, *(commit for _ in range(2) for commit in written(table, chance)[-2:])]
     for moment in moments:
         first = answers(Table.open(table.uri, store=store_of(table)), as_of=moment)
         assert first == answers(table, as_of=moment) == answers(table, as_of=moment)

@@ -346,7 +346,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@pytest.mark.parametrize("examples", [40, slow(300), long(1000)])
+@pytest.mark.parametrize("examples", [15, slow(300), long(1000)])
 def test_any_condition_holds_for_the_rows_for_which_it_does_in_duckdb(
     table: Table, engine: duckdb.DuckDBPyConnection, examples: int
 ) -> None:
