@@ -10,6 +10,7 @@ does is what its author has asked for, and what a function in Python does is unk
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,6 +28,9 @@ KeyOf = Callable[[int], Mapping[str, object]]
 
 _WHOLE: Final = 2**53
 """Up to here a float of 64 bits has every integer."""
+
+_GREATEST: Final = sys.float_info.max
+"""Beyond it are the two infinite floats alone."""
 
 _SUMS_AND_PRODUCTS: Final = frozenset({"Plus", "Add", "Minus", "Sub", "Multiply", "Mul"})
 """polars' words for what fits in 128 bits where it is made of two integers of 64."""
@@ -132,6 +136,7 @@ class _Steps:
             return values.cast(to)
         of_integers = kind is not None and _holds(kind, _is_integer) and not _holds(kind, _is_float)
         if of_integers and made not in self.constants:
+            self._refuse(_beyond(values, _is_float, _GREATEST), None, _INFINITE)
             self._refuse(_beyond(values, _is_float, _WHOLE), None, _ROUNDED)
         return values
 
@@ -223,6 +228,10 @@ _OVERFLOW: Final = (
 _ROUNDED: Final = (
     "an integer beyond 2^53 would be rounded on its way through a float: divide by //, or say that it may be, by an "
     "explicit CAST(… AS BIGINT)"
+)
+_INFINITE: Final = (
+    "no integer is infinite, as what / makes of a division by 0 is: rule the row out by `where`, or divide by //, "
+    "which makes null of it"
 )
 _UNSEEN: Final = (
     "polars does not compute this in integers of 128 bits, so that an overflow of 64 would not be seen: write it by "

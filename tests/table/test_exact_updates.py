@@ -143,6 +143,11 @@ def test_no_integer_is_rounded_on_its_way_through_a_float(unchanged: Table, case
         unchanged.update({column: value}, where="id = 'b'")
 
 
+def test_a_division_by_0_is_no_integer_and_the_error_says_so(unchanged: Table) -> None:
+    with pytest.raises(InvalidInputError, match=r"division by 0.*`where`.* //.*column=n key=\{'id': 'b'\}"):
+        unchanged.update({"n": "(k + 1) / 0"}, where="id = 'b'")
+
+
 def test_elements_of_narrow_lists_do_not_wrap_around(unchanged: Table) -> None:
     with pytest.raises(SchemaMismatchError, match=r"column=narrow\.element"):
         unchanged.update({"narrow": pl.col("narrow") * 2})
