@@ -133,8 +133,7 @@ class Migration:
             require_not_given_up(self.source, self.target, arrived)
             if not self._do(origin.step):
                 continue  # another process has gone on meanwhile
-            self.source.adopt()
-            value = self.source.views.sealed(decided=True)
+            value = self._seen(origin.step)
             self._require_no_twins(value, origin.step)
             closed = self._require_moving(value).is_closed
             rest = self._window(value, Step(origin.step.until, value.clock))
@@ -155,6 +154,11 @@ class Migration:
                 )
             )
 
+    def _seen(self, step: Step) -> Timeline:
+        """The source as it is now, with all that a step shows, also where a faster clock than ours has aimed at it."""
+        self.source.adopt()
+        return self.source.views.sealed(decided=True, handed_out=[Cut("completed", step.until)])
+
     # --- the steps --------------------------------------------------------------------------------------------------
 
     def _do(self, step: Step) -> bool:
@@ -162,8 +166,7 @@ class Migration:
         last = self._last_number()
         if last >= step.next_number - 1:
             return True
-        self.source.adopt()
-        value = self.source.views.sealed(decided=True)
+        value = self._seen(step)
         self._grow(value)
         loader = Loader(self.source, value, self.target.config)
         parts = self._parts(value, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
 import pytest
@@ -22,10 +22,15 @@ from crdt_mor import (
     observe,
 )
 from crdt_mor.columns.schema import TableSchema
+from crdt_mor.events import migration
+from crdt_mor.events.session import Session
 from crdt_mor.events.views import LOOK_EVERY_MS, Views
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.log.steps import Steps
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
+from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from tests.inside import tail_of
 from tests.simulation.foreign_commits import SCHEMA, rows
@@ -149,6 +154,31 @@ def test_a_checkpoint_that_was_handed_out_by_a_faster_clock_is_gone_on_from(
     table.upsert(rows("b"))
     last = table.changes(again.checkpoint, consistency=consistency)
     assert sorted(last.to_arrow()["k"].to_pylist()) == ["b", "later"]
+
+
+def test_a_migration_goes_on_from_a_moment_at_which_a_faster_clock_has_aimed(table: Table, clock: Clock) -> None:
+    """A machine by whose clock Hudi's last commit has not come yet took the step for one of another table."""
+    to, aim, faster = f"{table.uri}.2", migration.aim, Clock()
+    faster.ms = clock.ms + 20_000
+
+    def aim_and_die(*args: Any) -> Steps[NoReturn]:
+        yield from aim(*args)
+        raise ProcessDied
+
+    def overtaken(*args: Any) -> Steps[Timeline]:
+        """Hudi commits, and before this process aims, another one does, at the moment of that commit."""
+        patch.setattr(migration, "aim", aim_and_die)
+        hudi(table, clock, "hudi", ago_ms=-15_000)
+        patch.setattr(Session, "adopt", lambda self: None)  # the other one looked before Hudi's commit was there
+        with pytest.raises(ProcessDied):
+            Table.open(table.uri, environment=faster).maintenance.migrate(to, buckets=2)
+        patch.undo()
+        return (yield from aim(*args))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migration, "aim", overtaken)
+        table.maintenance.migrate(to, buckets=2)
+    assert keys(Table.open(to, environment=clock).scan()) == ["a", "hudi"]
 
 
 def test_deciding_a_moment_makes_what_hudi_has_completed_by_then_part_of_the_table(table: Table, clock: Clock) -> None:
