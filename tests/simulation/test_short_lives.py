@@ -8,6 +8,7 @@ from crdt_mor.testing.simulation import Action, Plan, Settings, run, story
 from crdt_mor.testing.simulation.machine import Trouble
 
 TABLE: Final = Settings("latest", partitioned=False, buckets=1)
+OPEN: Final = Action(0, "open the accounts", 0)
 MIGRATE: Final = Action(9, "migrate", 1, how=", roll back")
 
 
@@ -21,3 +22,23 @@ def told_of(*actions: Action) -> str:
 def test_a_process_that_is_told_of_a_move_may_fail_where_the_table_is_now() -> None:
     told = told_of(MIGRATE, Action(10, "plan", 1, trouble=Trouble("fails", "call", 17)))
     assert "plan, which ends with StorageUnavailableError; the store fails at its call number 17, read .hoodie" in told
+
+
+def test_a_write_that_has_landed_when_the_table_moves_is_no_repeat() -> None:
+    pause = Trouble("pauses", "change", 7, steps=1)
+    told = told_of(OPEN, Action(1, "delete", 0, keys=("a",), how="plain", trouble=pause), MIGRATE)
+    assert "process 1 deletes a: write 1, version 4\n  (it pauses at its change number 7, delete" in told
+
+
+def test_a_write_that_a_restore_drops_while_it_is_repeated_is_committed_anew() -> None:
+    pause = Trouble("pauses", "call", 3, steps=1)
+    told = told_of(
+        OPEN,
+        Action(1, "transfer", 0, keys=("bank1", "bank2"), pick=5),
+        Action(2, "repeat", 2, pick=0.9, trouble=pause),
+        Action(3, "restore", 3),
+        Action(4, "repeat", 0, pick=0.9),
+    )
+    assert "process 3 repeats write 1, version 8" in told
+    assert "process 4 restores the table" in told
+    assert "process 1 repeats write 1, which was version 8" in told

@@ -93,7 +93,15 @@ class Ledger:
 
     def has_landed(self, number: int) -> bool:
         """Whether the history has shown a write."""
-        return any(number in one.numbers for one in (*self.moved, *self.landed, *self.gone))
+        return self.has(number) or self.has_dropped(number)
+
+    def has(self, number: int) -> bool:
+        """Whether the table has a write: a restore may drop one, and who repeats it then commits it anew."""
+        return any(number in one.numbers for one in (*self.moved, *self.landed))
+
+    def has_dropped(self, number: int) -> bool:
+        """Whether a restore has dropped a write, and nobody has committed it anew."""
+        return not self.has(number) and any(number in one.numbers for one in self.gone)
 
     # --- what has landed ------------------------------------------------------------------------------------------
 
@@ -134,7 +142,7 @@ class Ledger:
             raise BrokenPromiseError("nothing-twice", f"a write has landed twice. write={twice or numbers}")
         for number in numbers:
             write = self.writes[number]
-            if write.computed is not None and not write.said:
+            if write.computed is not None:
                 before = [one for one in self.landed if one.requested < made.requested]
                 write.said = write.computed(self.expected(before))
             said = [*said, *write.said]
@@ -203,16 +211,15 @@ class Ledger:
 
     def require_told(self) -> None:
         """What a writer was told of its write is so."""
-        there = {number: one for one in (*self.moved, *self.landed, *self.gone) for number in one.numbers}
         for write in self.writes.values():
-            found = there.get(write.number)
-            if write.told == "committed" and found is None:
+            found = [one for one in (*self.moved, *self.landed, *self.gone) if write.number in one.numbers]
+            if write.told == "committed" and not found:
                 raise BrokenPromiseError("nothing-lost", f"write {write.number} was acknowledged, and no commit has it")
-            if write.told == "committed" and found is not None and write.times != (found.requested, found.completed):
+            if write.told == "committed" and write.times not in [(one.requested, one.completed) for one in found]:
                 text = f"write {write.number} was told {write.times}, and the history has {found}"
                 raise BrokenPromiseError("one-moment", text)
-            if write.told == "not written" and found is not None:
-                text = f"write {write.number} was told that nothing is written, and version {found.version} has it"
+            if write.told == "not written" and found:
+                text = f"write {write.number} was told that nothing is written, and version {found[0].version} has it"
                 raise BrokenPromiseError("given-up-stays-away", text)
 
     # --- what follows from it -------------------------------------------------------------------------------------

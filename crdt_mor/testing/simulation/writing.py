@@ -218,9 +218,8 @@ def job(world: World, process: Busy, action: Action) -> str:
 def repeat(world: World, process: Busy, action: Action) -> str:
     """A program runs an earlier write again with the same token, as it does not know, or not any more, what it did."""
     world.look_at_history()
-    gone = {number for one in world.ledger.gone for number in one.numbers}
     found = [(write, again) for write, again in world.state.get("writes", [])
-             if write.number not in gone and write.told != "under way"]  # fmt: skip
+             if not world.ledger.has_dropped(write.number) and write.told != "under way"]  # fmt: skip
     if not found:
         return "finds nothing to repeat"
     write, again = found[int(action.pick * len(found))]
@@ -276,8 +275,12 @@ def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
 
 
 def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], *, again: bool = False) -> str:
-    """Do it, note what the writer is told, and return that in words. again: it may have landed before."""
+    """Do it, note what the writer is told, and return that in words. again: it may have landed before.
+
+    A call that begins after the write has landed is told that it is a repeat, unless a restore drops it meanwhile.
+    """
     before, write.told = write.told, "under way"
+    had_landed = world.ledger.has(write.number)
     alterations = world.columns.changed
     try:
         commit = call()
@@ -295,7 +298,8 @@ def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], 
         return ""
     moved = next((one for one in world.ledger.moved if write.number in one.numbers), None)
     times = (moved.requested, moved.completed) if moved else (commit.requested_at, commit.completed_at)
-    if ((before == "committed" or moved) and not commit.repeated) or (before == "committed" and write.times != times):
+    differs = not commit.repeated or (before == "committed" and write.times != times)
+    if had_landed and world.ledger.has(write.number) and differs:
         raise BrokenPromiseError("nothing-twice", f"write {write.number} was committed, and its repeat is {commit}")
     write.told = "committed"
     write.times = times
