@@ -42,3 +42,10 @@ def test_a_write_that_a_restore_drops_while_it_is_repeated_is_committed_anew() -
     assert "process 3 repeats write 1, version 8" in told
     assert "process 4 restores the table" in told
     assert "process 1 repeats write 1, which was version 8" in told
+
+
+def test_a_write_that_may_add_columns_is_given_no_time_to_add_a_dropped_one_again() -> None:
+    pause = Trouble("pauses", "change", 1, steps=1)
+    rows = ({"name": "a", "v": 1, "note": "n", "amount": 1},)
+    told = told_of(Action(1, "add a column", 1, rows=rows, trouble=pause), Action(2, "drop a column", 3))
+    assert "process 4 finds no column to drop" in told

@@ -27,6 +27,9 @@ MORE_MAX: Final = 2
 
 Told = Literal["under way", "committed", "not written", "unknown"]
 
+_LIKELY: Final[tuple[Told, ...]] = ("committed", "under way", "unknown", "not written")
+"""What a process was told of an alteration, by how well that fits one that has landed."""
+
 
 @dataclass
 class Alteration:
@@ -43,16 +46,18 @@ class Alteration:
 class Columns:
     """The columns of a table. types: by column, those of creation first; `added` ones are of later.
 
-    names: of the columns that are there, what people see. dropped: those that nobody sees any more.
+    names: of the columns that are there, what people see. dropped: of those that nobody sees any more, the last names.
     """
 
     types: dict[str, pa.DataType]
     names: dict[str, str] = field(init=False)
     added: list[str] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
+    dropped: dict[str, str] = field(default_factory=dict)
     alterations: list[Alteration] = field(default_factory=list)
     adding: set[str] = field(default_factory=set)
     """Those that a write which is under way may add: nobody alters them meanwhile, as they may not be there yet."""
+    giving: set[str] = field(default_factory=set)
+    """Those that such a write gives: nobody drops them meanwhile, as it may then add another column of that name."""
     changed: int = 0
     """How often a change has landed."""
 
@@ -77,7 +82,13 @@ class Columns:
     @property
     def droppable(self) -> list[str]:
         """The columns that neither the key nor an ordering nor the accounts need."""
-        return [name for name in ("note", *self.more) if self._is_free(name)]
+        return [name for name in ("note", *self.more) if self._is_free(name) and name not in self.giving]
+
+    @property
+    def is_dropping(self) -> bool:
+        """Whether a column may yet be dropped: a drop is under way, or nobody knows what became of it."""
+        drops = [one for one in self.alterations if one.new is None and one.told in ("under way", "unknown")]
+        return any(self.names.get(one.column) == one.old for one in drops)
 
     def _is_free(self, name: str) -> bool:
         return name in self.names and name not in self.adding
@@ -103,38 +114,45 @@ class Columns:
     def look(self, shown: Collection[str]) -> None:
         """Take in which names a table has. Raises `BrokenPromiseError` where that is not what was asked for."""
         for column in [name for name in self.types if name not in self.names and name not in self.dropped]:
-            if column in shown or self._landed(column, column, shown):
+            if column in shown:
                 self.names[column] = column
                 self.added.append(column)
                 self.changed += 1
         for column, name in list(self.names.items()):
             if name not in shown:
-                self._rename(column, self._landed(column, name, shown))
+                self._lands(column, name, shown)
+        self._settle_drops()
         self._require_told()
         if {*self.names.values()} != {*shown}:
             text = f"the table has other columns than asked for: {sorted(shown)}, not {sorted(self.names.values())}"
             raise BrokenPromiseError("nothing-lost", text)
 
-    def _landed(self, column: str, name: str, shown: Collection[str]) -> list[Alteration]:
-        """The alterations, one after the other, that have led from a name of a column to what the table shows."""
-        for one in self.alterations:
-            if one.column != column or one.old != name or one.has_landed:
-                continue
-            if one.new is None or one.new in shown:
-                return [one]
-            if more := self._landed(column, one.new, shown):
-                return [one, *more]
-        return []
+    def _lands(self, column: str, name: str, shown: Collection[str]) -> None:
+        """A name of a column is gone: it has another one by now, which no other column can have, or none any more.
 
-    def _rename(self, column: str, landed: list[Alteration]) -> None:
-        for one in landed:
-            one.has_landed = True
-            self.changed += 1
-            if one.new is None:
-                del self.names[column]
-                self.dropped.append(column)
-            else:
-                self.names[column] = one.new
+        One alteration did that, as each is asked for under a name that the table was seen to have.
+        """
+        asked = [one for one in self.alterations if (one.column, one.old) == (column, name)]
+        renames = [one for one in asked if one.new in shown]
+        if renames:
+            (rename,) = renames
+            rename.has_landed = True
+            self.names[column] = str(rename.new)
+        elif any(one.new is None for one in asked):
+            del self.names[column]
+            self.dropped[column] = name
+        else:
+            return
+        self.changed += 1
+
+    def _settle_drops(self) -> None:
+        """Of several drops of one column one has landed: that which was told so, or else one that may yet be."""
+        for column, name in self.dropped.items():
+            drops = [one for one in self.alterations if (one.column, one.old, one.new) == (column, name, None)]
+            told = min((one.told for one in drops), key=_LIKELY.index)
+            for one in drops:
+                one.has_landed = False
+            next(one for one in drops if one.told == told).has_landed = True
 
     def _require_told(self) -> None:
         for one in self.alterations:

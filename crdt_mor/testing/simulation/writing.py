@@ -64,6 +64,8 @@ def add_column(world: World, process: Busy, action: Action) -> str:
     """Rows that give a column which the table does not have yet."""
     if len(world.columns.more) >= MORE_MAX:
         return "finds that the table has columns enough"
+    if world.columns.is_dropping:
+        return "finds that a column is about to be dropped, and adds none"
     column = f"more{action.number}"
     world.columns.asks_for(column)
     rows = tuple({**row, column: action.number} for row in with_more(world, action, action.rows))
@@ -77,20 +79,23 @@ def _upsert(
 
     def upserted(by: Busy, token: Token, info: Info) -> Commit:
         mode: SchemaMode = "merge" if column else "strict"
-        with _adding(world, column):
+        with _adding(world, column, rows):
             return by.table.upsert(frame_of(world, rows), schema_mode=mode, token=token, commit_info=info)
 
     return _write(world, process, action, lambda: said_of(world, rows), text, upserted)
 
 
 @contextmanager
-def _adding(world: World, column: str | None) -> Iterator[None]:
-    before = world.columns.adding
-    world.columns.adding = before | {*([column] if column else [])}
+def _adding(world: World, column: str | None, rows: tuple[Given, ...]) -> Iterator[None]:
+    """Nobody alters the column that a write is about to add, nor drops one that it gives."""
+    columns = world.columns
+    before = columns.adding, columns.giving
+    if column:
+        columns.adding, columns.giving = before[0] | {column}, before[1].union(*rows)
     try:
         yield
     finally:
-        world.columns.adding = before
+        columns.adding, columns.giving = before
 
 
 def delete(world: World, process: Busy, action: Action) -> str:
