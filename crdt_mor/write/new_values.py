@@ -272,14 +272,14 @@ def _with(kind: Kind, number: pl.DataType) -> Kind:
     return number if kind.is_integer() and (kind != pl.UInt64 or number != pl.Int64) else kind
 
 
-def _beyond(values: pl.Series, of: Callable[[Kind], bool], limit: int) -> pl.Series:
+def _beyond(values: pl.Series, of: Callable[[Kind], bool], limit: float) -> pl.Series:
     """Of each value, whether a number in it that is `of` a kind is greater than a limit, or less than minus that."""
     if not _holds(values.dtype, of):
         return pl.repeat(False, values.len(), dtype=pl.Boolean, eager=True)
     return values.to_frame("value").select(_is_beyond(pl.col("value"), values.dtype, of, limit)).to_series()
 
 
-def _is_beyond(value: pl.Expr, kind: Kind, of: Callable[[Kind], bool], limit: int) -> pl.Expr:
+def _is_beyond(value: pl.Expr, kind: Kind, of: Callable[[Kind], bool], limit: float) -> pl.Expr:
     match kind:
         case pl.Struct():
             fields = [inner for inner in kind.fields if _holds(inner.dtype, of)]
