@@ -35,7 +35,7 @@ check-long: setup  ## The long tier, which CI leaves out: what takes minutes by 
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "long and not spark" -o faulthandler_timeout=7200 $(ARGS)
 
 check-spark: setup  ## The tests on Spark in threads and on a cluster of processes, slow ones too: a quarter of an hour; needs Java 17
-	$(BIN)/python -m pytest -m "spark and not long" tests/spark $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "spark and not long" tests/spark $(ARGS)
 
 check-spark-versions: setup  ## Batches on older releases of Spark 4, each in an environment of its own (ARGS=4.0 for one)
 	$(BIN)/python -m tests.spark.versions $(ARGS)
