@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdt_mor.merge.base_rows import Decoded
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.merge.base_rows import Decoded, Scanned, standing_each
 from crdt_mor.merge.key_words import Keys
+from tests.merge.helpers import COLUMNS, frame, stamp
 
 KEYS = st.lists(st.text("ab", max_size=3), unique=True, max_size=12)
 
@@ -25,3 +29,20 @@ def test_every_key_is_found_where_it_is(here: list[str], wanted: list[str], coll
     kept = pl.Series([key for key in wanted if key in here][:2], dtype=pl.String)
     assert set(found.rows(kept, [pl.col("n")]).rows()) == {(key, here.index(key)) for key in kept}
     assert found.others(["id"])["id"].to_list() == [key for key in here if key not in wanted]
+
+
+@pytest.mark.parametrize("select", [["k", "v"], ["v", "k"], ["v"], ["k"]])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_columns_beside_the_keys_stay_in_the_chunks_in_which_they_were_decoded(groups: int, select: list[str]) -> None:
+    rows = frame([(stamp(1), f"k{i:05}", i) for i in range(40_000)])
+    file = io.BytesIO()
+    rows.write_parquet(file, row_group_size=len(rows) // groups)
+    base = Scanned(ParquetSource.in_memory(file.getvalue()), COLUMNS, "k")
+    drop = [f"k{i:05}" for i in range(0, 40_000, 7)]
+    [(found, stand)] = standing_each([base], [Keys(pl.Series(drop))], select)
+    expected = rows.filter(pl.Series([i % 7 > 0 for i in range(40_000)]))
+    assert found.equals(expected.select(select))
+    assert stand.tolist() == [i % 7 > 0 for i in range(40_000)]
+    sizes = [column.chunk_lengths() for column in found]
+    assert sizes == sizes[:1] * len(select)
+    assert len(sizes[0]) >= groups, "each decoded group of rows by itself, and nothing was copied into one chunk"
