@@ -193,12 +193,14 @@ class Snapshot:
         resolved = self._resolved(merging)
         # Of a file in a bucket a filter fetches some row groups alone, in which rows have other places.
         by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
+        asked = _asked_keys(predicate, keys, merging.columns)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
-                known = resolved.of(slice_) if by_place else None
+                is_small_list = asked is not None and asked.is_small_list(_weight_of_logs(slice_))
+                known = resolved.of(slice_) if by_place and not is_small_list else None
                 parts = self._parts(slice_, columns, predicate, keys, limit, known)
                 return [(stored, plan(part, merging, columns, predicate, keys, limit)) for part in parts]
 
@@ -207,7 +209,6 @@ class Snapshot:
             with naming_damage(store, slice_):
                 return slice_, fetch.fetched()
 
-        asked = _asked_keys(predicate, keys, merging.columns)
         merges = Merges(store, self.session.config, merging, columns, predicate, limit, kept, asked, resolved)
 
         def finished(merge: Merge) -> list[pl.DataFrame]:

@@ -139,6 +139,35 @@ def test_of_a_bucket_the_keys_are_not_fetched_again(monkeypatch: pytest.MonkeyPa
     assert first.fetched(path) > keys > 10 * again.fetched(path)
 
 
+def test_a_list_that_is_small_beside_the_logs_is_held_against_them(
+    merges: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 20_000
+    texts = random.Random(6).randbytes(count * 32).hex()
+    wide = pl.DataFrame({"id": [texts[i : i + 64] for i in range(0, len(texts), 64)], "n": range(count)})
+    table = Table.create("t", wide.to_arrow().schema, key="id", buckets=1, store=MemoryStore())
+    table.upsert(wide)
+    table.maintenance.compact()
+    table.upsert(wide.with_columns(pl.col("n") + count))
+    assert table.scan(columns="n").to_polars()["n"].sum() == count * (3 * count - 1) // 2
+    assert merges, "which has resolved the slice"
+    merges.clear()
+    decoded: list[int] = []
+
+    def watched(*args: Any) -> pl.DataFrame:
+        decoded.append(len(args[0]))
+        return contributions.decode(*args)
+
+    monkeypatch.setattr(at_once, "decode", watched)
+    for size, by_place in ((150, False), (2_000, True)):
+        some = wide.head(size)
+        found = table.scan(filter=pl.col("id").is_in(some["id"].to_list())).to_polars()
+        assert sorted(found["n"]) == [*range(count, count + size)]
+        assert (bool(decoded), bool(merges)) == (by_place, not by_place)
+        decoded.clear()
+        merges.clear()
+
+
 def test_rows_of_an_erased_key_are_gone_from_every_scan() -> None:
     table = Table.create("t", frame(("k", "a", 1)).schema, key="id", buckets=1, store=MemoryStore())
     table.upsert(frame(("k01", "a", 1), ("k02", "a", 2)))
