@@ -228,16 +228,17 @@ def _sought(session: Session, data: Data | None, keys: object, filter: pl.Expr |
     tail = session.tail()
     schema = TableSchema.from_json(tail.schema)
     if data is not None:
-        table = known_columns(read_data(data), tail.names, schema)
-        absent = [tail.names.shown(name) for name in needed if name not in table.column_names]
+        given, shown = read_data(data), tail.names.outward(schema)
+        columns = [tail.names.shown(name) for name in needed]
+        absent = [name for name in columns if name not in given.column_names]
         if absent:
-            columns = [tail.names.shown(name) for name in needed]
+            shown.require_not_renamed(name for name in given.column_names if name not in shown.declared.names)
             raise InvalidInputError(f"an erasure by a frame needs the columns {columns}. missing={absent}")
-        rows = keyed(config, schema.normalise(table.select(needed)))
+        rows = keyed(config, schema.normalise(known_columns(given, tail.names, schema).select(needed)))
     else:
         called, shown = shown_table(config, tail)
-        given = known_columns(key_rows(keys, called.key.fields, shown.declared), tail.names, schema)
-        rows = _in_any_partition(config, schema.normalise(given))
+        named = known_columns(key_rows(keys, called.key.fields, shown.declared), tail.names, schema)
+        rows = _in_any_partition(config, schema.normalise(named))
     rows = rows.unique()
     return lambda _: rows
 

@@ -24,7 +24,7 @@ from crdt_mor.model.config_properties import OUR_SCHEMA
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.write.statements import Operation, SchemaMode, Statements
+from crdt_mor.write.statements import Operation, SchemaMode, Statements, columns_of_delete
 
 _VALUES: Final = re.compile(r"\. (?=\w+=)")
 """What stands between the sentence of an error and its values."""
@@ -90,7 +90,11 @@ class NamedStatements:
         return data.rename_columns(stored)
 
     def delete(self, data: pa.Table, plain: bool) -> None:
-        """As `Statements.delete`; columns that the table lacks say nothing."""
+        """As `Statements.delete`; columns that the table lacks say nothing, but former names of those that it needs."""
+        if not set(columns_of_delete(self.config, plain=plain)) <= set(data.column_names):
+            self.schema.require_not_renamed(
+                name for name in data.column_names if name not in self.schema.declared.names
+            )
         rows = known_columns(data, self.names, self.statements.schema)
         with self._said_in_names(lambda shown: shown.delete(data, plain)):
             self.statements.delete(rows, plain)

@@ -12,9 +12,9 @@ OPEN: Final = Action(0, "open the accounts", 0)
 MIGRATE: Final = Action(9, "migrate", 1, how=", roll back")
 
 
-def told_of(*actions: Action) -> str:
+def told_of(*actions: Action, table: Settings = TABLE) -> str:
     """The story of a plan in which every promise is kept."""
-    outcome = run(Plan(1, TABLE, actions))
+    outcome = run(Plan(1, table, actions))
     assert outcome.violation is None, story(outcome)
     return story(outcome)
 
@@ -49,3 +49,11 @@ def test_a_write_that_may_add_columns_is_given_no_time_to_add_a_dropped_one_agai
     rows = ({"name": "a", "v": 1, "note": "n", "amount": 1},)
     told = told_of(Action(1, "add a column", 1, rows=rows, trouble=pause), Action(2, "drop a column", 3))
     assert "process 4 finds no column to drop" in told
+
+
+def test_an_erasure_by_keys_under_the_name_that_their_column_had_a_moment_ago_is_refused() -> None:
+    pause = Trouble("pauses", "call", 5, steps=1)
+    erase = Action(1, "erase", 1, keys=("y/a",), trouble=pause)
+    told = told_of(erase, Action(2, "rename", 3), table=Settings("latest", partitioned=True, buckets=1))
+    assert "process 2 erases a, and is refused: 'k' was renamed to 'k nr 2'" in told
+    assert "process 4 calls 'k' 'k nr 2'" in told

@@ -335,6 +335,26 @@ def test_a_write_that_begins_after_a_rename_goes_by_the_new_names_whatever_its_h
     assert values(table, "count") == [(1,)]
 
 
+@pytest.mark.parametrize("verb", ["delete", "erase", "delete of a job"])
+def test_keys_under_a_name_that_their_column_has_no_more_are_refused_and_the_error_says_its_name(
+    make: Make, verb: str
+) -> None:
+    table = make()
+    table.upsert(frame(("a", "eu", 1, 1.5), ("b", "eu", 1, 1.5)))
+    table.alter(rename={"id": "order"})
+    verbs: dict[str, Callable[[pa.Table], object]] = {
+        "delete": table.delete, "erase": table.maintenance.erase,
+        "delete of a job": lambda keys: table.plan_write("delete", keys.schema),
+    }  # fmt: skip
+    keys = frame(("a", "eu", 1, 1.5))
+    with pytest.raises(SchemaMismatchError, match="'id' was renamed to 'order': write it as 'order'"):
+        verbs[verb](keys)
+    with pytest.raises(InvalidInputError, match=r"needs the columns .*'order'.*missing=\['order'\]"):
+        verbs[verb](keys.drop_columns("id"))
+    table.delete(keys.rename_columns(["order", "nothing", "of", "interest"]).select(["order", "of"]))
+    assert values(table, "order") == [("b",)]
+
+
 def grown(**more: object) -> pa.Table:
     found = frame(("a", "eu", 1, 1.5))
     for name, value in more.items():

@@ -12,6 +12,7 @@ from crdt_mor import (
     FutureSnapshotError,
     InvalidInputError,
     RestoreUnfinishedError,
+    SchemaMismatchError,
     SnapshotExpiredError,
     TableArrivingError,
     TableMovedError,
@@ -104,6 +105,7 @@ def erase(world: World, process: Busy, action: Action) -> str:
     """Rows are deleted, and go from every file and from all of history."""
     world.ledger.erasing[process.machine.process().program] = action.keys
     world.state["history is given up"] = True
+    alterations = world.columns.changed
     names = [key.rpartition("/")[2] for key in action.keys]
     text = f"erases {', '.join(names)}"
     try:
@@ -113,9 +115,9 @@ def erase(world: World, process: Busy, action: Action) -> str:
             process.table.maintenance.erase(keys=names)
     except ErasureUnfinishedError:
         return f"{text}, which waits for writes that are under way"
-    except InvalidInputError as error:
-        # of a savepoint or a migration one may be there though its process has died
-        if not (world.observer.savepoints() or world.has_moved):
+    except (InvalidInputError, SchemaMismatchError) as error:
+        # A savepoint or a migration may be there though its process has died, and the key may have another name now.
+        if not (world.observer.savepoints() or world.has_moved or world.columns.changed != alterations):
             raise
         return f"{text}, and is refused: {_first_words(error)}"
     return text
