@@ -232,7 +232,7 @@ def _sought(session: Session, data: Data | None, keys: object, filter: pl.Expr |
         columns = [tail.names.shown(name) for name in needed]
         absent = [name for name in columns if name not in given.column_names]
         if absent:
-            shown.require_not_renamed(name for name in given.column_names if name not in shown.declared.names)
+            shown.require_not_renamed(given.column_names)
             raise InvalidInputError(f"an erasure by a frame needs the columns {columns}. missing={absent}")
         rows = keyed(config, schema.normalise(known_columns(given, tail.names, schema).select(needed)))
     else:

@@ -118,19 +118,20 @@ class TableSchema:
         """The names that columns had which were dropped."""
         return frozenset(name for name, new in dict(self.became).items() if new is None)
 
-    def require_not_renamed(self, unknown: Iterable[str], *, grows: bool = False) -> None:
-        """Raise `SchemaMismatchError` where names that no column has are former ones of columns that have others now.
+    def require_not_renamed(self, names: Iterable[str], *, grows: bool = False) -> None:
+        """Raise `SchemaMismatchError` where some names are those that columns had once which have others now.
 
-        grows: names that no column has ever had would be added.
+        A former name that another column has by now is that column's. grows: names that no column has ever had would be
+        added.
         """
-        became = dict(self.became)
-        renamed = {name: new for name in unknown if (new := became.get(name)) is not None}
+        became, known = dict(self.became), self.declared.names
+        renamed = {name: new for name in names if (new := became.get(name)) is not None and name not in known}
         if renamed:
             said = ", and ".join(f"{_said_of(name, new)}: write it as {new!r}" for name, new in renamed.items())
             other = (
                 "" if not grows else "; where another column is meant, add it under a third name, and rename it then"
             )
-            raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={self.declared.names}")
+            raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={known}")
 
     # --- as text --------------------------------------------------------------------------------------------------
 

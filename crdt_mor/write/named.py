@@ -91,10 +91,8 @@ class NamedStatements:
 
     def delete(self, data: pa.Table, plain: bool) -> None:
         """As `Statements.delete`; columns that the table lacks say nothing, but former names of those that it needs."""
-        if not set(columns_of_delete(self.config, plain=plain)) <= set(data.column_names):
-            self.schema.require_not_renamed(
-                name for name in data.column_names if name not in self.schema.declared.names
-            )
+        if self.names.former and not set(columns_of_delete(self.config, plain=plain)) <= set(data.column_names):
+            self.schema.require_not_renamed(data.column_names)
         rows = known_columns(data, self.names, self.statements.schema)
         with self._said_in_names(lambda shown: shown.delete(data, plain)):
             self.statements.delete(rows, plain)

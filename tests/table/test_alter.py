@@ -355,6 +355,17 @@ def test_keys_under_a_name_that_their_column_has_no_more_are_refused_and_the_err
     assert values(table, "order") == [("b",)]
 
 
+@pytest.mark.parametrize("verb", ["delete", "erase"])
+def test_a_former_name_that_another_column_has_by_now_is_not_told_as_renamed(make: Make, verb: str) -> None:
+    table = make()
+    table.upsert(frame(("a", "eu", 1, 1.5)))
+    table.alter(rename={"id": "order"})
+    table.alter(rename={"price": "id"})
+    delete = table.delete if verb == "delete" else table.maintenance.erase
+    with pytest.raises(InvalidInputError, match=r"needs the columns .*missing=\['order'\]"):
+        delete(pa.table({"id": [1.5], "region": ["eu"]}))
+
+
 def grown(**more: object) -> pa.Table:
     found = frame(("a", "eu", 1, 1.5))
     for name, value in more.items():
