@@ -136,8 +136,10 @@ class _Steps:
             return values.cast(to)
         of_integers = kind is not None and _holds(kind, _is_integer) and not _holds(kind, _is_float)
         if of_integers and made not in self.constants:
-            self._refuse(_beyond(values, _is_float, _GREATEST), None, _INFINITE)
-            self._refuse(_beyond(values, _is_float, _WHOLE), None, _ROUNDED)
+            beyond = _beyond(values, _is_float, _WHOLE)
+            if beyond.any():
+                self._refuse(_beyond(values, _is_float, _GREATEST), None, _INFINITE)
+            self._refuse(beyond, None, _ROUNDED)
         return values
 
     def _made(self, expression: pl.Expr, *, is_constant: bool) -> str:
