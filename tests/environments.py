@@ -83,10 +83,15 @@ def run(name: str, arguments: list[str]) -> bool:
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
+def with_rest(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The arguments of a command, and what follows `--`, which goes to pytest."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:end], arguments[end + 1 :]
+
+
 def main(arguments: list[str]) -> int:
     """Test in the environments one after the other; 1 if one of them fails."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    names, more = arguments[:end], arguments[end + 1 :]
+    names, more = with_rest(arguments)
     part = "--part" in names
     names = [name for name in names if name != "--part"]
     unknown = [name for name in names if name != "lowest" and not re.fullmatch(r"3\.\d+", name)]

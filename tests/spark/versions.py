@@ -15,6 +15,7 @@ import sys
 import venv
 from pathlib import Path
 
+from tests.environments import with_rest
 from tests.spark.sessions import ROOT
 
 RELEASES = ("4.0", "4.1", "4.2")
@@ -53,10 +54,8 @@ def environment(release: str) -> Path:
 
 def main(arguments: list[str]) -> int:
     """Test the releases one after the other; 1 if one of them fails."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    releases, more = arguments[:end], arguments[end + 1 :]
-    unknown = [release for release in releases if release not in RELEASES]
-    if unknown:
+    releases, more = with_rest(arguments)
+    if not set(releases) <= set(RELEASES):
         sys.stderr.write(f"{__doc__}\n")
         return 2
     failed = []
