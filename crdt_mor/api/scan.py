@@ -140,8 +140,9 @@ class Scan(ArrowRows):
 
     @property
     def unopened(self) -> int:
-        """Of how many file groups `count` opens no file, as commits say how many rows they have.
+        """Of how many file groups `count` opens no data file, as it is known how many rows they have.
 
+        Commits say it, a hint of shown rows, or an earlier scan of this table.
         So it does not tell whether these files can be read; `Table.verify` does.
         """
         return 0 if self._filter is not None else self._snapshot.unopened

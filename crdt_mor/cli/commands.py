@@ -205,6 +205,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     states = timeline["state"].to_list()
     said_rules = [f"{name}: {text}" for name, text in texts(table.rules).items()]
     logs = len(kinds) - kinds.count("base")
+    unopened = now.unopened
     pairs: dict[str, object] = {
         "table": config.name,
         "uri": uri,
@@ -217,7 +218,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "properties": dict(table.properties),
         "rules": list(said_rules),
         "rows": now.count(),
-        "unopened": now.unopened,
+        "unopened": unopened,
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
         "lately": lately(timeline),
@@ -241,7 +242,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rules": "; ".join(said_rules) or "-",
-        "rows": f"{pairs['rows']:,}" + (f", {unopened_text(now.unopened)}" if now.unopened else ""),
+        "rows": f"{pairs['rows']:,}" + (f", {unopened_text(unopened)}" if unopened else ""),
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "handed_over": handed_over_text(table) or "-",
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]

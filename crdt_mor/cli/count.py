@@ -24,7 +24,7 @@ def count(
     Example: crdt-mor count events --where "views > 10"
     """
     scan = inputs.opened(uri).scan(filter=where, as_of=inputs.point(as_of, "--as-of"), names=names.value)
-    rows, unopened = scan.count(), scan.unopened
+    unopened, rows = scan.unopened, scan.count()
     if output is Output.json:
         render.document({"rows": rows, **({"unopened": unopened} if unopened else {})})
         return
@@ -36,4 +36,4 @@ def count(
 def unopened_text(file_groups: int) -> str:
     """What is said of file groups whose rows were not looked at."""
     groups = plural(file_groups, "file group", ",")
-    return f"as commits say it of {groups}, whose files were not opened: crdt-mor verify reads them"
+    return f"as commits or hints say it of {groups}, whose files were not opened: crdt-mor verify reads them"

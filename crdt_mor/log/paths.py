@@ -13,6 +13,7 @@
 .hoodie/.crdt_mor/posts/<…>-<name>.json   an event that its writer has posted for others to publish, at a version
 .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
+.hoodie/.crdt_mor/resolved/<name>         a hint: which rows of some files a reader sees
 .hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
 """
 
@@ -39,6 +40,7 @@ GIVEN_UP = f"{OWN_FOLDER}/given_up"
 POSTS = f"{OWN_FOLDER}/posts"
 ERASURES = f"{OWN_FOLDER}/erasures"
 COPIED = f"{OWN_FOLDER}/copied"
+RESOLVED = f"{OWN_FOLDER}/resolved"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
 
@@ -103,6 +105,11 @@ def post_in(path: str) -> PostName | None:
     version, dash, name = path.rpartition("/")[2].removesuffix(_EVENT).partition("-")
     number = whole_number(version)
     return PostName(number, name) if dash and name and number is not None else None
+
+
+def resolved_path(name: str) -> str:
+    """The object in which it is noted which rows of some files a reader sees. name: of the files."""
+    return f"{RESOLVED}/{name}"
 
 
 def copied_path(version: int) -> str:

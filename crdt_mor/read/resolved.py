@@ -1,33 +1,85 @@
-"""What the process remembers of slices that it has merged: which of their rows are shown.
+"""What is known of slices that were merged before: which of their rows are shown.
+
+A process remembers what its own merges have found out. What `maintain` has found out of larger slices lies beside the
+table, in hints that any process may read (`merge/resolution_hint.py`).
 
 Slices are named by their files, which never change: those that this engine wrote, and no others.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.ground.bounded import Bounded
+from crdt_mor.laws.merging import Merging
+from crdt_mor.log.paths import resolved_path
+from crdt_mor.merge.parts import SCAN_CUT_ROWS_MIN
 from crdt_mor.merge.resolution import Resolution
+from crdt_mor.merge.resolution_hint import from_bytes, name_of
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.damage import is_ours
+from crdt_mor.store.protocol import Store
+
+HINTED_BYTES_MIN: Final = 4 << 20
+"""Of slices with smaller bases nobody looks for a hint: the merge takes about as long as reading one does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The resolutions of the slices of one table. key: the column by which the merge compares keys."""
+    """The resolutions of the slices of one table.
+
+    kept: where they are remembered. hints: the store of the table, if what its hints say is believed.
+    """
 
     kept: Bounded[Resolution]
     config: TableConfig
-    key: str
+    merging: Merging
+    hints: Store | None
 
     def of(self, slice_: FileSlice) -> Resolution | None:
         """What is known of a slice."""
-        return self.kept.get((slice_, self.key)) if slice_.logs and slice_.base else None
+        if not (slice_.logs and slice_.base):
+            return None
+        return self.kept.get(self._key(slice_)) or (None if self.hints is None else self._hinted(slice_, self.hints))
 
     def note(self, slice_: FileSlice, resolution: Resolution | None) -> None:
         """Remember what a merge has found out of a slice, if anything."""
-        is_fixed = slice_.committed is None and all(is_ours(file, self.config) for file in slice_.files)
-        if resolution is not None and is_fixed:
-            self.kept.keep((slice_, self.key), resolution)
+        if resolution is not None and self._is_fixed(slice_):
+            self.kept.keep(self._key(slice_), resolution)
+
+    def hint_path(self, slice_: FileSlice) -> str | None:
+        """Where a hint of a slice lies, if one may: the rule has bits a row, and the slice is large enough."""
+        base, has_bits = slice_.base, self.merging.rule.kind != "columns"
+        if base is None or not (has_bits and slice_.logs and self._is_fixed(slice_)):
+            return None
+        is_large = base.size >= HINTED_BYTES_MIN and base.rows < SCAN_CUT_ROWS_MIN
+        return resolved_path(self.name(slice_).hex()) if is_large else None
+
+    def name(self, slice_: FileSlice) -> bytes:
+        """What a hint of a slice is called: by all that its resolution depends on."""
+        rule = self.merging.rule
+        files = (f"{file.path} {file.size}" for file in slice_.files)
+        return name_of((rule.kind, rule.ordering or "", self._merge_key, *files))
+
+    def _hinted(self, slice_: FileSlice, store: Store) -> Resolution | None:
+        """What a hint says, if there is one; of a store that does not give it, the read of the files tells."""
+        path, found = self.hint_path(slice_), None
+        with suppress(StorageUnavailableError, OSError):
+            found = None if path is None else store.read(path)
+        known = None if found is None else from_bytes(found, self.name(slice_))
+        self.note(slice_, known)
+        return known
+
+    @property
+    def _merge_key(self) -> str:
+        return self.merging.columns.merge_key
+
+    def _key(self, slice_: FileSlice) -> tuple[FileSlice, str]:
+        return slice_, self._merge_key
+
+    def _is_fixed(self, slice_: FileSlice) -> bool:
+        return slice_.committed is None and all(is_ours(file, self.config) for file in slice_.files)

@@ -22,7 +22,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import REQUESTS, in_threads
-from crdt_mor.laws.merging import Merging, merging_of
+from crdt_mor.laws.merging import merging_of
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, Slice
 from crdt_mor.merge.polars_types import selected
@@ -54,6 +54,8 @@ class Snapshot:
     part: whether the view has some of the cut's file slices only, for a process that knows no more of the table.
     at_hand: log files that are in memory alone, by their paths: what a block has written that is not committed yet.
     called: the names of its columns; None: those that the value has.
+    found_out: where it is noted which rows of its slices are shown, and nothing else is believed of that; None: what
+        the session remembers, and the hints beside the table.
     """
 
     session: Session
@@ -64,6 +66,7 @@ class Snapshot:
     part: bool = False
     at_hand: Mapping[str, bytes] = field(default_factory=dict, compare=False)
     called: Names | None = None
+    found_out: Bounded[Resolution] | None = field(default=None, compare=False)
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
@@ -190,7 +193,7 @@ class Snapshot:
             predicate = _of_keys(predicate, keys, merging.columns)
         columns = self.read_columns(select, predicate)
 
-        resolved = self._resolved(merging)
+        resolved = self.resolved
         # Of a file in a bucket a filter fetches some row groups alone, in which rows have other places.
         by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
         asked = _asked_keys(predicate, keys, merging.columns)
@@ -235,10 +238,14 @@ class Snapshot:
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
-    def _resolved(self, merging: Merging) -> Resolved:
-        """What is remembered of its slices: nothing where some of their logs are in memory alone."""
-        kept: Bounded[Resolution] = Bounded(0) if self.at_hand else self.session.views.found_out
-        return Resolved(kept, self.session.config, merging.columns.merge_key)
+    @property
+    def resolved(self) -> Resolved:
+        """What is known of its slices: nothing, and it is not noted, where some of their logs are in memory alone."""
+        session, found_out = self.session, Bounded(0) if self.at_hand else self.found_out
+        merging = merging_of(session.config, self.value.schema)
+        if found_out is None:
+            return Resolved(session.views.found_out, session.config, merging, session.store)
+        return Resolved(found_out, session.config, merging, None)
 
     def prefetch(self) -> None:
         """Ask a bucket for the ends of the first files, which are kept in memory: what it gives while a look takes."""
@@ -278,8 +285,8 @@ class Snapshot:
 
     @property
     def unopened(self) -> int:
-        """Of how many file groups `count` opens no file, as the commits say how many rows they have."""
-        return sum(_rows_said(slice_) is not None for slice_ in self.slices)
+        """Of how many file groups `count` opens no data file, as the commits or hints say how many rows they have."""
+        return len(self._heights())
 
     def count(self) -> int:
         """Rows, as the commits say it where a slice needs no merging, or as an earlier merge of it has found out.
@@ -294,10 +301,10 @@ class Snapshot:
 
     def _heights(self) -> dict[FileSlice, int]:
         """The slices of which it is known how many rows they have."""
-        resolved = self._resolved(merging_of(self.session.config, self.value.schema))
+        resolved = self.resolved
         found = dict[FileSlice, int]()
-        for slice_ in self.slices:
-            resolution = resolved.of(slice_)
+        known = in_threads(resolved.of, self.slices, REQUESTS) if self.session.is_far else map(resolved.of, self.slices)
+        for slice_, resolution in zip(self.slices, known, strict=True):
             height = _rows_said(slice_) if resolution is None else resolution.height
             if height is not None:
                 found[slice_] = height

@@ -1,11 +1,11 @@
 """`maintain`: everything that is due of a table's upkeep, one service after another.
 
-    plans that are open ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving ──► tokens
+    open plans ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving ──► tokens ──► hints
 
 The order is one in which each service finds what the one before has made possible. An open plan holds its file groups
 until somebody completes it, so these go first. A compaction makes files superfluous, which cleaning then deletes. The
 sweep confirms that given-up writes have left nothing, without which archiving stops at them, and archiving comes last,
-as it takes what all others have ended. Last of all applications are forgotten that have not written for long.
+as it takes what all others have ended. Then old applications are forgotten, and readers get hints for what is left.
 
 Nothing is decided here that another process could contradict: each service is safe beside any number of others, of its
 own kind as well. So this may be run from cron on any number of machines, killed at any moment and run again.
@@ -55,6 +55,7 @@ from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_failures import noted
 from crdt_mor.services.compaction_finish import ExecuteParts, Finished, finish, said_of
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, State, Upkeep
+from crdt_mor.services.resolving import hints
 from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
@@ -89,6 +90,7 @@ def maintain(
         ("sweep", _sweep),
         ("archive", _archive),
         ("tokens", _tokens),
+        ("hints", lambda run: hints(run.session, run.now_ms, dry_run=run.dry_run)),
     ]
     try:
         require_written_format(session.settings())
@@ -206,8 +208,7 @@ Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueG
 
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
-    session = run.session
-    value = session.known()
+    session, value = run.session, run.session.known()
     found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
     found = [one for one in found if one.group not in run.failed]
     waiting = noted(session, latest_slices(session, value), logs_only=name == "log_compaction") if found else set()
@@ -268,8 +269,7 @@ def _due(run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collect
 def _due_of_logs(
     run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]
 ) -> list[DueGroup]:
-    fully = {one.group for one in _due(run, value, slices, taken)}
-    return due_log_compactions(slices, run.policies, {*taken, *fully})
+    return due_log_compactions(slices, run.policies, {*taken, *(one.group for one in _due(run, value, slices, taken))})
 
 
 def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:

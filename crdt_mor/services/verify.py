@@ -14,7 +14,7 @@ more was cleaned, and is no damage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Final
 
@@ -22,7 +22,9 @@ import polars as pl
 
 from crdt_mor.errors import CrdtMorError, FormatError, PayloadError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
+from crdt_mor.events.views import FOUND_OUT_BYTES
 from crdt_mor.format.properties import decode_table
+from crdt_mor.ground.bounded import Bounded
 from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.partitions import PARTITION_METADATA
 from crdt_mor.laws.merging import merging_of
@@ -38,6 +40,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
 from crdt_mor.services.verify_deep import ask_fold
 from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, found
+from crdt_mor.services.verify_hints import ask_hint
 from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
@@ -87,7 +90,7 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
     objects = read.objects + (told.objects if told else 0)
     return Verification(
         read.value.version, run.rows, run.file_groups, run.files, run.bytes, objects, tuple(run.findings),
-        tuple(read.hints), run.several, tuple(run.some_keys), tuple(not_looked_at),
+        (*read.hints, *run.hints), run.several, tuple(run.some_keys), tuple(not_looked_at),
     )  # fmt: skip
 
 
@@ -164,6 +167,7 @@ class _Run:
     tell: Tell
     deep: bool
     findings: list[Finding] = field(default_factory=list)
+    hints: list[Finding] = field(default_factory=list)
     rows: int = 0
     file_groups: int = 0
     files: int = 0
@@ -256,7 +260,7 @@ class _Run:
 
     def _rows(self, slice_: FileSlice, asked: list[Faults]) -> pl.DataFrame | None:
         """The places of the rows that a file group shows, each held to what the table says of rows."""
-        snapshot, config = self.view.snapshot, self.session.config
+        config, snapshot = self.session.config, replace(self.view.snapshot, found_out=Bounded(FOUND_OUT_BYTES))
         schema = merging_of(config, snapshot.value.schema).columns.schema
         kept = [name for name in key_columns(config) if name in schema]
         faults = Faults(slice_.files[0].path, slice_.group)
@@ -268,6 +272,7 @@ class _Run:
                 ask_keys(config, slice_, frame.select(kept), faults)
                 ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
                 places.append(frame.select(RECORD_KEY, PARTITION_PATH))
+            self.hints += ask_hint(snapshot, slice_, faults)
             if self.deep:
                 ask_fold(self.session, snapshot, slice_, faults)
         except SnapshotExpiredError as error:

@@ -66,6 +66,10 @@ CHECKS: Final = MappingProxyType({
     "Hudi's timeline": (_OTHER_READERS, "restore the file from a backup"),
     "unknown instant": (_OTHER_READERS, "remove the file, once crdt-mor timeline does not show its instant"),
     "Hudi's history": (_OTHER_READERS, "restore the file from a backup"),
+    "shown rows": (
+        "readers show other rows than the files have",
+        "remove the hint that is named; and please report it, with a copy of it",
+    ),
     "fold": ("readers see other rows than the commits say", _REPORT),
     "hint": ("only speed: nothing that is read or written is wrong", "crdt-mor maintain removes it when it is old"),
 })  # fmt: skip

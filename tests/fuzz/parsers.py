@@ -62,7 +62,7 @@ from crdt_mor.planners.erasure import Erasure
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.read.conditions import checked
 from crdt_mor.write.posts import _MISFITS, said_in
-from tests.fuzz import corpus, corpus_texts, tables
+from tests.fuzz import corpus, corpus_texts, hints, tables
 from tests.fuzz.mutation import Shape
 from tests.fuzz.watch import Allowed, nothing
 
@@ -380,6 +380,7 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "value": Parser(_value, corpus.values, "json"),
     "segment": Parser(_segment, corpus.segments, "json"),
     "plan": Parser(_plan, corpus.plans, "json"),
+    "hint": Parser(hints.parse, hints.hints, mend=hints.whole),
     "post": Parser(_post, corpus.posts, "json", mend=_whole_post),
     "properties": Parser(_table_properties, corpus_texts.properties_of_tables, "lines"),
     "schema": Parser(_schema, corpus_texts.schemas, "json"),
