@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 
 import crdt_mor as mor
+from crdt_mor.payloads import Counter
 
 Numbers = npt.NDArray[np.int64]
 
@@ -49,14 +50,16 @@ class World:
     keys: Literal["padded", "uuid"] = "padded"
     spread: Literal["uniform", "skewed"] = "uniform"
     groups: int = 1
-    merge: Literal["latest", "ordering", "partial"] = "latest"
+    partitions: int = 0
+    merge: Literal["latest", "ordering", "partial", "counter"] = "latest"
     straggler: Literal["", "late", "timely"] = ""
     compacted: bool = True
 
     @property
     def schema(self) -> pa.Schema:
-        """The user's columns; the first is the key."""
-        return TEN if self.columns == 10 else pa.schema([*TEN, *(pa.field(*more) for more in MORE)])
+        """The user's columns; the first is the key, and `part` names the partition."""
+        more = [*MORE] * (self.columns == 15) + [("part", pa.string())] * (self.partitions > 0)
+        return pa.schema([*TEN, *(pa.field(*field) for field in more)])
 
     def data(self, numbers: Numbers, seed: int) -> pa.Table:
         """Rows with the keys of these numbers."""
@@ -65,6 +68,8 @@ class World:
         for field in self.schema:
             if field.name == "id":
                 values = key_text(numbers, self.keys)
+            elif field.name == "part":
+                values = pl.Series(numbers % self.partitions).cast(pl.String)
             elif field.name in DISTINCT:
                 values = pl.Series(chance.integers(0, DISTINCT[field.name], count)).cast(pl.String)
             elif pa.types.is_string(field.type):
@@ -106,9 +111,12 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def create(world: World, path: Path) -> mor.Table:
     """The table, still empty."""
-    merge = mor.PartialUpdate() if world.merge == "partial" else None
+    merges: dict[str, Any] = {"partial": mor.PartialUpdate(), "counter": {"n0": Counter()}}
     ordering = "stamp" if world.merge == "ordering" else None
-    return mor.Table.create(path, world.schema, key="id", buckets=world.groups, ordering=ordering, merge=merge)
+    return mor.Table.create(
+        path, world.schema, key="id", buckets=world.groups, partition_by=("part",) * (world.partitions > 0),
+        ordering=ordering, merge=merges.get(world.merge),
+    )  # fmt: skip
 
 
 def change(world: World, tx: mor.Transaction, number: int, count: int) -> None:
@@ -124,7 +132,7 @@ def change(world: World, tx: mor.Transaction, number: int, count: int) -> None:
         tx.upsert(inserts)
     else:
         tx.upsert(pa.concat_tables([updates, inserts]))
-    named = ["id", "stamp"] if world.merge == "ordering" else ["id"]
+    named = ["id", *["stamp"] * (world.merge == "ordering"), *["part"] * (world.partitions > 0)]
     tx.delete(world.data(deleted, 5000 + number).select(named))
 
 
