@@ -80,6 +80,7 @@ SIGNATURES = {
     "Table.changes": "self since * columns images raw consistency until names",
     "Table.diff": "self before after * columns as_of other_as_of",
     "Table.history": "self limit",
+    "Table.why": "self key * column as_of",
     "Table.refresh": "self",
     "Table.verify": "self * deep on_progress",
     "Table.savepoint": "self name * comment",
@@ -132,7 +133,7 @@ MEMBERS = {
     "create_from delete delete_in_parts delete_partitions diff drop_rules drop_savepoint environment file_groups "
     "handed_over head history inspect maintenance merge merge_in_parts move move_in_parts open overwrite plan_write "
     "properties refresh rules savepoint savepoints scan schema set_properties storage_options to_arrow to_pandas "
-    "to_polars transaction truncate update update_in_parts upsert verify version",
+    "to_polars transaction truncate update update_in_parts upsert verify version why",
     "FileRows": "schema to_arrow to_pandas to_polars to_reader",
     "Observation": "remove",
     "WriteJob": "expiry_ms job stage store uri",

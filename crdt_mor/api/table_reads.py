@@ -209,6 +209,38 @@ class TableReads(Readable):
         chosen = [columns] if isinstance(columns, str) else columns
         return diff(self._session, other._session, as_of, other_as_of, chosen)  # noqa: SLF001  of the same kind
 
+    def why(self, key: object, *, column: str | None = None, as_of: AsOf | None = None) -> pa.Table:
+        """Why the row of a key is as it is: a row for each contribution to it, in the order in which they are merged.
+
+        key: its value; of a key of several columns a tuple. column: what was given to this one alone. as_of: as of
+            `scan`; None: now.
+
+        partition: where the row is. A key lives once in each partition, and these lives follow each other.
+        change: `upsert` or `delete`, as a writer said. `kept`: the row as the oldest base file that is kept has it, the
+            fold of all that is older. `rewritten`: the row as an overwrite, or a commit of Hudi's that rewrote its
+            file, has left it. `removed`: such a commit has left it out.
+        columns, written: the columns that the contribution gives, and their values; null of a delete.
+        effect: `inserted`, `updated`, `deleted`, or `none`, where the row is as before. changed: columns it changes.
+        because: by which rule.
+        result: the row after it, null where there is none. states: what payloads keep of it beside its values, where
+            the table has such payloads.
+        folded_by, carried_by: the compactions, by their requested times, that have folded the contribution into a base
+            file, and that have passed it on as it was, because an earlier write was still under way.
+        requested, completed, version, operation, application, host, pid, message, commit_info: of its commit, as
+            `history` has them; null where the table keeps that commit no longer. writers: of a group of several
+            processes' writes, their applications.
+        requested_at, completed_at: the two moments as 17 digits.
+
+        Contributions are told one by one as far back as the table answers for its history, see `maintenance.clean`.
+        Each costs a merge of the key's own lines, and all the log files of its file group are opened.
+
+        Raises `InvalidInputError` for what is no key or column of this table, and `UnsupportedFeatureError` of a table
+        whose rows do not say when they were written.
+        """
+        from crdt_mor.api.why import why
+
+        return why(self._session, key, column, as_of)
+
     def history(self, limit: int | None = None) -> pa.Table:
         """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
 

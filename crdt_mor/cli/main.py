@@ -43,6 +43,7 @@ from crdt_mor.cli.rollback import rollback
 from crdt_mor.cli.rules import rules
 from crdt_mor.cli.simulate import simulate
 from crdt_mor.cli.verify import verify
+from crdt_mor.cli.why import why
 
 Payloads = Annotated[
     list[str] | None,
@@ -194,6 +195,7 @@ for _command in (
     count,
     changes,
     diff,
+    why,
     commands.show,
     commands.schema,
     alter,

@@ -255,17 +255,22 @@ def _keys(texts: list[str], table: mor.Table) -> pa.Table:
 
 
 def key_rows(texts: list[str], table: mor.Table) -> pa.Table:
-    """Keys of the command line as rows of the key's columns, in their types."""
+    """Keys of `--keys` as rows of the key's columns, in their types."""
+    rows = [key for text in texts for key in _of_one_option(text, len(table.config.key.fields))]
+    if not rows:
+        raise mor.InvalidInputError(f"there are no keys: the file is empty. keys={texts}")
+    return typed_keys(rows, table)
+
+
+def typed_keys(rows: list[list[str]], table: mor.Table) -> pa.Table:
+    """The texts of keys as rows of the key's columns, in their types."""
     fields = table.config.key.fields
-    rows = [key for text in texts for key in _of_one_option(text, len(fields))]
     wrong = [row for row in rows if len(row) != len(fields)]
     if wrong:
         raise mor.InvalidInputError(
             f"a key is a value of each of {list(fields)}, with commas between them; a value that has a comma stands in "
             f'double quotes. got="{",".join(wrong[0])}"'
         )
-    if not rows:
-        raise mor.InvalidInputError(f"there are no keys: the file is empty. keys={texts}")
     kinds = without_views(pa.schema([table.schema.field(name) for name in fields]))
     lines = io.StringIO()
     csv.writer(lines).writerows(rows)

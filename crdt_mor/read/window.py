@@ -57,17 +57,7 @@ class Window:
     @classmethod
     def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
         """The window between two cuts of `value`."""
-        if session.config.virtual_keys:
-            raise UnsupportedFeatureError(
-                "this table has no meta columns (hoodie.populate.meta.fields=false), so that no row says when it was "
-                f"written: scan it as of both moments, and compare them. table={session.config.name}"
-            )
-        if session.config.layout_one:
-            raise UnsupportedFeatureError(
-                "changes are not read of a table from before version 8, whose commits share their log files: let Hudi "
-                "upgrade the table to version 9, or scan it now and then and compare. "
-                f"version={session.config.version} table={session.config.name}"
-            )
+        require_times(session)
         first, last = sorted((start.time, end.time))
         # By completion, a segment says whether it has anything between; by request, only that it may.
         closed = end.by == "completed"
@@ -363,6 +353,21 @@ class Window:
         first = min(first, last, key=lambda cut: cut.time)
         # Later cuts need no segment that this one can do without, but those that complete after it.
         return self.session.views.completions(self.value, lambda s: s.last > first.time or first.needs(s))
+
+
+def require_times(session: Session) -> None:
+    """Raise `UnsupportedFeatureError` of a table whose rows, or log files, do not say when each commit wrote them."""
+    if session.config.virtual_keys:
+        raise UnsupportedFeatureError(
+            "this table has no meta columns (hoodie.populate.meta.fields=false), so that no row says when it was "
+            f"written: scan it as of both moments, and compare them. table={session.config.name}"
+        )
+    if session.config.layout_one:
+        raise UnsupportedFeatureError(
+            "changes are not read of a table from before version 8, whose commits share their log files: let Hudi "
+            "upgrade the table to version 9, or scan it now and then and compare. "
+            f"version={session.config.version} table={session.config.name}"
+        )
 
 
 def _each_once(files: Iterable[DataFile]) -> tuple[DataFile, ...]:

@@ -25,8 +25,8 @@ from crdt_mor.cli.main import app
 
 COMMANDS = (
     "create", "create-from", "append", "upsert", "update", "delete", "move", "overwrite", "delete-partitions",
-    "truncate", "cat", "count", "changes", "diff", "show", "schema", "alter", "history", "timeline", "files", "compact",
-    "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain", "rollback", "savepoint", "savepoints",
+    "truncate", "cat", "count", "changes", "diff", "why", "show", "schema", "alter", "history", "timeline", "files",
+    "compact", "properties", "rules", "clean", "archive", "drop-metadata-table", "maintain", "rollback", "savepoint", "savepoints",
     "drop-savepoint", "restore",
     "erase", "handover", "takeback", "copy", "migrate", "cancel-migration", "laws", "simulate", "verify", "check-store",
     "demo",

@@ -87,3 +87,16 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_table_as_it_was(made_b
     with pytest.raises(CrdtMorError):
         table.append(table.scan().to_arrow())
     assert contents(made_by_hudi) == before
+
+
+def test_the_life_of_a_key_ends_with_its_row(made_by_hudi: Path) -> None:
+    """Hudi rewrote base files, overwrote partitions and clustered: `why` follows a key through all of it."""
+    table = Table.open(made_by_hudi)
+    fields, rows = table.config.key.fields, table.scan().to_arrow().to_pylist()
+    keys = sorted({tuple(row[name] for name in fields) for row in rows}, key=repr)
+    assert keys
+    for key in keys:
+        life = table.why(key if len(fields) > 1 else key[0]).to_pylist()
+        ends = {line["partition"]: line["result"] for line in life}
+        shown = [row for row in rows if tuple(row[name] for name in fields) == key]
+        assert sorted(repr(row) for row in ends.values() if row is not None) == sorted(map(repr, shown)), life

@@ -85,6 +85,18 @@ def test_it_is_whole(name: str, lake: Path) -> None:
 
 
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
+def test_the_life_of_each_key_ends_with_its_row(name: str, lake: Path) -> None:
+    table = mor.Table.open(lake / name)
+    fields, rows = table.config.key.fields, table.scan().to_arrow().to_pylist()
+    assert rows
+    for row in rows:
+        key = tuple(row[field] for field in fields)
+        life = table.why(key if len(fields) > 1 else key[0]).to_pylist()
+        ends = {line["partition"]: line["result"] for line in life}
+        assert repr(row) in map(repr, ends.values())
+
+
+@pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_it_is_compacted_beside_the_writes_that_are_still_pending(
     name: str, lake: Path, noted: dict[str, dict[str, Any]]
 ) -> None:

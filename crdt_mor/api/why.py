@@ -1,0 +1,214 @@
+"""Why a row is as it is, as a table: a row for each contribution. See `Table.why`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+
+from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.api.statements import key_rows
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.events.session import Session
+from crdt_mor.laws.merging import HIDDEN, Merging, merging_of
+from crdt_mor.merge.kernel import to_arrow
+from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.authors import columns_of
+from crdt_mor.model.instant import to_datetime
+from crdt_mor.planners.clean import is_commit
+from crdt_mor.read.cut import cut_at, sealed_at
+from crdt_mor.read.expressions import conjunction
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.read.why import Line, life_of
+from crdt_mor.write.named import known_columns, shown_table
+
+_MOMENT: Final = pa.timestamp("ms", tz="UTC")
+_TEXTS: Final = pa.list_(pa.string())
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """The lines of a life as a table. columns: the stored names of those that are told."""
+
+    snapshot: Snapshot
+    lines: Sequence[Line]
+    columns: Sequence[str]
+
+    def table(self) -> pa.Table:
+        """See `Table.why`."""
+        local = self.snapshot.session.config.local_times
+        facts = [self._facts(line, local=local) for line in self.lines]
+        columns = {name: pa.array([row.get(name) for row in facts], kind) for name, kind in _FACTS.items()}
+        columns["written"] = self._rows([line.written for line in self.lines])
+        columns["result"] = self._rows([line.after for line in self.lines])
+        states = self._states()
+        if states is not None:
+            columns["states"] = states
+        order = [*_BEFORE_ROWS, "columns", "written", "effect", "changed", "because", "result", "states", *_AFTER_ROWS]
+        return pa.table({name: columns[name] for name in order if name in columns})
+
+    @property
+    def merging(self) -> Merging:
+        return merging_of(self.snapshot.session.config, self.snapshot.value.schema)
+
+    def _facts(self, line: Line, *, local: bool) -> dict[str, object]:
+        commit, shown = line.commit, self.snapshot.names.shown
+        changed = [name for name in self.columns if _differs(line, name)]
+        completed = None if commit is None else commit.completed
+        return {
+            "partition": line.partition,
+            "change": line.change,
+            "requested": to_datetime(line.requested, local=local),
+            "completed": None if completed is None else to_datetime(completed, local=local),
+            "version": None if commit is None else commit.version,
+            "operation": None if commit is None else commit.operation,
+            **columns_of(None if commit is None else commit.author),
+            "writers": [w.author.application for w in commit.writers]
+            if commit is not None and commit.members
+            else None,
+            "columns": [shown(name) for name in self.columns if name in line.given] if line.written.height else None,
+            "effect": _effect(line, changed),
+            "changed": [shown(name) for name in changed],
+            "because": because(line, self.merging.rule, self.columns, shown_of=self.snapshot.names.shown),
+            "folded_by": None if line.folded is None else line.folded.requested,
+            "carried_by": [commit.requested for commit in line.carried],
+            "requested_at": line.requested,
+            "completed_at": completed,
+        }
+
+    def _rows(self, frames: Sequence[pl.DataFrame]) -> pa.StructArray:
+        """Rows, of which some are missing, in declared types under the names that people see."""
+        schema, names = self.snapshot.schema, [*self.columns]
+        restored = schema.restore(to_arrow(self._stacked(frames, names)))
+        shown = [
+            field.with_name(self.snapshot.names.shown(field.name)).with_nullable(True) for field in restored.schema
+        ]
+        return _structs(restored, shown, frames)
+
+    def _states(self) -> pa.StructArray | None:
+        """The states of payloads that differ from what they show; None: there are none in the columns asked for."""
+        hidden = [m.hidden for m in self.merging.rule.members if m.hidden and {*m.columns} & {*self.columns}]
+        if not hidden:
+            return None
+        frames = [line.after for line in self.lines]
+        rows, shown = to_arrow(self._stacked(frames, hidden)), self.snapshot.names.shown
+        fields = [field.with_name(shown(field.name.removeprefix(HIDDEN))) for field in rows.schema]
+        return _structs(rows, fields, frames)
+
+    def _stacked(self, frames: Sequence[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
+        """One row of each frame, of nulls where it has none."""
+        kinds = {name: self.merging.columns.stored[name] for name in names}
+        missing = pl.DataFrame({name: pl.Series([None], dtype=kind) for name, kind in kinds.items()}, schema=kinds)
+        rows = [
+            frame.select(pl.col(n).cast(k) for n, k in kinds.items()) if frame.height else missing for frame in frames
+        ]
+        return pl.concat([missing.clear(), *rows])
+
+
+_BEFORE_ROWS: Final = {
+    "partition": pa.string(), "change": pa.string(), "requested": _MOMENT, "completed": _MOMENT, "version": pa.int64(),
+    "operation": pa.string(), "application": pa.string(), "host": pa.string(), "pid": pa.int64(),
+    "message": pa.string(), "commit_info": pa.map_(pa.string(), pa.string()), "writers": _TEXTS,
+}  # fmt: skip
+_AFTER_ROWS: Final = {
+    "folded_by": pa.string(), "carried_by": _TEXTS, "requested_at": pa.string(), "completed_at": pa.string(),
+}  # fmt: skip
+_FACTS: Final = (
+    _BEFORE_ROWS | {"columns": _TEXTS, "effect": pa.string(), "changed": _TEXTS, "because": pa.string()} | _AFTER_ROWS
+)
+
+
+def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -> pa.Table:
+    """See `Table.why`."""
+    point = None if as_of is None else point_of(as_of)
+    value = session.views.sealed() if point is None else sealed_at(session, as_of=point)
+    snapshot = Snapshot.seal(session, value, None if point is None else cut_at(session, value, point))
+    names, schema = snapshot.names, TableSchema.from_json(snapshot.value.schema)
+    config, shown = shown_table(session.config, value)
+    rows = known_columns(key_rows([key], config.key.fields, shown.declared), names, schema)
+    stored = schema.select(rows.column_names).normalise(rows)
+    record_key = session.config.key.record_keys(stored)[0].as_py()
+    values = {name: rows[name][0].as_py() for name in rows.column_names}
+    condition = conjunction([pl.col(name) == value for name, value in values.items() if value is not None])
+    assert condition is not None, "a record key has a value in one of its columns"
+    lines = life_of(snapshot, condition, record_key)
+    chosen = names.visible(schema.declared.names) if column is None else [names.one(column, schema)]
+    if column is not None:
+        lines = [line for line in lines if not line.written.height or set(chosen) & set(line.given)]
+    return _Telling(snapshot, lines, chosen).table()
+
+
+def _structs(rows: pa.Table, fields: Sequence[pa.Field], frames: Sequence[pl.DataFrame]) -> pa.StructArray:
+    """Rows as structs, null where a frame has none."""
+    arrays = [column.combine_chunks() for column in rows.columns]
+    absent = pa.array([frame.height == 0 for frame in frames], pa.bool_())
+    return pa.StructArray.from_arrays(arrays, fields=list(fields), mask=absent)
+
+
+def _effect(line: Line, changed: Sequence[str]) -> str:
+    was, stays = line.before.height > 0, line.after.height > 0
+    if was and stays:
+        return "updated" if changed else "none"
+    return "inserted" if stays else "deleted" if was else "none"
+
+
+def _differs(line: Line, name: str) -> bool:
+    """Whether a contribution changes a column; a row that comes or goes changes those that have a value."""
+    values = [frame[name] if frame.height else None for frame in (line.before, line.after)]
+    before, after = values
+    if before is None or after is None:
+        there = after if before is None else before
+        return there is not None and there.null_count() == 0
+    return not before.equals(after, null_equal=True)
+
+
+def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
+    """By which rule a contribution has the effect that it has, in words."""
+    match line.change:
+        case "kept":
+            return "the base file holds what older commits have made of the row"
+        case "rewritten" if line.commit is not None and not is_commit(line.commit):
+            return "a service of Hudi's has moved the row to another file group"
+        case "rewritten":
+            return "the commit wrote the row anew, whatever was requested before it"
+        case "removed":
+            return "the commit replaced all rows, and left this one out"
+        case "delete" if line.ordering is None:
+            return "a delete removes whatever was requested before it"
+    if rule.kind == "latest":
+        return "the commit that was requested last gives the whole row"
+    if rule.ordering is not None:
+        return _ordering_said(line, rule.ordering, shown_of(rule.ordering))
+    return _columns_said(line, rule, columns, shown_of)
+
+
+def _ordering_said(line: Line, ordering: str, name: str) -> str:
+    """Which of two ordering values is the greater one."""
+    own = line.written[ordering][0] if line.written.height else line.ordering
+    is_shown = line.after.height > 0 and line.written.height > 0 and line.after[ordering][0] == own
+    if line.before.height and line.before[ordering][0] is not None:
+        other = line.before[ordering][0]
+        how = "is less than" if own is not None and own < other else "is not less than"
+        return f"{name} {own} {how} {other}, that of the row"
+    if not line.before.height and line.written.height and not is_shown:
+        return f"{name} {own} is less than that of a delete"
+    return f"the row has no {name} that {own} is held against"
+
+
+def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
+    """What merges each of the columns that a contribution gives."""
+    by_payload: dict[str, list[str]] = {}
+    for member in rule.members:
+        given = [shown_of(name) for name in member.columns if name in line.given and name in columns]
+        if given:
+            by_payload.setdefault(member.payload.name, []).extend(given)
+    merged = {name for member in rule.members for name in member.columns}
+    plain = [shown_of(name) for name in columns if name in line.given and name not in merged]
+    said = [f"{', '.join(names)}: {payload}" for payload, names in by_payload.items()]
+    if plain:
+        last = "the value that was requested last" + (", but for nulls" if rule.nulls == "keep" else "")
+        said.insert(0, f"{', '.join(plain)}: {last}")
+    return "; ".join(said) or "it gives none of the columns"

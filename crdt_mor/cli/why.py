@@ -1,0 +1,127 @@
+"""`why`: where the values of one row come from, contribution by contribution."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import pairwise
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import AsOf, Form, Uri
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.writes import typed_keys
+from crdt_mor.model.instant import to_datetime
+
+_VALUE_MAX = 60
+"""Characters of one value."""
+
+Line = Mapping[str, Any]
+
+
+def why(
+    uri: Uri,
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="KEY", help="Its value; of a key of several columns those of each, with commas.", show_default=False
+        ),
+    ],
+    column: Annotated[str | None, typer.Option(metavar="C", help="Only what was given to this column.")] = None,
+    as_of: AsOf = None,
+    output: Form = Output.text,
+) -> None:
+    """Tell the life of a row: who gave which values when, what the merge made of each, and by which rule.
+
+    Contributions stand in the order in which the merge takes them: that in which their writes began.
+
+    Example: crdt-mor why events user-17 --column views
+    """
+    table = inputs.opened(uri)
+    told = table.why(_key(key, table), column=column, as_of=inputs.point(as_of, "--as-of"))
+    found = told.to_pylist(maps_as_pydicts="strict")
+    if output is Output.json:
+        render.lines(found)
+        return
+    if not found:
+        render.note(f"no commit that is kept has written this key. key={key}")
+        return
+    console = render.stdout()
+    for text in _life(found):
+        console.print(text, soft_wrap=True)
+
+
+def _key(text: str, table: mor.Table) -> object:
+    """The key that a text names, in the types of the key's columns."""
+    single = len(table.config.key.fields) == 1
+    (values,) = [[text]] if single else csv.reader([text])
+    row = tuple(typed_keys([values], table).to_pylist()[0].values())
+    return row[0] if single else row
+
+
+def _life(lines: list[Line]) -> Iterator[Text]:
+    """A picture of the life: a dot for each contribution, from the oldest to the newest, and below the row as it is."""
+    for before, line in pairwise([None, *lines]):
+        assert line is not None
+        if line["partition"] and (before is None or before["partition"] != line["partition"]):
+            yield Text(f"in partition {line['partition']}", style="bold")
+        yield Text.assemble(("● ", _STYLES[line["effect"]]), (_head(line), "bold"))
+        for text in _body(line):
+            yield Text(f"│   {text}")
+    row = lines[-1]["result"]
+    yield Text("○ there is no such row" if row is None else f"○ {_values(row, list(row))}", style="bold")
+
+
+_STYLES = {"inserted": "green", "updated": "green", "deleted": "red", "none": "dim"}
+
+
+def _head(line: Line) -> str:
+    """When, what, by whom, and since when readers see it."""
+    who = f" by {line['application']} ({line['pid']} on {line['host']})" if line["application"] else ""
+    more = f" and {len(line['writers']) - 1} more" if line["writers"] else ""
+    seen = "" if line["completed"] is None else f", seen {_moment(line['completed'])}"
+    said = f": {line['message']}" if line["message"] else ""
+    return f"{_moment(line['requested'])}  {_called(line)}{who}{more}{seen}{said}"
+
+
+def _called(line: Line) -> str:
+    """What a contribution is, and the operation where that says more."""
+    change, operation = str(line["change"]), str(line["operation"] or "").lower()
+    return change if operation in ("", change) else f"{change} ({operation})"
+
+
+def _body(line: Line) -> Iterator[str]:
+    if line["written"] is not None:
+        yield f"gives    {_values(line['written'], line['columns'])}"
+    changed = ", ".join(line["changed"])
+    match line["effect"]:
+        case "updated":
+            yield f"changes  {_values(line['result'], line['changed'])}"
+        case "none":
+            yield "changes  nothing"
+        case effect:
+            yield f"{effect}" + ("" if effect == "deleted" else f" {changed}")
+    yield f"because  {line['because']}"
+    if line["carried_by"]:
+        yield f"carried  by {len(line['carried_by'])} compactions, as an earlier write was under way"
+    if line["folded_by"]:
+        yield f"folded   by the compaction of {_moment(to_datetime(line['folded_by'], local=False))}"
+
+
+def _values(row: Mapping[str, Any], names: list[str]) -> str:
+    """`n = 3, city = Oslo`."""
+    return ", ".join(f"{name} = {_short(row[name])}" for name in names)
+
+
+def _short(value: object) -> str:
+    text = render.cell(value).plain
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}"

@@ -1,0 +1,327 @@
+"""From a key to its life: every contribution to its row that is kept, and what the merge made of each.
+
+    file groups that have held the key ─► their slices, one after another ─► the key's own lines
+                                            a merge of the lines up to each of them ─► the row then
+
+A file group has a slice for each compaction. What a slice holds of the key and the next one does not hold, the
+compaction between the two has folded; what both hold, it has carried. A commit that rewrites rows instead of adding to
+them, as an overwrite or a copy-on-write commit of Hudi's does, begins anew: what follows is merged onto its base file.
+
+The merge is the one of every read, of a slice that has the lines of this key alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import polars as pl
+
+from crdt_mor.errors import SnapshotExpiredError
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.laws.merging import Merging, merging_of
+from crdt_mor.merge import kernel
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.contributions import ORDER, TIME, decode, given_names, scan
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import COMMIT
+from crdt_mor.model.slices import FileSlice, fold_slices
+from crdt_mor.model.timeline_parts import Completion, FileGroup
+from crdt_mor.planners.clean import is_commit
+from crdt_mor.read.damage import naming_damage
+from crdt_mor.read.open_slice import open_slice
+from crdt_mor.read.prune import prune
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.read.window import require_times
+
+Change = Literal["upsert", "delete", "kept", "rewritten", "removed"]
+"""What a contribution is.
+
+kept: the row as the oldest base file that is kept holds it: the fold of what is no longer kept by itself.
+rewritten: the row as a commit wrote it that rewrote the base file, or that moved the key to another file group.
+removed: an overwrite, a truncation or a delete of the partition has left the row out.
+"""
+
+Block = DataBlock | DeleteBlock
+
+
+@dataclass(frozen=True)
+class Line:
+    """One contribution to the row, and what the merge makes of the row with it.
+
+    requested: its place. commit: the one that wrote it; None: of what is kept no longer, or not by itself.
+    written: of an upsert the row as it was written, which gives the columns `given`; else no row.
+    ordering: of a delete of a table with an ordering column the value that it was given, if any.
+    before, after: the row without it and with it: a frame of one row, or of none. Stored names and types; states too.
+    folded: the compaction that has folded it into a base file. carried: those that have passed it on as it was.
+    """
+
+    partition: str
+    requested: InstantTime
+    change: Change
+    commit: Completion | None
+    written: pl.DataFrame
+    given: tuple[str, ...]
+    before: pl.DataFrame
+    after: pl.DataFrame
+    ordering: object = None
+    folded: Completion | None = None
+    carried: tuple[Completion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """The slice of a file group between two of its base files: what it holds of the key.
+
+    begun: the commit that has made the base file; None: there is none, or it is the oldest that is kept.
+    ended: the commit that has made the next one.
+    blocks: what its logs hold, by requested time.
+    """
+
+    begun: Completion | None
+    ended: Completion | None
+    base: ParquetSource | None
+    base_latest: str | None
+    blocks: dict[InstantTime, list[Block]]
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether its base file says more than a compaction of the chapter before it would."""
+        return self.begun is not None and not is_compaction(self.begun)
+
+
+def is_compaction(commit: Completion) -> bool:
+    """Whether a commit leaves every row as it was, in the same file group."""
+    is_ours = commit.action == COMMIT and not commit.adopted and commit.overwriting is None
+    return is_ours or not is_commit(commit)
+
+
+def life_of(snapshot: Snapshot, condition: pl.Expr, record_key: str) -> list[Line]:
+    """The lines of a key, partition by partition, each in the order in which the merge takes them.
+
+    condition: that the key's columns have its values, and maybe that partition columns have theirs; stored names.
+
+    Raises `UnsupportedFeatureError` for tables whose rows do not say when they were written.
+    """
+    require_times(snapshot.session)
+    return _Life(snapshot, condition, record_key).lines()
+
+
+class _Life:
+    def __init__(self, snapshot: Snapshot, condition: pl.Expr, record_key: str) -> None:
+        self._snapshot = snapshot
+        self._session = snapshot.session
+        self._condition = condition
+        self._record_key = record_key
+        self._merging: Merging = merging_of(self._session.config, snapshot.value.schema)
+        completions = self._session.views.completions(snapshot.value)
+        self._shown = sorted((c for c in completions if snapshot.cut.shows(c)), key=lambda c: c.completed)
+
+    # --- where the key was ------------------------------------------------------------------------------------------
+
+    def lines(self) -> list[Line]:
+        told: dict[str, list[Line]] = {}
+        for group, ended in self._groups():
+            self._tell(told.setdefault(group[0], []), group, ended)
+        return [line for partition in sorted(told) for line in told[partition]]
+
+    def _groups(self) -> Iterator[tuple[FileGroup, Completion | None]]:
+        """The file groups that have held the key, the oldest first, each with the commit that has replaced it."""
+        for commit in self._shown:
+            if commit.replaced:
+                before = [c for c in self._shown if c.completed < commit.completed]
+                for slice_ in self._pruned(before):
+                    if slice_.group in set(commit.replaced):
+                        yield slice_.group, commit
+        for slice_ in self._pruned(self._shown):
+            yield slice_.group, None
+
+    def _pruned(self, completions: Sequence[Completion]) -> tuple[FileSlice, ...]:
+        """The slices that may hold the key when these commits are shown."""
+        slices = fold_slices(completions, old_logs=self._session.config.was_upgraded)
+        return prune(slices, self._condition, self._session.config, self._snapshot.schema).kept
+
+    # --- what a file group holds of it ------------------------------------------------------------------------------
+
+    def _chapters(self, group: FileGroup, ended: Completion | None) -> list[Chapter]:
+        """The chapters of a file group that are kept, the oldest first."""
+        since = self._snapshot.value.retention.since_of(group)
+        there = [c for c in self._shown if ended is None or c.completed < ended.completed]
+        bases = [c for c in there if c.completed > since and any(f.is_base and f.group == group for f in c.files)]
+        found: list[Chapter] = []
+        for begun, end in zip([None, *bases], [*bases, None], strict=True):
+            shown = there if end is None else [c for c in there if c.completed < end.completed]
+            slice_ = next((s for s in self._slices(shown) if s.group == group), None)
+            if slice_ is None:
+                continue
+            try:
+                found.append(self._chapter(slice_, begun, end))
+            except SnapshotExpiredError:
+                if end is None:
+                    raise
+                found.clear()  # Hudi has cleaned it: what is older than the next base file is kept no longer
+        return found
+
+    def _slices(self, completions: Sequence[Completion]) -> list[FileSlice]:
+        return fold_slices(completions, old_logs=self._session.config.was_upgraded)
+
+    def _chapter(self, slice_: FileSlice, begun: Completion | None, ended: Completion | None) -> Chapter:
+        store, config = self._session.store, self._session.config
+        with naming_damage(store, slice_):
+            opened = open_slice(store, slice_, config)
+            blocks: dict[InstantTime, list[Block]] = {}
+            for block in opened.blocks:
+                for requested, own in self._own(block):
+                    blocks.setdefault(requested, []).append(own)
+            base = None if opened.base is None else self._base(opened.base)
+        return Chapter(begun, ended, base, opened.base_latest, blocks)
+
+    def _base(self, base: ParquetSource) -> ParquetSource | None:
+        """The row of the key in a base file, as a base file; None: it has none."""
+        columns = self._merging.columns
+        rows = scan(base, columns).filter(self._asked.condition).select(columns.select_all()).collect()
+        if not rows.height:
+            return None
+        data = io.BytesIO()
+        rows.write_parquet(data)
+        return ParquetSource.in_memory(data.getvalue())
+
+    def _own(self, block: Block) -> Iterator[tuple[InstantTime, Block]]:
+        """What a block says of the key, each of it with the time at which it was requested."""
+        if isinstance(block, DeleteBlock):
+            keys = block.keys.filter(pl.col(RECORD_KEY).cast(pl.String) == self._record_key)
+            for i in range(keys.height):
+                own = keys.slice(i, 1)
+                time = own[TIME][0] if TIME in own.columns else None
+                requested = InstantTime(block.instant if time is None else time)
+                yield requested, DeleteBlock(requested, own.drop(TIME, strict=False))
+            return
+        columns = self._merging.columns
+        rows = decode([block], columns, columns.select_all(), self._asked)
+        # The frame has columns that the block lacks, and of this rule alone the merge asks which ones a block gives.
+        given = tuple(given_names(block)) if self._merging.rule.kind == "columns" else block.given
+        for i in range(rows.height):
+            row = rows.slice(i, 1)
+            requested = InstantTime(row[COMMIT_TIME][0] if block.own_times else block.instant)
+            yield requested, DataBlock(requested, row, given, unset=block.unset)
+
+    @cached_property
+    def _by_request(self) -> dict[InstantTime, Completion]:
+        return {c.requested: c for c in self._shown if is_commit(c)}
+
+    @cached_property
+    def _asked(self) -> kernel.Asked:
+        key = self._merging.columns.merge_key
+        value = pl.Series([self._record_key]).cast(self._merging.columns.schema[key])
+        return kernel.Asked(key, pl.col(key).is_in(value.implode()))
+
+    # --- what the merge makes of it ---------------------------------------------------------------------------------
+
+    def _tell(self, told: list[Line], group: FileGroup, ended: Completion | None) -> None:
+        """Add the lines of a file group, and one of the commit that has replaced it, to those of its partition."""
+        seen, others = set[InstantTime](), len(told)
+        for run in _runs(self._chapters(group, ended)):
+            self._begin(told, group, run[0], others)
+            blocks = {requested: own for chapter in reversed(run) for requested, own in chapter.blocks.items()}
+            so_far: list[Block] = []
+            for requested in sorted(blocks):
+                so_far += blocks[requested]
+                after = self._merged(run[0], so_far)
+                if requested not in seen:
+                    seen.add(requested)
+                    line = self._line(group[0], requested, blocks[requested], _row(told), after)
+                    told.append(_with_upkeep(line, run))
+        if ended is not None and len(told) > others and _row(told).height:
+            told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
+
+    def _begin(self, told: list[Line], group: FileGroup, chapter: Chapter, others: int) -> None:
+        """Add a line of the base file that a run of chapters begins with, if the key is in it, or is in it no more.
+
+        others: how many of the lines are of other file groups.
+        """
+        begun = chapter.begun or self._maker(group, chapter)
+        row = self._merged(chapter, [])
+        if not row.height and not (chapter.rewrites and len(told) > others and _row(told).height):
+            return
+        if told and told[-1].change == "removed" and told[-1].commit is begun:
+            told.pop()
+        change: Change = "removed"
+        if row.height:
+            change = "rewritten" if told or (begun and not is_compaction(begun)) else "kept"
+        requested = InstantTime(row[COMMIT_TIME][0]) if begun is None else begun.requested
+        given = tuple(self._merging.columns.stored) if row.height else ()
+        told.append(Line(group[0], requested, change, begun, row, given, _row(told), row))
+
+    def _maker(self, group: FileGroup, chapter: Chapter) -> Completion | None:
+        """The commit that made the base file of the oldest chapter that is kept; None: its commit is kept no longer."""
+        if chapter.base is None:
+            return None
+        makers = [c for c in self._shown if any(file.is_base and file.group == group for file in c.files)]
+        end = chapter.ended
+        makers = makers if end is None else [c for c in makers if c.completed < end.completed]
+        return makers[-1] if makers else None
+
+    def _line(
+        self, partition: str, requested: InstantTime, blocks: Sequence[Block], before: pl.DataFrame, after: pl.DataFrame
+    ) -> Line:
+        commit = self._by_request.get(requested)
+        rows = [block for block in blocks if isinstance(block, DataBlock)]
+        if rows:
+            written = rows[-1].rows
+            assert isinstance(written, pl.DataFrame)
+            stored = [*self._merging.columns.stored]
+            given = tuple(stored if rows[-1].given is None else (c for c in stored if self._gives(rows[-1], c)))
+            shown = self._merging.rule.show(written)
+            return Line(partition, requested, "upsert", commit, shown, given, before, after)
+        deletes = [block.keys for block in blocks if isinstance(block, DeleteBlock)]
+        ordering = next((keys[ORDER][0] for keys in deletes if ORDER in keys.columns), None)
+        return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering)
+
+    def _gives(self, block: DataBlock, column: str) -> bool:
+        """Whether a block gives a column, or the state of its payload."""
+        assert block.given is not None
+        hidden = [member.hidden for member in self._merging.rule.members if column in member.columns]
+        return column in block.given or any(name in block.given for name in hidden)
+
+    def _merged(self, chapter: Chapter, blocks: Sequence[Block]) -> pl.DataFrame:
+        """The row that a base file and some blocks make: one row, or none."""
+        columns = self._merging.columns
+        select = [COMMIT_TIME, *columns.stored]
+        files = Slice(chapter.base, chapter.base_latest if chapter.base else None, tuple(blocks))
+        if chapter.base is None and not blocks:
+            return self._none.select(select)
+        return pl.concat(kernel.merge(files, self._merging.rule, columns, select=select))
+
+    @property
+    def _none(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self._merging.columns.schema)
+
+
+def _row(told: Sequence[Line]) -> pl.DataFrame:
+    """The row after some lines."""
+    return told[-1].after if told else pl.DataFrame()
+
+
+def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
+    """Chapters that are merged onto one base file, together."""
+    runs: list[list[Chapter]] = []
+    for chapter in chapters:
+        if not runs or chapter.rewrites:
+            runs.append([])
+        runs[-1].append(chapter)
+    return runs
+
+
+def _with_upkeep(line: Line, run: Sequence[Chapter]) -> Line:
+    """A line with the compaction that has folded it, and those that have passed it on."""
+    carried: list[Completion] = []
+    for chapter, following in pairwise(run):
+        if line.requested in chapter.blocks and chapter.ended is not None:
+            if line.requested not in following.blocks:
+                return replace(line, folded=chapter.ended, carried=tuple(carried))
+            carried.append(chapter.ended)
+    return replace(line, carried=tuple(carried))
