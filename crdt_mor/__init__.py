@@ -19,6 +19,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.create import Merge
     from crdt_mor.api.data import ArrowArray, ArrowDataset, ArrowSchema, ArrowStream, Data, SchemaLike
     from crdt_mor.api.diff import Differences
+    from crdt_mor.api.doctor import Checkup, doctor
     from crdt_mor.api.erasure import Erased
     from crdt_mor.api.files import FileRows, read_files
     from crdt_mor.api.inspect import Inspect
@@ -117,6 +118,7 @@ if _TYPE_CHECKING:
 _NAMES = {
     "api.changes": ("Changes",),
     "api.check_store": ("check_store",),
+    "api.doctor": ("Checkup", "doctor"),
     "ground.clock": ("Environment", "Process"),
     "api.create": ("Merge",),
     "api.data": ("ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "Data", "SchemaLike"),
@@ -252,6 +254,7 @@ __all__ = [
     "AsOf",
     "Changes",
     "CheckpointExpiredError",
+    "Checkup",
     "Chunks",
     "Cleaned",
     "ClockError",
@@ -367,6 +370,7 @@ __all__ = [
     "allow_payloads",
     "check_laws",
     "check_store",
+    "doctor",
     "observe",
     "parse_point",
     "read_files",

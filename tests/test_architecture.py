@@ -291,7 +291,7 @@ def test_nobody_opens_a_file_behind_the_stores_back(file: Path) -> None:
     """Objects of a table are read and written through its `Store`: else it works on a local disk alone.
 
     The command line, `read_files` and `create_from` open the files that their user names; `forks` asks for its own
-    process's threads.
+    process's threads, and `machine` for programs and for room on disks.
     """
     if unit_of(name_of(file)) in {"store", "cli"} or name_of(file) in OPENS_WHAT_USERS_NAME:
         return
@@ -328,8 +328,9 @@ def test_the_table_has_no_cycle() -> None:
 # --- who opens files --------------------------------------------------------------------------------------------------
 
 OPENS_WHAT_USERS_NAME = {"crdt_mor.ground.parquet", "crdt_mor.ground.forks", "crdt_mor.api.load_sources"}
+OPENS_WHAT_USERS_NAME |= {"crdt_mor.ground.machine"}
 OPENS_WHAT_USERS_NAME |= {f"crdt_mor.api.files{kind}" for kind in ("", "_int96", "_places")}
-"""Modules below the command line that open the files which their user names, or ask for their own process's threads."""
+"""Modules below the command line that open the files which their user names, or ask for threads, programs or room on disks."""
 
 OPENS_FILES = {"fsspec", "glob", "mmap", "obstore", "pathlib", "pyarrow.dataset", "pyarrow.fs", "tempfile"}
 """Modules that are of no use but to find and open files."""

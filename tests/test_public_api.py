@@ -18,7 +18,7 @@ from crdt_mor import errors, payloads
 
 PUBLIC = [
     "AdoptionEvent", "Archived", "ArrowArray", "ArrowDataset", "ArrowSchema", "ArrowStream", "AsOf", "Changes",
-    "CheckpointExpiredError", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
+    "CheckpointExpiredError", "Checkup", "Chunks", "Cleaned", "ClockError", "ColumnMerge", "Commit", "CommitEvent",
     "CommitUnknownError", "Compacted", "CompactionPlan", "Consistency", "ConstraintViolationError",
     "Content", "Copied", "CopyProgress", "CrdtMorError", "Data",
     "DataFile", "Differences", "Dot", "Durable", "EarlierWritePendingError", "Environment", "Erased",
@@ -41,7 +41,7 @@ PUBLIC = [
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "UpdatePart", "Upkeep", "UpkeepEvent",
     "Verification", "VerifyProgress", "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws",
-    "check_store", "observe", "parse_point", "read_files", "secret_options", "storage_options",
+    "check_store", "doctor", "observe", "parse_point", "read_files", "secret_options", "storage_options",
 ]  # fmt: skip
 
 SIGNATURES = {
@@ -95,6 +95,7 @@ SIGNATURES = {
     "allow_payloads": "payloads",
     "check_laws": "payload * deep examples",
     "check_store": "uri * keys storage_options store environment",
+    "doctor": "uri * storage_options store environment",
     "observe": "callback",
     "parse_point": "text * checkpoint name",
     "read_files": "paths * schema rename storage_options",

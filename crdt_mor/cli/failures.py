@@ -36,7 +36,7 @@ USAGE: Final = 2
 
 BROKEN: Final = 3
 """`laws` found a law that the payload breaks, `simulate` a promise that a run breaks, `verify` damage, `diff` other
-rows in the other table, or `check-store` a store that no table can be in."""
+rows in the other table, `check-store` a store that no table can be in, or `doctor` something to mend."""
 
 INTERRUPTED: Final = 130
 """Ctrl-C; what a shell shows for a program that SIGINT ended."""

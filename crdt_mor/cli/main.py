@@ -27,6 +27,7 @@ from crdt_mor.cli.copy import copy
 from crdt_mor.cli.count import count
 from crdt_mor.cli.create_from import create_from
 from crdt_mor.cli.demo.command import demo
+from crdt_mor.cli.doctor import doctor
 from crdt_mor.cli.erase import erase
 from crdt_mor.cli.handover import handover, takeback
 from crdt_mor.cli.history import history
@@ -224,6 +225,7 @@ for _command in (
     simulate,
     verify,
     check_store,
+    doctor,
     demo,
 ):
     app.command(cls=Command)(_reporting(_command))

@@ -1,0 +1,200 @@
+"""Whether this machine can do what a table needs: packages, the store, clocks, permissions. Each check is one value."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from crdt_mor.api.table import Table
+from crdt_mor.errors import CrdtMorError, TableNotFoundError
+from crdt_mor.ground import machine
+from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.ground.deadlines import operation
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
+from crdt_mor.store.local import LocalStore
+from crdt_mor.store.open import store_at
+from crdt_mor.store.protocol import Store
+from crdt_mor.store.racing import FOLDER, KEYS_OF_A_PROBE, race
+
+if TYPE_CHECKING:
+    from crdt_mor.store.handed_stores import Handed
+
+PACKAGE: Final = "crdt-mor"
+SKEW_MS: Final = 5_000
+"""How far a clock is off before it is worth a word. A bucket tells its own to the second, and later by a request."""
+
+FREE_MIN: Final = 0.05
+"""The part of a disk that is free before it is worth a word."""
+
+_REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What one check of `doctor` has found.
+
+    check: what was looked at. state: `fine`; `note`, where something is worth knowing; `wrong`, where it must be mended
+    before a table is safe or can be used. said: what is there. advice: what to do, empty where there is nothing to do.
+    """
+
+    check: str
+    state: Literal["fine", "note", "wrong"]
+    said: str
+    advice: str = ""
+
+
+@operation
+def doctor(
+    uri: str | os.PathLike[str] | None = None,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    store: Store | Handed | None = None,
+    environment: Environment | None = None,
+) -> list[Checkup]:
+    """Look at the packages of this machine, and at the place of a table: the store, its clock, what one may do there.
+
+    uri: where a table is, or may come; None: only the machine is looked at. What is there stays as it is. Where objects
+        may be put, a few are made below `.hoodie/.temp` and deleted, as `check_store` does it.
+    storage_options, store, environment: see `Table.open`.
+
+    What is wrong is in the result, and no error.
+    """
+    found = [*_machine(), *_extras()]
+    if uri is not None:
+        environment = environment or SystemEnvironment()
+        try:
+            objects = store_at(uri, environment, storage_options, store)
+            found += _place(objects, os.fspath(uri), environment)
+        except (CrdtMorError, OSError) as error:
+            found.append(Checkup("store", "wrong", _said(error), "mend what the message names, and try again"))
+    return found
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def _machine() -> Iterator[Checkup]:
+    python = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}"
+    yield Checkup("python", "fine", f"{python}, {os.cpu_count()} cores")
+    yield Checkup(PACKAGE, "fine", metadata.version(PACKAGE))
+    for name, least, extra in _requirements():
+        if extra is None:
+            yield _package(name, least)
+
+
+def _extras() -> Iterator[Checkup]:
+    """What is installed of the optional packages: a line for each extra."""
+    by_extra: dict[str, list[Checkup]] = {}
+    for name, least, extra in _requirements():
+        if extra is not None and extra not in ("dev", "peers", "plots"):
+            by_extra.setdefault(extra, []).append(_package(name, least))
+    for extra, packages in sorted(by_extra.items()):
+        install = f"pip install '{PACKAGE}[{extra}]'"
+        missing = [package.check for package in packages if package.state == "wrong"]
+        if missing:
+            yield Checkup(f"extra {extra}", "note", f"not installed: {', '.join(missing)}", f"{install}, to use it")
+        else:
+            yield Checkup(f"extra {extra}", "fine", ", ".join(f"{p.check} {p.said}" for p in packages))
+        if extra == "spark" and not missing:
+            yield _java()
+
+
+def _java() -> Checkup:
+    found = machine.find_java()
+    if found is None:
+        return Checkup("java", "note", "not found: Spark needs it", "install Java 17 and set JAVA_HOME, to use Spark")
+    return Checkup("java", "fine", found)
+
+
+def _requirements() -> Iterator[tuple[str, str, str | None]]:
+    """The packages that this one names: the name, the least release, and the extra that asks for it."""
+    for text in metadata.requires(PACKAGE) or ():
+        if (match := _REQUIREMENT.match(text)) is not None:
+            least = re.search(r">=\s*([0-9.]+)", match[2])
+            yield match[1], least[1] if least else "", match[3]
+
+
+def _package(name: str, least: str) -> Checkup:
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return Checkup(name, "wrong", "not installed", f"pip install '{name}{f'>={least}' if least else ''}'")
+    if _numbers(version) < _numbers(least):
+        return Checkup(name, "wrong", f"{version}, older than {least}", f"pip install '{name}>={least}'")
+    return Checkup(name, "fine", version)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:3]]
+
+
+# --- the place of a table ---------------------------------------------------------------------------------------------
+
+
+def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup]:
+    began_ms = environment.now_ms()
+    is_free = store.stat(PROPERTIES) is None
+    yield Checkup("store", "fine", f"{store!r} answers in {environment.now_ms() - began_ms} ms")
+    yield _table(store, uri, environment)
+    try:
+        yield _race(store, uri, environment)
+        yield _clock(store, environment)
+        if is_free:
+            store.delete(f"{FOLDER}/clock")
+    except (CrdtMorError, OSError) as error:
+        advice = "ask for the right to put objects there, to write; to read, nothing is missing"
+        yield Checkup("permission to write", "note", _said(error), advice)
+    if isinstance(store, LocalStore):
+        yield _disk(store)
+
+
+def _table(store: Store, uri: str, environment: Environment) -> Checkup:
+    try:
+        table = Table.open(uri, store=store, environment=environment)
+        version = table.version
+    except TableNotFoundError:
+        return Checkup("table", "note", "there is none", "make one with crdt-mor create, or name its folder")
+    except (CrdtMorError, OSError) as error:
+        return Checkup("table", "wrong", _said(error), "crdt-mor verify says what is damaged, if it is a table")
+    made_by = "" if table.config.ours else ", made by Hudi"
+    said = f"one of Hudi's version {table.config.version}{made_by}, its timeline at version {version}"
+    return Checkup("table", "fine", said)
+
+
+def _race(store: Store, uri: str, environment: Environment) -> Checkup:
+    """Whether one of many puts wins, which says as well that objects may be put and deleted there."""
+    found = race(store, uri, environment.nonce(), KEYS_OF_A_PROBE)
+    if found.is_safe:
+        return Checkup("put-if-absent", "fine", f"of {found.puts} puts at once one won, {found.keys} times")
+    return Checkup("put-if-absent", "wrong", found.reason, "put no table there: docs/stores.md names stores that can")
+
+
+def _clock(store: Store, environment: Environment) -> Checkup:
+    before = environment.now_ms()
+    store_ms = store.now_ms()
+    after = environment.now_ms()
+    skew = 0 if before <= store_ms <= after else min(before - store_ms, after - store_ms, key=abs)
+    if abs(skew) <= SKEW_MS:
+        return Checkup("clock", "fine", f"within {SKEW_MS // 1000} s of the store's")
+    how = "ahead of" if skew > 0 else "behind"
+    said, advice = f"{abs(skew) / 1000:.0f} s {how} the store's", "set it by NTP"
+    if skew > CLOCK_AHEAD_MAX_MS:
+        return Checkup("clock", "wrong", f"{said}: writes are refused", advice)
+    return Checkup("clock", "note", f"{said}: moments, as in as_of, are off by as much; nothing is lost", advice)
+
+
+def _disk(store: LocalStore) -> Checkup:
+    usage = machine.disk_usage(store.root)
+    said = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.1f} GB are free"
+    is_short = usage.free < FREE_MIN * usage.total
+    return Checkup("disk", "note" if is_short else "fine", said, "make room, or clean the table" if is_short else "")
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,47 @@
+"""`crdt-mor doctor`: what this machine, and the place of a table, lack."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+import crdt_mor as mor
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.failures import BROKEN
+from crdt_mor.cli.options import Form
+from crdt_mor.cli.render import Output
+from crdt_mor.model.policies import plural
+
+_SIGNS = {"fine": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "red")}
+
+
+def doctor(
+    uri: Annotated[
+        str | None,
+        typer.Argument(metavar="[URI]", help="Where a table is, or may come; without it the machine alone."),
+    ] = None,
+    output: Form = Output.text,
+) -> None:
+    """Look at packages, extras, the store, its clock and what one may do there; exit code 3 where something is wrong.
+
+    Nothing is changed; objects that are put to see whether it may be done are deleted.
+
+    Example: crdt-mor doctor s3://lake/events
+    """
+    found = mor.doctor(uri, storage_options=inputs.storage() if uri is not None else None)
+    if output is Output.json:
+        render.lines(map(asdict, found))
+    else:
+        for one in found:
+            sign, style = _SIGNS[one.state]
+            line = Text.assemble((sign, style), " ", (f"{one.check}: ", "bold"), one.said)
+            render.stdout().print(line, soft_wrap=True)
+            if one.advice:
+                render.stdout().print(Text(f"    {one.advice}"), soft_wrap=True)
+    wrong = sum(one.state == "wrong" for one in found)
+    if wrong:
+        render.note(f"{plural(wrong, 'thing')} to mend")
+        raise typer.Exit(BROKEN)

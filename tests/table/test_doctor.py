@@ -1,0 +1,151 @@
+"""What `doctor` finds on a machine and at the place of a table."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import crdt_mor as mor
+from crdt_mor.cli.main import app
+from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.store.protocol import Content, Durable
+from crdt_mor.testing import DelegatingStore
+
+SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
+
+
+def found(uri: str | Path | None = None, **options: Any) -> dict[str, tuple[str, str]]:
+    return {one.check: (one.state, one.said) for one in mor.doctor(uri, **options)}
+
+
+def test_all_is_well_at_a_sound_table(tmp_path: Path) -> None:
+    mor.Table.create(tmp_path / "t", SCHEMA, key="id")
+    report = mor.doctor(tmp_path / "t")
+    states = {one.check: one.state for one in report if not one.check.startswith("extra") and one.check != "java"}
+    assert set(states.values()) <= {"fine"} | ({"note"} if states["disk"] == "note" else set())
+    assert {"python", "crdt-mor", "pyarrow", "polars", "store", "table", "put-if-absent", "clock", "disk"} <= set(
+        states
+    )
+    assert found(tmp_path / "t")["table"] == ("fine", "one of Hudi's version 9, its timeline at version 0")
+
+
+def test_what_is_at_a_place_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    assert found(tmp_path)["table"][0] == "note"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["mine.txt"]
+
+
+def test_packages_that_are_missing_or_old_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = metadata.version
+
+    def version(name: str) -> str:
+        if name == "fastavro":
+            raise metadata.PackageNotFoundError(name)
+        return "0.1" if name == "polars" else "2.0+cpu.1" if name == "numpy" else there(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    report = {one.check: one for one in mor.doctor()}
+    assert (report["fastavro"].state, report["fastavro"].said) == ("wrong", "not installed")
+    assert report["fastavro"].advice.startswith("pip install 'fastavro>=")
+    assert report["polars"].state == "wrong"
+    assert "0.1, older than" in report["polars"].said
+
+
+def test_an_extra_that_is_not_there_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = metadata.version
+
+    def version(name: str) -> str:
+        if name in ("deltalake", "pyspark"):
+            raise metadata.PackageNotFoundError(name)
+        return there(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    report = {one.check: one for one in mor.doctor()}
+    assert (report["extra delta"].state, report["extra delta"].said) == ("note", "not installed: deltalake")
+    assert report["extra delta"].advice == "pip install 'crdt-mor[delta]', to use it"
+    assert "java" not in report
+
+
+@pytest.mark.parametrize("home", ["", "/nowhere"])
+def test_spark_without_java_is_worth_a_word(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.setenv("JAVA_HOME", home)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert found()["java"] == ("note", "not found: Spark needs it")
+
+
+class Skewed(SystemEnvironment):
+    """A machine whose wall clock is off."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        super().__init__()
+        self._ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "state", "said"),
+    [
+        (0, "fine", "within 5 s of the store's"),
+        (20, "note", "20 s ahead of the store's: moments, as in as_of, are off by as much; nothing is lost"),
+        (-300, "note", "300 s behind the store's: moments, as in as_of, are off by as much; nothing is lost"),
+        (300, "wrong", "300 s ahead of the store's: writes are refused"),
+    ],
+)
+def test_a_clock_that_is_off_is_told(tmp_path: Path, ahead_s: int, state: str, said: str) -> None:
+    assert found(tmp_path, environment=Skewed(ahead_s * 1000))["clock"] == (state, said)
+
+
+class Careless(DelegatingStore):
+    """A store that tells every put that it has won."""
+
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        super().put(path, data, durable=durable)
+        return True
+
+
+class ReadOnly(DelegatingStore):
+    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        raise mor.StorageRefusedError(f"this user may not put objects here. path={path}")
+
+
+def test_a_store_that_lets_many_puts_win_is_wrong() -> None:
+    state, said = found("memory://t", store=Careless(mor.MemoryStore()))["put-if-absent"]
+    assert state == "wrong"
+    assert "were told that they had made it" in said
+
+
+def test_who_may_only_read_is_told_so() -> None:
+    store = mor.MemoryStore()
+    mor.Table.create("memory://t", SCHEMA, key="id", store=store)
+    report = found("memory://t", store=ReadOnly(store))
+    assert report["table"][0] == "fine"
+    assert report["permission to write"][0] == "note"
+    assert "may not put objects here" in report["permission to write"][1]
+    assert "clock" not in report
+
+
+def test_a_damaged_table_is_wrong(tmp_path: Path) -> None:
+    mor.Table.create(tmp_path / "t", SCHEMA, key="id")
+    (tmp_path / "t/.hoodie/hoodie.properties").write_bytes(b"hoodie.table.version=77\n")
+    assert found(tmp_path / "t")["table"][0] == "wrong"
+
+
+def test_a_place_that_does_not_answer_is_wrong() -> None:
+    assert found("nix://bucket/t")["store"][0] == "wrong"
+
+
+def test_the_command_says_it_and_ends_by_what_it_found(tmp_path: Path) -> None:
+    sound = CliRunner().invoke(app, ["doctor", str(tmp_path)])
+    assert sound.exit_code == 0
+    assert "✓ put-if-absent: of 16 puts at once one won, 8 times" in sound.stdout
+    broken = CliRunner().invoke(app, ["doctor", "nix://bucket/t", "--output", "json"])
+    assert broken.exit_code == 3
+    assert [one["state"] for one in map(json.loads, broken.stdout.splitlines()) if one["check"] == "store"] == ["wrong"]
