@@ -45,8 +45,8 @@ class RowsWrite:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """The rows as a frame."""
-        return self.data if isinstance(self.data, pl.DataFrame) else pl.DataFrame(pl.from_arrow(self.data))
+        """The rows as a frame, each column in one piece: polars picks rows of several ten times as slowly."""
+        return pl.DataFrame(self.data if isinstance(self.data, pl.DataFrame) else pl.from_arrow(self.data)).rechunk()
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,15 @@ def test_keys_of_different_partitions_do_not_meet_in_a_transaction() -> None:
     assert folded.deletes["_hoodie_partition_path"].to_list() == ["p"]
 
 
+def test_rows_of_a_statement_are_in_one_piece() -> None:
+    whole = frame([(stamp(2), key, 1) for key in "abcd"])
+    pieces = pl.concat(whole.iter_slices(1), rechunk=False)
+    for data in (pieces, pieces.to_arrow()):
+        rows = RowsWrite(data).rows
+        assert rows.n_chunks("all") == [1] * rows.width
+        assert rows.equals(whole)
+
+
 def test_an_ordering_column_is_named_by_its_rule_and_no_other() -> None:
     with pytest.raises(InvalidInputError):
         MergeRule("ordering")
