@@ -67,7 +67,7 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     A key is unique within its partition: frames of several partitions need `_hoodie_partition_path`, all of them.
     """
     only = writes[0] if len(writes) == 1 else None
-    if isinstance(only, RowsWrite) and _all_differ(only.rows):
+    if isinstance(only, RowsWrite) and all_differ(only.rows):
         given = only.given if rule.kind == "columns" else None
         if rule.kind == "columns" and given is None:
             given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
@@ -89,8 +89,8 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     return Collapsed(_tidy(folded.deletes), _tidy(folded.tombstones), rows)
 
 
-def _all_differ(rows: pl.DataFrame) -> bool:
-    """Whether no key occurs twice, judged by hashes: keys that collide are folded, which does no harm."""
+def all_differ(rows: pl.DataFrame) -> bool:
+    """Whether no key occurs twice in a partition, judged by hashes: false where two only have the same hash as well."""
     if rows.height < 2:
         return True
     many = PARTITION_PATH in rows.columns and rows[PARTITION_PATH].n_unique() > 1

@@ -20,7 +20,7 @@ from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, check_columns, lift, merging_of
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.payload import Dot
-from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
+from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, all_differ, precombine
 from crdt_mor.model.alteration_event import require_meant
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
@@ -384,6 +384,8 @@ def _keys(config: TableConfig, rows: pa.Table) -> dict[str, pa.Array]:
 
 def refuse_repeats(keys: pl.DataFrame) -> None:
     """Raise where a key of an append stands twice in one partition."""
+    if all_differ(keys):  # which takes a tenth of the time
+        return
     repeated = keys.filter(pl.struct(PARTITION_PATH, RECORD_KEY).is_duplicated())
     if repeated.height:
         raise InvalidInputError(

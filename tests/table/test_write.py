@@ -170,6 +170,16 @@ def test_an_append_with_a_key_twice_is_refused(make: Make) -> None:
     assert rows(table) == []
 
 
+@pytest.mark.parametrize("more", [0, 5000])
+def test_an_append_may_have_a_key_in_two_partitions_but_not_twice_in_one(make: Make, more: int) -> None:
+    table = make(partition_by="region")
+    many = [(f"k{n}", "x", n) for n in range(more)]
+    table.append(frame(*many, ("a", "x", 1), ("a", "y", 2)))
+    assert table.scan().count() == more + 2
+    with pytest.raises(InvalidInputError, match=r"twice in an append; use upsert.*key='b'"):
+        table.append(frame(*many, ("b", "y", 1), ("b", "x", 2), ("b", "y", 3)))
+
+
 def test_latest_commit_wins_in_a_default_table(make: Make) -> None:
     table = make()
     table.upsert(frame(("a", "x", 5), ("b", "x", 5)))
