@@ -29,11 +29,13 @@ class Asked:
     """A condition on the column `key` alone, which every row meets whose key is asked for.
 
     values: with how many values it compares a key.
+    rows_of_value: the least number of rows in logs for each of these with which the condition pays.
     """
 
     key: str
     condition: pl.Expr
     values: int = 1
+    rows_of_value: int = 50
 
     @property
     def is_few(self) -> bool:
@@ -45,7 +47,7 @@ class Asked:
 
         Of 570,000 rows in 300 blocks it was a tenth more for 50,000 values, and a tenth less for 10,000.
         """
-        return self.is_few or self._is_small_beside(sum(map(_rows_about, blocks)))
+        return self.is_few or self._is_small_beside(sum(map(rows_about, blocks)))
 
     def is_small_list(self, log_bytes: int) -> bool:
         """Whether it compares a key with a list, of few keys beside those in logs of so many bytes.
@@ -56,7 +58,7 @@ class Asked:
         return not self.is_few and self._is_small_beside(log_bytes // BYTES_OF_ROW)
 
     def _is_small_beside(self, rows: int) -> bool:
-        return 50 * self.values <= rows
+        return self.rows_of_value * self.values <= rows
 
     def pays_in_scan(self, files: Sequence[bytes]) -> bool:
         """Whether it costs less to hold the keys of Parquet files against it in their scan than to decode all rows."""
@@ -67,7 +69,7 @@ class Asked:
         return keys.alias(self.key).to_frame().select(self.condition.alias(self.key)).to_series()
 
 
-def _rows_about(block: DataBlock | DeleteBlock) -> int:
+def rows_about(block: DataBlock | DeleteBlock) -> int:
     """About how many rows or deletes a block has."""
     if isinstance(block, DeleteBlock):
         return block.keys.height

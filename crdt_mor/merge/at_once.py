@@ -15,10 +15,11 @@ import numpy.typing as npt
 import polars as pl
 
 from crdt_mor.merge.asked import Asked
-from crdt_mor.merge.base_rows import Scanned, kept_each, standing_each, without_each
+from crdt_mor.merge.base_rows import Scanned, begun_each, kept_each, standing_each, without_each
 from crdt_mor.merge.blocks import Columns, DataBlock, Slice, is_partial
 from crdt_mor.merge.contributions import AT, KIND, LINE_KEY, ROW, decode, gather, have_own_times
 from crdt_mor.merge.key_words import Keys
+from crdt_mor.merge.matching import are_large, asked_by_filter
 from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import Merged, frames_of, is_late, needed_for
@@ -53,10 +54,12 @@ def resolve_at_once(
     select: Sequence[str],
     predicate: pl.Expr | None = None,
     asked: Asked | None = None,
+    ahead: bool = False,
 ) -> list[AtOnce]:
     """The logs of all slices merged, of each slice what `read_at_once` takes.
 
     Each slice must be one that `can_be_at_once`, and no key may be in two of them; or all of them are resolved.
+    ahead: all rows of bases that meet the predicate may be in memory.
     """
     need = needed_for(select, predicate)
     bases = [_scanned(files, columns, predicate) for files in slices]
@@ -64,6 +67,9 @@ def resolve_at_once(
     if known:
         return _as_resolved(slices, known, bases, columns, need)
     blocks, key = [block for files in slices for block in files.blocks], columns.merge_key
+    if ahead and predicate is not None and asked is None and are_large(blocks):
+        bases = begun_each(bases, need)
+        asked = asked_by_filter(blocks, bases, MergeRule(), columns)
     contributions = gather(blocks, MergeRule(), columns, key, need, sized=True, asked=asked)
     last = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
     best = contributions.lines.filter(last)
@@ -101,7 +107,9 @@ def read_at_once(
     stand: list[Mask | None] = [None] * len(resolved)
     bits = [one.stand for one in resolved if isinstance(one.stand, Bits)]
     drops = [one.stand for one in resolved if isinstance(one.stand, Keys)]
-    if bits:
+    if any(base.ahead is not None for base in bases):
+        rests = [base.without(drop, need) for base, drop in zip(bases, drops, strict=True)]
+    elif bits:
         rests = kept_each(bases, [some.series for some in bits], need)
     elif predicate is None and all(base.is_whole for base in bases):
         rests, stand = map(list, zip(*standing_each(bases, drops, need), strict=True))

@@ -59,7 +59,11 @@ class Scanned:
 
     def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
         """This base, whose rows that meet the predicate are read in `pool` while the caller merges the logs."""
-        return replace(self, ahead=pool.submit(self._matching.select(distinct(select, [self.key])).collect))
+        return replace(self, ahead=pool.submit(self.matching(select).collect))
+
+    def matching(self, select: Sequence[str]) -> pl.LazyFrame:
+        """The rows that meet the predicate, with their keys."""
+        return self._matching.select(distinct(select, [self.key]))
 
     @property
     def _matching(self) -> pl.LazyFrame:
@@ -104,7 +108,7 @@ class Scanned:
         whole = self.is_whole and self.predicate is None
         many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and drop.are_words())
         if many or not whole:  # polars cannot drop keys while it scans a part
-            return self._matching.select(distinct(select, [self.key])), True
+            return self.matching(select), True
         rest = self._rows.filter(~pl.col(self.key).is_in(drop.texts.implode())) if len(drop) else self._rows
         return rest.select(select), False
 
@@ -116,7 +120,7 @@ class Scanned:
     def decode(self, keys: Keys, need: Sequence[str]) -> Decoded:
         """All rows of keys that are asked for, also those that do not meet the predicate, and the places of `keys`."""
         rows = self._rows
-        if self.asked is not None and self.asked.is_few:
+        if self.asked is not None and self.asked.values <= IN_SCAN_WORDS_MAX:
             rows = rows.filter(self.asked.condition)
         return Decoded.of(rows.select(distinct(need, [self.key])).collect(), self.key, keys)
 
@@ -169,6 +173,15 @@ def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Number
     same = keys.gather(joined[_PLACE]) == wanted.gather(joined[_NUMBER])
     exact = joined.filter(same).cast(pl.Int64)
     return exact[_PLACE].to_numpy(), exact[_NUMBER].to_numpy()
+
+
+def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]:
+    """Several bases, of each of which the rows that meet the predicate are in memory, decoded side by side."""
+    frames = pl.collect_all([base.matching(select) for base in bases])
+    ahead = [Future[pl.DataFrame]() for _ in frames]
+    for future, frame in zip(ahead, frames, strict=True):
+        future.set_result(frame)
+    return [replace(base, ahead=future) for base, future in zip(bases, ahead, strict=True)]
 
 
 def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:

@@ -209,6 +209,19 @@ def decode(
     return _stacked([_decoded(run, columns, need, asked) for run in _runs(blocks)], columns, need)
 
 
+def keys_where(predicate: pl.Expr, blocks: Sequence[DataBlock], columns: Columns, key: str) -> pl.Series:
+    """The keys of the rows that meet a predicate, of which the other columns are not decoded."""
+    need, found = distinct(predicate.meta.root_names(), [key]), [pl.Series(key, [], columns.schema[key])]
+    for run in _runs(blocks):
+        contents = [raw(block.rows) for block in run if not isinstance(block.rows, pl.DataFrame)]
+        if contents:
+            found.append(scan_contents(contents, columns).filter(predicate).select(key).collect()[key])
+        else:
+            frames = [conform(block.rows, columns, need) for block in run if isinstance(block.rows, pl.DataFrame)]
+            found += [frame.filter(predicate)[key] for frame in frames]
+    return pl.concat(found)
+
+
 def _with_heights(
     blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None
 ) -> tuple[pl.DataFrame, list[int]]:

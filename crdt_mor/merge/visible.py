@@ -51,6 +51,7 @@ from crdt_mor.merge.contributions import scan as scan_parquet
 from crdt_mor.merge.fold import cleared, winners
 from crdt_mor.merge.hudi_patches import with_whole_rows
 from crdt_mor.merge.key_words import Keys, distinct_keys
+from crdt_mor.merge.matching import asked_by_filter
 from crdt_mor.merge.overlay import merge_columns
 from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
@@ -102,7 +103,7 @@ def merged(
     """As `merge`, and what was found out of the slice on the way."""
     key, need = columns.merge_key, needed_for(select, predicate)
     is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
-    is_resolved = asked is None and is_whole and not any(map(is_partial, files.blocks))
+    is_resolved = predicate is None and asked is None and is_whole and not any(map(is_partial, files.blocks))
     files = with_whole_rows(files, rule, columns)
     files = promote(files, rule, columns, key, distinct(need, rule.stored(need)), asked)
     base = (
@@ -113,6 +114,8 @@ def merged(
     with ThreadPoolExecutor(1) if base is not None and predicate is not None else nullcontext() as pool:
         if base is not None and pool is not None:
             base = base.begun(need, pool)
+            asked = asked or asked_by_filter(files.blocks, [base], rule, columns)
+            base = replace(base, asked=asked)
         if rule.kind == "columns":
             return Merged(frames_of(*merge_columns(files, rule, columns, key, need, base, asked), select, predicate))
         resolved = resolve(files, rule, columns, key, need, base, asked=asked)

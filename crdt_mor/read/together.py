@@ -101,6 +101,7 @@ class Merges:
                 select=self.select,
                 predicate=self.predicate,
                 asked=self.asked,
+                ahead=self.kept,
             )
         if not resolved:
             return (partial(self._naming, slice_, partial(self._merge, slice_, part)) for slice_, part in items)

@@ -53,6 +53,15 @@ RULES = {
 }
 LAYOUTS = (BY_KEY, Layout(("v", "b")), Layout(("a",)), Layout(("b", "v", "late"), Z_ORDER))
 """Orders of rows in base files, also of columns that most base files have nulls in."""
+FILTERS = (
+    pl.col("a") > 4,
+    pl.col("v") == 2,
+    (pl.col("a") > 4) & (pl.col("v") >= 1),
+    pl.col("v").is_null(),
+    (pl.col("late") < 5) | pl.col("b").is_null(),
+    pl.lit(value=False),
+)
+"""Conditions on one column, for which nulls meet or fail, and on two, of which a partial update gives one."""
 Block = DataBlock | DeleteBlock
 
 
@@ -208,12 +217,17 @@ class History:
         assert sorted((list(row) for f in frames for row in f.rows()), key=repr) == sorted(expect, key=repr)
         keys = merge(files, self.rule, self.columns, select=[self.columns.merge_key])
         assert sum(frame.height for frame in keys) == len(want)
-        some = merge(files, self.rule, self.columns, select=["k"], predicate=pl.col("a") > 4)
-        got = sorted(k for f in some for k in f["k"])
-        assert got == sorted(int(k) for k, row in want.items() if _is_above(row["a"], 4))
+        self.check_filtered(files, want)
         self.check_asked(files, want)
         seen = {w.key for w in self.writes}
         assert {str(key) for key in touched(files.blocks, self.columns)} <= seen
+
+    def check_filtered(self, files: Slice, want: Mapping[str, Row]) -> None:
+        """A filter is asked of merged rows, whichever rows of base and logs meet it."""
+        rows = pl.DataFrame([dict(row) for row in want.values()], STORED)
+        for predicate in [FILTERS[0], self.random.choice(FILTERS)]:
+            some = merge(files, self.rule, self.columns, select=["k"], predicate=predicate)
+            assert sorted(k for f in some for k in f["k"]) == sorted(rows.filter(predicate)["k"])
 
     def check_asked(self, files: Slice, want: Mapping[str, Row]) -> None:
         """Of some keys alone a merge gives what it gives of them among all, also where a filter says more."""
@@ -267,13 +281,13 @@ def test_any_history_reads_as_the_fold_of_its_commits(rule: str, key_column: str
     @settings(max_examples=examples)
     @given(
         seed=st.integers(0, 10**9), stable_form=yes_or_no, promote=yes_or_no, by_hash=yes_or_no, in_parts=yes_or_no,
-        by_words=yes_or_no, layouts=st.sampled_from([(BY_KEY,), LAYOUTS]),
+        by_words=yes_or_no, matching=yes_or_no, layouts=st.sampled_from([(BY_KEY,), LAYOUTS]),
     )  # fmt: skip
     def check(
         seed: int, stable_form: bool, promote: bool, by_hash: bool, in_parts: bool, by_words: bool,
-        layouts: tuple[Layout, ...],
+        matching: bool, layouts: tuple[Layout, ...],
     ) -> None:  # fmt: skip
-        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts, layouts, by_words)
+        check_history(rule, key_column, seed, stable_form, promote, by_hash, in_parts, layouts, by_words, matching)
 
     check()
 
@@ -288,6 +302,7 @@ def check_history(
     in_parts: bool,
     layouts: tuple[Layout, ...] = (BY_KEY,),
     by_words: bool = False,
+    matching: bool = False,
 ) -> None:
     """A random history is read again and again, and compared with the fold of its commits."""
     with pytest.MonkeyPatch.context() as patch:
@@ -297,6 +312,9 @@ def check_history(
             patch.setattr("crdt_mor.merge.base_rows.IN_SCAN_WORDS_MAX", 0)
             patch.setattr("crdt_mor.merge.key_words._MANY", 0)
             patch.setattr("crdt_mor.merge.asked.FEW_VALUES", 0)
+        if matching:
+            patch.setattr("crdt_mor.merge.matching.ROWS_OF_KEY", 0)
+            patch.setattr("crdt_mor.merge.matching.ROWS_OF_BLOCK_MIN", 0)
         if promote:
             patch.setattr("crdt_mor.merge.visible.PLAYS_BASE_BYTES_MIN", 1)
         if in_parts:
