@@ -31,6 +31,9 @@ scan makes a hash table of the keys for every row group: of a million rows in ei
 IN_SCAN_WORDS_MAX = 30_000
 """As `IN_SCAN_KEYS_MAX`, where the keys are words, by which the places are found faster."""
 
+SMALL_BYTES = 1 << 20
+"""The most bytes of a base, or of several in memory, whose columns are all decoded at once."""
+
 BASE_TIME = "base_time"
 _PLACE, _NUMBER, _HASH = "place", "number", "hash"
 
@@ -97,6 +100,12 @@ class Scanned:
             return self.all_rows(select).filter(pl.lit(mask))
         rows = scan(self.source, self.columns, _PLACE).filter(self.predicate)
         return rows.filter(pl.lit(mask).gather(pl.col(_PLACE))).select(select)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether to open its files takes about as long as to decode them."""
+        held = self.source.contents
+        return (sum(map(len, held)) if held else self.source.size()) <= SMALL_BYTES
 
     @property
     def is_whole(self) -> bool:
@@ -205,9 +214,14 @@ def standing_each(
 ) -> list[tuple[pl.DataFrame, Mask]]:
     """What `without_each` gives of each of several whole bases, and which of its rows these are.
 
-    The keys are decoded first, and then the other columns of the rows that stand.
+    The keys are decoded first, and then the other columns of the rows that stand. Of small bases all are decoded at
+    once, as to open them takes as long: of 800 bases of 1,250 rows the whole scan takes a tenth less.
     """
     key = bases[0].key
+    if all(base.is_small for base in bases):
+        frames = pl.collect_all([base.all_rows(distinct(select, [key])) for base in bases])
+        found = [_standing(frame[key], drop) for frame, drop in zip(frames, drops, strict=True)]
+        return [(frame.select(select).filter(pl.Series(s)), s) for frame, s in zip(frames, found, strict=True)]
     keys = pl.collect_all([base.all_rows([key]) for base in bases])
     stand = [_standing(frame[key], drop) for frame, drop in zip(keys, drops, strict=True)]
     masks = [pl.Series(some) for some in stand]

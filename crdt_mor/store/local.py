@@ -57,6 +57,9 @@ _CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
 _REMOVED_MAX = 5
 _DURABLE_FILES_NOTED = 64
+_READ_BYTES_MAX = 1 << 16
+"""The most bytes of an object that a view reads, as that takes less time than to map it."""
+
 _MAPPED = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
@@ -89,12 +92,12 @@ class LocalStore:
                 return None
 
     def view(self, path: str) -> memoryview | None:
-        """The whole object, mapped into memory; None if there is none. Objects are never cut short, but removed."""
+        """The whole object, a large one mapped into memory; None if there is none. None is cut short, but removed."""
         with disk.answering("read", path):
             try:
-                with open(self._at(path), "rb") as file:
-                    if not os.fstat(file.fileno()).st_size:
-                        return memoryview(b"")
+                with open(self._at(path), "rb", buffering=0) as file:
+                    if os.fstat(file.fileno()).st_size <= _READ_BYTES_MAX:
+                        return memoryview(file.read())
                     return memoryview(mmap.mmap(file.fileno(), 0, flags=_MAPPED, prot=mmap.PROT_READ))
             except (*_NOT_THERE, IsADirectoryError):
                 return None

@@ -19,7 +19,7 @@ import pytest
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store import disk as system
-from crdt_mor.store.local import TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
+from crdt_mor.store.local import _READ_BYTES_MAX, TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
 from tests.tiers import long, slow
 
 RACER = """
@@ -415,3 +415,15 @@ def test_the_time_is_known_where_the_file_of_the_clock_is_another_users(fast_pat
         os.seteuid(0)
     assert before <= now <= before + 60_000
     assert [p.name for p in (fast_path / "t" / TEMP_FOLDER).iterdir()] == ["clock"]
+
+
+@pytest.mark.parametrize("size", [0, 1, _READ_BYTES_MAX, _READ_BYTES_MAX + 1])
+def test_a_view_has_all_bytes_also_after_the_object_is_gone(tmp_path: Path, size: int) -> None:
+    store = LocalStore(tmp_path)
+    content = bytes(i % 251 for i in range(size))
+    assert store.put("a/b", content)
+    view = store.view("a/b")
+    store.delete("a/b")
+    assert view is not None
+    assert bytes(view) == content
+    assert store.view("a/b") is None
