@@ -57,3 +57,17 @@ def test_an_erasure_by_keys_under_the_name_that_their_column_had_a_moment_ago_is
     told = told_of(erase, Action(2, "rename", 3), table=Settings("latest", partitioned=True, buckets=1))
     assert "process 2 erases a, and is refused: 'k' was renamed to 'k nr 2'" in told
     assert "process 4 calls 'k' 'k nr 2'" in told
+
+
+def test_a_write_that_a_restore_drops_before_its_writer_is_told_is_told_as_given_up() -> None:
+    rows = ({"name": "b", "v": 1, "note": "n", "amount": 3}, {"name": "é", "v": 2, "note": "n", "amount": -3})
+    pause = Trouble("pauses", "call", 6, steps=1)
+    told = told_of(
+        OPEN,
+        Action(3, "begin", 2, rows=rows, pick=0.6),
+        Action(5, "end", 0, pick=0.15, how="commit", trouble=pause),
+        Action(6, "restore", 2, pick=0.53),
+        table=Settings("partial", partitioned=False, buckets=2),
+    )
+    assert "commits write 3, and is told that nothing is written: WriterExpiredError" in told
+    assert "restores the table" in told
