@@ -75,7 +75,7 @@ def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table
         values, kind = [row[i] for row in rows], schema.field(name).type
         try:
             columns[name] = pa.array(values, kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
             raise InvalidInputError(
                 f"a key is of its column's type: convert it. column={name} type={kind} keys={values[:5]!r}"
             ) from error

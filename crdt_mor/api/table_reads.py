@@ -216,23 +216,24 @@ class TableReads(Readable):
             `scan`; None: now.
 
         partition: where the row is. A key lives once in each partition, and these lives follow each other.
-        change: `upsert` or `delete`, as a writer said. `kept`: the row as the oldest base file that is kept has it, the
-            fold of all that is older. `rewritten`: the row as an overwrite, or a commit of Hudi's that rewrote its
-            file, has left it. `removed`: such a commit has left it out.
+        change: `upsert` or `delete`, as a writer said. `kept`: the fold of older contributions that are kept no more by
+            themselves, in a base file or in what a compaction passed on. `rewritten`: the row as an overwrite, or a
+            commit of Hudi's that rewrote its file, has left it. `removed`: such a commit has left it out.
         columns, written: the columns that the contribution gives, and their values; null of a delete.
         effect: `inserted`, `updated`, `deleted`, or `none`, where the row is as before. changed: columns it changes.
         because: by which rule.
         result: the row after it, null where there is none. states: what payloads keep of it beside its values, where
             the table has such payloads.
         folded_by, carried_by: the compactions, by their requested times, that have folded the contribution into a base
-            file, and that have passed it on as it was, because an earlier write was still under way.
+            file, and that have passed it on, by itself or together with others.
         requested, completed, version, operation, application, host, pid, message, commit_info: of its commit, as
-            `history` has them; null where the table keeps that commit no longer. writers: of a group of several
-            processes' writes, their applications.
+            `history` has them; null where it is kept no more, and of a group of several processes' writes, whose files
+            do not say which of them gave the value: `writers` has the applications of all of them.
         requested_at, completed_at: the two moments as 17 digits.
 
         Contributions are told one by one as far back as the table answers for its history, see `maintenance.clean`.
-        Each costs a merge of the key's own lines, and all the log files of its file group are opened.
+        Each costs a merge of a row, and all the log files of its file group are opened. What an overwrite made void,
+        as it had begun before and completed later, was removed by its writer and is not told.
 
         Raises `InvalidInputError` for what is no key or column of this table, and `UnsupportedFeatureError` of a table
         whose rows do not say when they were written.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -14,6 +14,7 @@ from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import HIDDEN, Merging, merging_of
+from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.authors import columns_of
@@ -65,10 +66,9 @@ class _Telling:
             "completed": None if completed is None else to_datetime(completed, local=local),
             "version": None if commit is None else commit.version,
             "operation": None if commit is None else commit.operation,
-            **columns_of(None if commit is None else commit.author),
-            "writers": [w.author.application for w in commit.writers]
-            if commit is not None and commit.members
-            else None,
+            # Which of several writers of a group gave the value, its files do not say.
+            **columns_of(None if commit is None or commit.members else commit.author),
+            "writers": None if commit is None else [member.author.application for member in commit.members] or None,
             "columns": [shown(name) for name in self.columns if name in line.given] if line.written.height else None,
             "effect": _effect(line, changed),
             "changed": [shown(name) for name in changed],
@@ -137,8 +137,13 @@ def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -
     lines = life_of(snapshot, condition, record_key)
     chosen = names.visible(schema.declared.names) if column is None else [names.one(column, schema)]
     if column is not None:
-        lines = [line for line in lines if not line.written.height or set(chosen) & set(line.given)]
+        lines = [line for line in lines if _concerns(line, chosen)]
     return _Telling(snapshot, lines, chosen).table()
+
+
+def _concerns(line: Line, columns: Sequence[str]) -> bool:
+    """Whether a contribution gives one of these columns, or makes or ends a row."""
+    return not line.written.height or bool({*columns} & {*line.given}) or line.before.height != line.after.height
 
 
 def _structs(rows: pa.Table, fields: Sequence[pa.Field], frames: Sequence[pl.DataFrame]) -> pa.StructArray:
@@ -169,7 +174,7 @@ def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Calla
     """By which rule a contribution has the effect that it has, in words."""
     match line.change:
         case "kept":
-            return "the base file holds what older commits have made of the row"
+            return "a compaction has folded what older commits gave"
         case "rewritten" if line.commit is not None and not is_commit(line.commit):
             return "a service of Hudi's has moved the row to another file group"
         case "rewritten":
@@ -178,8 +183,17 @@ def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Calla
             return "the commit replaced all rows, and left this one out"
         case "delete" if line.ordering is None:
             return "a delete removes whatever was requested before it"
+    said = _rule_said(line, rule, columns, shown_of)
+    return f"the commit deletes the row first; {said}" if line.afresh else said
+
+
+def _rule_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
     if rule.kind == "latest":
-        return "the commit that was requested last gives the whole row"
+        if not line.after.height:
+            return "a delete that was requested later stands"
+        time = str(line.after[COMMIT_TIME][0])
+        is_own = time == line.requested
+        return f"the commit that was requested last gives the whole row{'' if is_own else f': that of {time}'}"
     if rule.ordering is not None:
         return _ordering_said(line, rule.ordering, shown_of(rule.ordering))
     return _columns_said(line, rule, columns, shown_of)
@@ -188,14 +202,21 @@ def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Calla
 def _ordering_said(line: Line, ordering: str, name: str) -> str:
     """Which of two ordering values is the greater one."""
     own = line.written[ordering][0] if line.written.height else line.ordering
-    is_shown = line.after.height > 0 and line.written.height > 0 and line.after[ordering][0] == own
-    if line.before.height and line.before[ordering][0] is not None:
+    if line.before.height and not line.afresh and line.before[ordering][0] is not None:
         other = line.before[ordering][0]
-        how = "is less than" if own is not None and own < other else "is not less than"
+        how = "is less than" if _is_less(own, other) else "is not less than"
         return f"{name} {own} {how} {other}, that of the row"
-    if not line.before.height and line.written.height and not is_shown:
+    if line.written.height and not line.after.height:
         return f"{name} {own} is less than that of a delete"
     return f"the row has no {name} that {own} is held against"
+
+
+def _is_less(one: Any, other: Any) -> bool:
+    """As the merge orders values: null is the least, NaN the greatest."""
+    if one is None or other is None:
+        return one is None and other is not None
+    values = pl.Series([one, other])
+    return bool(values.sort()[0] == one) and not bool(values.equals(values.reverse(), null_equal=True))
 
 
 def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:

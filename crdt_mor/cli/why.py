@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +17,7 @@ from crdt_mor.cli.options import AsOf, Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import typed_keys
 from crdt_mor.model.instant import to_datetime
+from crdt_mor.model.policies import plural
 
 _VALUE_MAX = 60
 """Characters of one value."""
@@ -29,7 +30,9 @@ def why(
     key: Annotated[
         str,
         typer.Argument(
-            metavar="KEY", help="Its value; of a key of several columns those of each, with commas.", show_default=False
+            metavar="KEY",
+            help="Its value, after -- if it begins with a dash; of several columns with commas.",
+            show_default=False,
         ),
     ],
     column: Annotated[str | None, typer.Option(metavar="C", help="Only what was given to this column.")] = None,
@@ -59,22 +62,31 @@ def why(
 def _key(text: str, table: mor.Table) -> object:
     """The key that a text names, in the types of the key's columns."""
     single = len(table.config.key.fields) == 1
-    (values,) = [[text]] if single else csv.reader([text])
+    values = [text] if single else _cut(text)
     row = tuple(typed_keys([values], table).to_pylist()[0].values())
     return row[0] if single else row
 
 
+def _cut(text: str) -> list[str]:
+    try:
+        (values,) = csv.reader([text], strict=True)
+    except (csv.Error, ValueError) as error:
+        raise mor.InvalidInputError(f"a key is values with commas between them: {error}. got={text[:100]!r}") from error
+    return values
+
+
 def _life(lines: list[Line]) -> Iterator[Text]:
-    """A picture of the life: a dot for each contribution, from the oldest to the newest, and below the row as it is."""
-    for before, line in pairwise([None, *lines]):
-        assert line is not None
-        if line["partition"] and (before is None or before["partition"] != line["partition"]):
-            yield Text(f"in partition {line['partition']}", style="bold")
-        yield Text.assemble(("● ", _STYLES[line["effect"]]), (_head(line), "bold"))
-        for text in _body(line):
-            yield Text(f"│   {text}")
-    row = lines[-1]["result"]
-    yield Text("○ there is no such row" if row is None else f"○ {_values(row, list(row))}", style="bold")
+    """A picture of the life in each partition: a dot for each contribution, the oldest first, then the row as it is."""
+    for partition, own in groupby(lines, lambda line: str(line["partition"])):
+        if partition:
+            yield Text(f"in partition {partition}", style="bold")
+        row: Mapping[str, Any] | None = None
+        for line in own:
+            yield Text.assemble(("● ", _STYLES[line["effect"]]), (_head(line), "bold"))
+            for text in _body(line):
+                yield Text(f"│   {text}")
+            row = line["result"]
+        yield Text("○ there is no such row" if row is None else f"○ {_values(row, list(row))}", style="bold")
 
 
 _STYLES = {"inserted": "green", "updated": "green", "deleted": "red", "none": "dim"}
@@ -83,10 +95,10 @@ _STYLES = {"inserted": "green", "updated": "green", "deleted": "red", "none": "d
 def _head(line: Line) -> str:
     """When, what, by whom, and since when readers see it."""
     who = f" by {line['application']} ({line['pid']} on {line['host']})" if line["application"] else ""
-    more = f" and {len(line['writers']) - 1} more" if line["writers"] else ""
+    who = f" by one of {', '.join(dict.fromkeys(line['writers']))}" if line["writers"] else who
     seen = "" if line["completed"] is None else f", seen {_moment(line['completed'])}"
     said = f": {line['message']}" if line["message"] else ""
-    return f"{_moment(line['requested'])}  {_called(line)}{who}{more}{seen}{said}"
+    return f"{_moment(line['requested'])}  {_called(line)}{who}{seen}{said}"
 
 
 def _called(line: Line) -> str:
@@ -108,7 +120,7 @@ def _body(line: Line) -> Iterator[str]:
             yield f"{effect}" + ("" if effect == "deleted" else f" {changed}")
     yield f"because  {line['because']}"
     if line["carried_by"]:
-        yield f"carried  by {len(line['carried_by'])} compactions, as an earlier write was under way"
+        yield f"carried  by {plural(len(line['carried_by']), 'compaction')}, not yet into a base file"
     if line["folded_by"]:
         yield f"folded   by the compaction of {_moment(to_datetime(line['folded_by'], local=False))}"
 

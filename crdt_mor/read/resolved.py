@@ -71,6 +71,8 @@ class Resolved:
         with suppress(StorageUnavailableError, OSError):
             found = None if path is None else store.read(path)
         known = None if found is None else from_bytes(found, self.name(slice_))
+        if known is not None and slice_.base is not None and known.base.rows != slice_.base.rows:
+            return None
         self.note(slice_, known)
         return known
 

@@ -3,11 +3,13 @@
     file groups that have held the key ─► their slices, one after another ─► the key's own lines
                                             a merge of the lines up to each of them ─► the row then
 
-A file group has a slice for each compaction. What a slice holds of the key and the next one does not hold, the
-compaction between the two has folded; what both hold, it has carried. A commit that rewrites rows instead of adding to
-them, as an overwrite or a copy-on-write commit of Hudi's does, begins anew: what follows is merged onto its base file.
+A file group has a slice for each compaction, which has folded what the logs of the slice before it hold: into a base
+file, or into the carry, which passes on what a pending write may come before. A commit that rewrites rows instead of
+adding to them, as an overwrite or a copy-on-write commit of Hudi's does, begins anew: what follows is merged onto its
+base file.
 
-The merge is the one of every read, of a slice that has the lines of this key alone.
+The merge is the one of every read, of a slice that has nothing of other keys. As lines stand in the order of their
+requests, it goes on from the row that the line before has made.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge import kernel
-from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice
+from crdt_mor.merge.blocks import COMMIT_TIME, RECORD_KEY, DataBlock, DeleteBlock, Slice, is_partial
 from crdt_mor.merge.contributions import ORDER, TIME, decode, given_names, scan
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import COMMIT
@@ -41,12 +43,13 @@ from crdt_mor.read.window import require_times
 Change = Literal["upsert", "delete", "kept", "rewritten", "removed"]
 """What a contribution is.
 
-kept: the row as the oldest base file that is kept holds it: the fold of what is no longer kept by itself.
+kept: the fold of what is no longer kept by itself, as the oldest base file that is kept has it, or its carry.
 rewritten: the row as a commit wrote it that rewrote the base file, or that moved the key to another file group.
 removed: an overwrite, a truncation or a delete of the partition has left the row out.
 """
 
 Block = DataBlock | DeleteBlock
+Blocks = dict[InstantTime, list[Block]]
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,10 @@ class Line:
 
     requested: its place. commit: the one that wrote it; None: of what is kept no longer, or not by itself.
     written: of an upsert the row as it was written, which gives the columns `given`; else no row.
-    ordering: of a delete of a table with an ordering column the value that it was given, if any.
     before, after: the row without it and with it: a frame of one row, or of none. Stored names and types; states too.
-    folded: the compaction that has folded it into a base file. carried: those that have passed it on as it was.
+    ordering: of a delete of a table with an ordering column the value that it was given, if any.
+    afresh: the same commit has deleted the row before it wrote this one.
+    folded: the compaction that has folded it into a base file. carried: those that have passed it on in a carry.
     """
 
     partition: str
@@ -69,6 +73,7 @@ class Line:
     before: pl.DataFrame
     after: pl.DataFrame
     ordering: object = None
+    afresh: bool = False
     folded: Completion | None = None
     carried: tuple[Completion, ...] = ()
 
@@ -79,14 +84,17 @@ class Chapter:
 
     begun: the commit that has made the base file; None: there is none, or it is the oldest that is kept.
     ended: the commit that has made the next one.
-    blocks: what its logs hold, by requested time.
+    base_time: the requested time of the row in the base file, empty where there is none.
+    logs: what its logs hold, by requested time. carry: the same of its carry, where several contributions may be one.
     """
 
     begun: Completion | None
     ended: Completion | None
     base: ParquetSource | None
     base_latest: str | None
-    blocks: dict[InstantTime, list[Block]]
+    base_time: str
+    logs: Blocks
+    carry: Blocks
 
     @property
     def rewrites(self) -> bool:
@@ -154,8 +162,7 @@ class _Life:
         bases = [c for c in there if c.completed > since and any(f.is_base and f.group == group for f in c.files)]
         found: list[Chapter] = []
         for begun, end in zip([None, *bases], [*bases, None], strict=True):
-            shown = there if end is None else [c for c in there if c.completed < end.completed]
-            slice_ = next((s for s in self._slices(shown) if s.group == group), None)
+            slice_ = self._slice(group, there if end is None else [c for c in there if c.completed < end.completed])
             if slice_ is None:
                 continue
             try:
@@ -166,29 +173,33 @@ class _Life:
                 found.clear()  # Hudi has cleaned it: what is older than the next base file is kept no longer
         return found
 
-    def _slices(self, completions: Sequence[Completion]) -> list[FileSlice]:
-        return fold_slices(completions, old_logs=self._session.config.was_upgraded)
+    def _slice(self, group: FileGroup, completions: Sequence[Completion]) -> FileSlice | None:
+        slices = fold_slices(completions, old_logs=self._session.config.was_upgraded)
+        return next((slice_ for slice_ in slices if slice_.group == group), None)
 
     def _chapter(self, slice_: FileSlice, begun: Completion | None, ended: Completion | None) -> Chapter:
         store, config = self._session.store, self._session.config
+        carries = tuple(log for log in slice_.logs if slice_.is_carry(log))
         with naming_damage(store, slice_):
-            opened = open_slice(store, slice_, config)
-            blocks: dict[InstantTime, list[Block]] = {}
-            for block in opened.blocks:
-                for requested, own in self._own(block):
-                    blocks.setdefault(requested, []).append(own)
-            base = None if opened.base is None else self._base(opened.base)
-        return Chapter(begun, ended, base, opened.base_latest, blocks)
+            opened = open_slice(store, replace(slice_, logs=slice_.fresh_logs), config)
+            carried = open_slice(store, replace(slice_, base=None, logs=carries), config).blocks
+            row = self._none if opened.base is None else self._row_of(opened.base)
+            logs, carry = self._by_time(opened.blocks), self._by_time(carried)
+        if not row.height:
+            return Chapter(begun, ended, None, None, "", logs, carry)
+        return Chapter(begun, ended, _as_base(row), opened.base_latest, str(row[COMMIT_TIME][0]), logs, carry)
 
-    def _base(self, base: ParquetSource) -> ParquetSource | None:
-        """The row of the key in a base file, as a base file; None: it has none."""
+    def _by_time(self, blocks: Sequence[Block]) -> Blocks:
+        found: Blocks = {}
+        for block in blocks:
+            for requested, own in self._own(block):
+                found.setdefault(requested, []).append(own)
+        return found
+
+    def _row_of(self, base: ParquetSource) -> pl.DataFrame:
+        """The row of the key in a base file: a frame of one row, or of none."""
         columns = self._merging.columns
-        rows = scan(base, columns).filter(self._asked.condition).select(columns.select_all()).collect()
-        if not rows.height:
-            return None
-        data = io.BytesIO()
-        rows.write_parquet(data)
-        return ParquetSource.in_memory(data.getvalue())
+        return scan(base, columns).filter(self._asked.condition).select(columns.select_all()).collect()
 
     def _own(self, block: Block) -> Iterator[tuple[InstantTime, Block]]:
         """What a block says of the key, each of it with the time at which it was requested."""
@@ -223,18 +234,16 @@ class _Life:
 
     def _tell(self, told: list[Line], group: FileGroup, ended: Completion | None) -> None:
         """Add the lines of a file group, and one of the commit that has replaced it, to those of its partition."""
-        seen, others = set[InstantTime](), len(told)
-        for run in _runs(self._chapters(group, ended)):
+        others = len(told)
+        for number, run in enumerate(_runs(self._chapters(group, ended))):
             self._begin(told, group, run[0], others)
-            blocks = {requested: own for chapter in reversed(run) for requested, own in chapter.blocks.items()}
-            so_far: list[Block] = []
+            blocks = run[0].carry | {at: own for chapter in reversed(run) for at, own in chapter.logs.items()}
+            onto = _Onto(run[0].base, run[0].base_latest, self._merging)
             for requested in sorted(blocks):
-                so_far += blocks[requested]
-                after = self._merged(run[0], so_far)
-                if requested not in seen:
-                    seen.add(requested)
+                after = onto.merged(requested, blocks[requested])
+                if not number or requested not in run[0].carry:
                     line = self._line(group[0], requested, blocks[requested], _row(told), after)
-                    told.append(_with_upkeep(line, run))
+                    told.append(_as_kept(line) if requested in run[0].carry else _with_upkeep(line, run))
         if ended is not None and len(told) > others and _row(told).height:
             told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
 
@@ -243,18 +252,20 @@ class _Life:
 
         others: how many of the lines are of other file groups.
         """
-        begun = chapter.begun or self._maker(group, chapter)
-        row = self._merged(chapter, [])
+        row = _Onto(chapter.base, chapter.base_latest, self._merging).row()
         if not row.height and not (chapter.rewrites and len(told) > others and _row(told).height):
             return
+        begun = chapter.begun or self._maker(group, chapter)
         if told and told[-1].change == "removed" and told[-1].commit is begun:
             told.pop()
-        change: Change = "removed"
-        if row.height:
-            change = "rewritten" if told or (begun and not is_compaction(begun)) else "kept"
-        requested = InstantTime(row[COMMIT_TIME][0]) if begun is None else begun.requested
         given = tuple(self._merging.columns.stored) if row.height else ()
-        told.append(Line(group[0], requested, change, begun, row, given, _row(told), row))
+        if row.height and not told and (begun is None or is_compaction(begun)):
+            at = InstantTime(str(row[COMMIT_TIME][0]))
+            told.append(Line(group[0], at, "kept", None, row, given, _row(told), row, folded=begun))
+        else:
+            assert begun is not None, "a base file is of a commit that is kept, or it is the first line of all"
+            change: Change = "rewritten" if row.height else "removed"
+            told.append(Line(group[0], begun.requested, change, begun, row, given, _row(told), row))
 
     def _maker(self, group: FileGroup, chapter: Chapter) -> Completion | None:
         """The commit that made the base file of the oldest chapter that is kept; None: its commit is kept no longer."""
@@ -276,7 +287,9 @@ class _Life:
             stored = [*self._merging.columns.stored]
             given = tuple(stored if rows[-1].given is None else (c for c in stored if self._gives(rows[-1], c)))
             shown = self._merging.rule.show(written)
-            return Line(partition, requested, "upsert", commit, shown, given, before, after)
+            return Line(
+                partition, requested, "upsert", commit, shown, given, before, after, afresh=len(rows) < len(blocks)
+            )
         deletes = [block.keys for block in blocks if isinstance(block, DeleteBlock)]
         ordering = next((keys[ORDER][0] for keys in deletes if ORDER in keys.columns), None)
         return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering)
@@ -287,18 +300,46 @@ class _Life:
         hidden = [member.hidden for member in self._merging.rule.members if column in member.columns]
         return column in block.given or any(name in block.given for name in hidden)
 
-    def _merged(self, chapter: Chapter, blocks: Sequence[Block]) -> pl.DataFrame:
-        """The row that a base file and some blocks make: one row, or none."""
-        columns = self._merging.columns
-        select = [COMMIT_TIME, *columns.stored]
-        files = Slice(chapter.base, chapter.base_latest if chapter.base else None, tuple(blocks))
-        if chapter.base is None and not blocks:
-            return self._none.select(select)
-        return pl.concat(kernel.merge(files, self._merging.rule, columns, select=select))
-
     @property
     def _none(self) -> pl.DataFrame:
         return pl.DataFrame(schema=self._merging.columns.schema)
+
+
+class _Onto:
+    """What lines are merged onto, one after another in the order of their requests: the row that they have made so far.
+
+    Deletes that have ordering values count against later lines as well, and are kept beside the row. Partial updates of
+    Hudi's are folded among themselves before they meet a base, so that all lines are merged again with each of these.
+    """
+
+    def __init__(self, base: ParquetSource | None, latest: str | None, merging: Merging) -> None:
+        self._base, self._latest, self._merging = base, latest, merging
+        self._blocks: list[Block] = []
+
+    def row(self) -> pl.DataFrame:
+        """The row so far."""
+        columns = self._merging.columns
+        if self._base is None:
+            return pl.DataFrame(schema=columns.schema)
+        return scan(self._base, columns).select(columns.select_all()).collect()
+
+    def merged(self, requested: InstantTime, blocks: Sequence[Block]) -> pl.DataFrame:
+        """The row with what was requested at a later time: a frame of one row, or of none."""
+        rule, columns = self._merging.rule, self._merging.columns
+        self._blocks += blocks
+        files = Slice(self._base, self._latest, tuple(self._blocks))
+        row = pl.concat(kernel.merge(files, rule, columns, select=columns.select_all()))
+        if rule.kind == "columns" or not any(is_partial(block) for block in self._blocks):
+            self._base = _as_base(row) if row.height else None
+            self._latest = max(self._latest or requested, requested) if row.height else None
+            self._blocks = [b for b in self._blocks if isinstance(b, DeleteBlock) and rule.kind == "ordering"]
+        return row
+
+
+def _as_base(rows: pl.DataFrame) -> ParquetSource:
+    data = io.BytesIO()
+    rows.write_parquet(data)
+    return ParquetSource.in_memory(data.getvalue())
 
 
 def _row(told: Sequence[Line]) -> pl.DataFrame:
@@ -316,12 +357,19 @@ def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
     return runs
 
 
+def _as_kept(line: Line) -> Line:
+    """A line of a carry, where the contributions of several commits may be one."""
+    return replace(line, change="kept" if line.change == "upsert" else line.change, commit=None, afresh=False)
+
+
 def _with_upkeep(line: Line, run: Sequence[Chapter]) -> Line:
-    """A line with the compaction that has folded it, and those that have passed it on."""
+    """A line with the compaction that has folded it, and those that have passed it on, by itself or with others."""
     carried: list[Completion] = []
-    for chapter, following in pairwise(run):
-        if line.requested in chapter.blocks and chapter.ended is not None:
-            if line.requested not in following.blocks:
-                return replace(line, folded=chapter.ended, carried=tuple(carried))
-            carried.append(chapter.ended)
+    first = next(i for i, chapter in enumerate(run) if line.requested in chapter.logs)
+    for chapter, following in pairwise(run[first:]):
+        if line.requested in following.logs or chapter.ended is None:
+            continue
+        if line.requested <= following.base_time or line.requested > max(following.carry, default=""):
+            return replace(line, folded=chapter.ended, carried=tuple(carried))
+        carried.append(chapter.ended)
     return replace(line, carried=tuple(carried))

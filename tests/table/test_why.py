@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import crdt_mor as mor
 from crdt_mor import payloads as p
 from crdt_mor.cli.main import app
+from tests.posting import in_a_crowd, post
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64()), ("s", pa.string())])
 
@@ -108,7 +110,7 @@ def test_partial_updates_set_the_columns_that_they_give(path: Path, nulls: Any) 
         ("upsert", v(None), "none" if nulls == "keep" else "updated", last),
     ]
     assert [line["columns"] for line in told(table)] == [["id", "v"], ["id", "s"], ["id", "v"]]
-    assert [line["written"] for line in told(table, column="s")] == [{"s": "x"}]
+    assert [line["written"] for line in told(table, column="s")] == [{"s": None}, {"s": "x"}], "the first makes the row"
     said = "id, s: the value that was requested last" + (", but for nulls" if nulls == "keep" else "")
     assert told(table)[1]["because"] == said
 
@@ -210,7 +212,7 @@ def test_what_a_clean_gave_up_is_one_line(path: Path) -> None:
         table.maintenance.compact()
     table.maintenance.clean(commits=1)
     assert life(table) == [("kept", v(2), "inserted", v(2)), ("upsert", v(3), "updated", v(3))]
-    assert told(table)[0]["because"] == "the base file holds what older commits have made of the row"
+    assert told(table)[0]["because"] == "a compaction has folded what older commits gave"
 
 
 def test_overwrites_begin_anew_and_what_they_cover_is_told(path: Path) -> None:
@@ -252,6 +254,8 @@ def test_a_key_of_several_columns_is_a_tuple(path: Path) -> None:
         table.why(7)
     with pytest.raises(mor.InvalidInputError, match="a key is of its column's type"):
         table.why(("seven", "mon"))
+    with pytest.raises(mor.InvalidInputError, match="a key is of its column's type"):
+        table.why((7, "\ud800"))
 
 
 def test_it_is_asked_of_any_moment_that_is_kept(path: Path) -> None:
@@ -301,6 +305,97 @@ def test_an_erased_row_is_not_told(path: Path) -> None:
     assert [line["result"]["v"] for line in told(table, "b")] == [2]
 
 
+# --- what it must not say ---------------------------------------------------------------------------------------------
+
+
+def test_a_fold_in_a_carry_is_nobodys_contribution(path: Path) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id", buckets=1, merge={"v": p.Counter()})
+    with table.transaction() as straggler:
+        straggler.upsert(rows({"id": "z", "v": 100, "s": None}))
+        table.upsert(rows(v(1)), commit_info={"message": "one"})
+        table.upsert(rows(v(2)), commit_info={"message": "two"})
+        (first,) = table.maintenance.compact()
+    before = told(table)
+    assert [(line["message"], line["carried_by"], line["folded_by"]) for line in before] == [
+        ("one", [first.barrier], None), ("two", [first.barrier], None),
+    ]  # fmt: skip
+    (second,) = table.maintenance.compact()
+    assert {line["folded_by"] for line in told(table)} == {second.barrier}
+    table.maintenance.clean(commits=1, readers=timedelta(0))
+    (line,) = told(table)
+    assert (line["change"], line["result"]["v"], line["message"], line["application"]) == ("kept", 3, None, None)
+
+
+def test_a_delete_in_a_carry_is_nobodys_either(path: Path) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id", buckets=1, merge={"v": p.Counter()})
+    with table.transaction() as straggler:
+        straggler.upsert(rows(v(100)))
+        table.upsert(rows(v(1)), commit_info={"message": "one"})
+        table.delete(keys=["a"], commit_info={"message": "cleaner"})
+        table.upsert(rows(v(2)), commit_info={"message": "two"})
+        table.upsert(rows(v(3)), commit_info={"message": "three"})
+        table.maintenance.compact()
+        table.upsert(rows({"id": "b", "v": 0, "s": None}))
+        table.maintenance.compact()
+    assert [line["message"] for line in told(table)] == [None, "one", "cleaner", "two", "three"]
+    table.maintenance.clean(commits=1, readers=timedelta(0))
+    assert {line["message"] for line in told(table)} == {None}
+    assert told(table)[-1]["result"]["v"] == 5
+
+
+@pytest.mark.parametrize(
+    ("merge", "ordering", "result"),
+    [(None, "v", v(5)), ({"v": p.Counter()}, None, v(5)), (mor.PartialUpdate(), None, v(5))],
+)
+def test_a_commit_that_deletes_first_says_so(path: Path, merge: Any, ordering: str | None, result: Any) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id", merge=merge, ordering=ordering)
+    table.upsert(rows(v(9, "x")))
+    with table.transaction() as tx:
+        tx.delete(keys=["a"], plain=True)
+        tx.upsert(rows(v(5)))
+    assert life(table)[1:] == [("upsert", v(5), "updated", result)]
+    assert told(table)[1]["because"].startswith("the commit deletes the row first; ")
+
+
+def test_nan_is_the_greatest_ordering_value(path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("o", pa.float64())])
+    table = mor.Table.create(path, schema, key="id", ordering="o")
+    for value in (float("nan"), float("nan"), 1.0):
+        table.upsert(rows({"id": "a", "o": value}, schema=schema))
+    assert [(line["effect"], line["because"]) for line in told(table)] == [
+        ("inserted", "the row has no o that nan is held against"),
+        ("none", "o nan is not less than nan, that of the row"),
+        ("none", "o 1.0 is less than nan, that of the row"),
+    ]
+
+
+def test_of_a_straggler_behind_a_fold_it_is_said_which_commit_won(path: Path) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id")
+    with table.transaction() as straggler:
+        straggler.upsert(rows(v(100)))
+        table.upsert(rows(v(1)))
+        last = table.upsert(rows(v(2)))
+        table.maintenance.compact()
+    table.maintenance.clean(commits=1, readers=timedelta(0))
+    kept, late = told(table)
+    assert (kept["change"], kept["requested_at"], kept["application"]) == ("kept", last.requested_at, None)
+    assert (late["effect"], late["because"]) == (
+        "none", f"the commit that was requested last gives the whole row: that of {last.requested_at}",
+    )  # fmt: skip
+
+
+def test_which_writer_of_a_group_gave_a_value_is_not_made_up(path: Path) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id")
+    table.upsert(rows(v(0)))
+    post(table, rows(v(1)))
+    in_a_crowd(table).upsert(rows({"id": "b", "v": 2, "s": None}), commit_info={"message": "of b"})
+    assert [line["writers"] for line in told(table)] != [None, None]
+    for line in told(table):
+        if line["writers"]:
+            assert (line["application"], line["message"]) == (None, None)
+            assert len(line["writers"]) > 1
+
+
 # --- the command ------------------------------------------------------------------------------------------------------
 
 
@@ -326,6 +421,16 @@ def test_the_command_draws_a_life(path: Path) -> None:
     assert "s =" not in one
 
 
+def test_the_command_draws_a_life_for_each_partition(path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("day", pa.string()), ("v", pa.int64())])
+    with pytest.warns(mor.PartitionNotInKeyWarning):
+        table = mor.Table.create(path, schema, key="id", partition_by="day")
+    table.upsert(pa.table({"id": ["a"], "day": ["z"], "v": [1]}))
+    table.move(["a"], partition={"day": "b"})
+    drawn = [line for line in command(str(path), "a").stdout.splitlines() if line.startswith(("in ", "○"))]
+    assert drawn == ["in partition day=b", "○ id = a, day = b, v = 1", "in partition day=z", "○ there is no such row"]
+
+
 def test_the_command_speaks_to_programs(path: Path) -> None:
     table = mor.Table.create(
         path, pa.schema([("a", pa.int64()), ("b", pa.string()), ("v", pa.int64())]), key=["a", "b"]
@@ -335,6 +440,9 @@ def test_the_command_speaks_to_programs(path: Path) -> None:
     assert [json.loads(line)["result"] for line in found.stdout.splitlines()] == [{"a": 1, "b": "x,y", "v": 5}]
     nothing = command(str(path), "1,z")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
+    torn = command(str(path), "1,x\ny")
+    assert torn.exit_code == 1
+    assert "a key is values with commas between them" in torn.stderr
     wrong = command(str(path), "x,z")
     assert wrong.exit_code == 1
     assert "a key is of its column's type" in wrong.stderr
