@@ -35,7 +35,7 @@ from crdt_mor.model.layout import BY_KEY, Layout
 from crdt_mor.model.names import BaseFileName, bucket_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.write.base_files import base_file
-from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting
+from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting, in_order
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
@@ -90,10 +90,10 @@ class Load:
 
     def _runs(self, batches: Iterable[pa.RecordBatch]) -> list[Run]:
         runs, read = list[Run](), 0
-        for table in _parts(batches):
+        for table, is_last in _parts(batches):
             self.write.require_pending()
-            rows = self._rows(table, len(runs)).sort(ORDER)
-            runs.append(self.sorting.run(_without_repeats([rows], self._partitioned)))
+            (rows,) = _without_repeats([in_order(self._rows(table, len(runs)))], self._partitioned)
+            runs.append(Run(rows=rows) if is_last and not runs else self.sorting.run([rows]))
             read += table.num_rows
             del table, rows  # so that these rows are not in memory while the next ones are read
             self.heard("read", read)
@@ -153,8 +153,8 @@ def _states(merging: Merging) -> set[str]:
     return {member.hidden for member in merging.rule.members if member.hidden}
 
 
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches in tables of at most `RUN_ROWS` rows and about `RUN_BYTES` bytes."""
+def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]:
+    """Batches in tables of at most `RUN_ROWS` rows and about `RUN_BYTES` bytes, and whether each is the last one."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -164,11 +164,11 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             more = bytes_of(piece)
             if waiting and (rows + piece.num_rows > RUN_ROWS or size + more > RUN_BYTES):
                 full, waiting, rows, size = waiting, [], 0, 0
-                yield _let_go(full)
+                yield _let_go(full), False
             waiting.append(piece)
             rows, size = rows + piece.num_rows, size + more
     if waiting:
-        yield _let_go(waiting)
+        yield _let_go(waiting), True
 
 
 def _let_go(batches: list[pa.RecordBatch]) -> pa.Table:

@@ -4,15 +4,18 @@
                                                           ├─ merged, a piece of each run in memory ─► sorted frames
     rows ─ …                     ─► sorted, put as a run ─┘
 
-Where there are more runs than are merged at once, some of them become one longer run first. So what is in memory is a
-part of the rows while runs are put, and `FAN_IN` pieces while they are merged; neither grows with the rows.
+Rows that are one part alone stay in memory, and are not merged. Where there are more runs than are merged at once, some
+of them become one longer run first. So what is in memory is a part of the rows while runs are put, and `FAN_IN` pieces
+while they are merged; neither grows with the rows.
 """
 
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 import polars as pl
@@ -21,10 +24,13 @@ from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.read.fetching import rows_of
 from crdt_mor.store.protocol import Store
-from crdt_mor.write.log_files import BUCKET
+from crdt_mor.write.log_files import BUCKET, by_group, in_groups
 
 ORDER: Final = (PARTITION_PATH, BUCKET, RECORD_KEY)
 """The columns that rows are sorted by; texts by their bytes."""
+
+Place = tuple[str, int, str]
+"""Where a row stands in that order: its values of these columns."""
 
 RUN_ROWS: Final = 262_144
 """The most rows of an object of a run."""
@@ -36,9 +42,10 @@ PIECE_ROWS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sorted rows, in objects that follow one another: each with its path and the number of its rows."""
+    """Sorted rows, in objects that follow one another, each with its path and the number of its rows; or in memory."""
 
-    objects: tuple[tuple[str, int], ...]
+    objects: tuple[tuple[str, int], ...] = ()
+    rows: pl.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,12 @@ class Sorting:
         cursors = [_Cursor(self._pieces(run)) for run in runs]
         while cursors := [cursor for cursor in cursors if cursor.fill()]:
             bound = min(cursor.last for cursor in cursors)
-            yield pl.concat([cursor.take(bound) for cursor in cursors]).sort(ORDER)
+            taken = [cursor.take(bound) for cursor in cursors]
+            yield in_order(pl.concat(taken)) if len(taken) > 1 else taken[0]
 
     def _pieces(self, run: Run) -> Iterator[pl.DataFrame]:
+        if run.rows is not None:
+            yield from run.rows.iter_slices(self.piece_rows)
         for path, count in run.objects:
             source = self.store.parquet(path)
             if source is None:
@@ -107,21 +117,25 @@ class _Cursor:
         return True
 
     @property
-    def last(self) -> tuple[str, int, str]:
+    def last(self) -> Place:
         """Where the last row stands that is read."""
-        partition, bucket, key = self.rows.select(ORDER).row(-1)
-        return partition, bucket, key
+        return self._place(-1)
 
-    def take(self, bound: tuple[str, int, str]) -> pl.DataFrame:
+    def take(self, bound: Place) -> pl.DataFrame:
         """The rows up to a bound, which is included."""
-        partition, bucket, key = bound
-        of_group = (pl.col(PARTITION_PATH) == partition) & (pl.col(BUCKET) == bucket)
-        before = (pl.col(PARTITION_PATH) < partition) | (
-            (pl.col(PARTITION_PATH) == partition) & (pl.col(BUCKET) < bucket)
-        )
-        count = int(self.rows.select((before | (of_group & (pl.col(RECORD_KEY) <= key))).sum()).item())
+        count = bisect_right(range(self.rows.height), bound, key=self._place)
         taken, self.rows = self.rows.head(count), self.rows.slice(count)
         return taken
+
+    def _place(self, row: int) -> Place:
+        partition, bucket, key = (self.rows[name][row] for name in ORDER)
+        return partition, bucket, key
+
+
+def in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """The same rows, sorted by `ORDER`; polars' own sort by these columns takes six times as long."""
+    rows = rows.rechunk()  # polars picks rows of several chunks ten times as slowly
+    return rows[in_groups(rows, sorted(by_group(rows), key=itemgetter(0)))]
 
 
 def _in_frames_of(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

@@ -26,7 +26,6 @@ from crdt_mor.format.base_file import Judgements
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from crdt_mor.merge.kernel import text_order
 from crdt_mor.merge.polars_types import stored_array
 from crdt_mor.merge.precombine import precombine
 from crdt_mor.model.config import TableConfig
@@ -43,6 +42,7 @@ from crdt_mor.write.log_files import (
     Rows,
     StoredRows,
     by_group,
+    in_groups,
     log_file,
     numbered,
     numbered_rows,
@@ -154,12 +154,7 @@ class Staging:
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
     ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
         """Few rows: sorted by file group and key, numbered from `first` and made Arrow once, and then cut."""
-        number = np.empty(rows.height, dtype=np.int64)
-        for i, (_, positions) in enumerate(groups):
-            number[positions.to_numpy()] = i
-        by_key = text_order(rows[RECORD_KEY]).to_numpy()
-        order = pl.Series(by_key[np.argsort(number[by_key], kind="stable")])
-        table = numbered_rows(rows, order, self.requested, first, self.merging.schema, self._writer)
+        table = numbered_rows(rows, in_groups(rows, groups), self.requested, first, self.merging.schema, self._writer)
         columns, start = _columns(rows), 0
         for group, positions in groups:
             yield group, partial(StoredRows, len(positions), columns, repeating, self._cut(table, group, start))

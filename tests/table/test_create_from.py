@@ -20,6 +20,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, LoadProgress, MemoryStore, SchemaMismatchError, Table, TableExistsError
@@ -652,6 +654,25 @@ def test_few_of_the_batches_of_a_large_source_are_alive_at_once(rows: int) -> No
     reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches())
     assert loaded(reader).count() == rows
     assert most * BATCH <= 1.3 * RUN_ROWS, "a part of the rows is read, sorted and let go before the next one"
+
+
+PLACES = st.tuples(st.sampled_from(["", "eu", "é/😀", "z"]), st.integers(0, 3), st.text("ab\0é😀", max_size=20))
+
+
+@given(st.lists(PLACES, min_size=1, unique=True), st.integers(1, 4), st.data())
+def test_rows_are_sorted_by_partition_bucket_and_the_bytes_of_their_keys(
+    places: list[tuple[str, int, str]], pieces: int, data: st.DataObject
+) -> None:
+    types = zip(load_sorting.ORDER, (pl.String, pl.Int32, pl.String), strict=True)
+    rows = pl.DataFrame(places, schema=dict(types), orient="row")
+    chunks = pl.concat(rows.iter_slices(-(-rows.height // pieces)), rechunk=False)
+    found = load_sorting.in_order(chunks)
+    assert found.rows() == sorted(places)
+    assert found.equals(rows.sort(load_sorting.ORDER))
+    bound = data.draw(st.sampled_from(places) | PLACES)
+    cursor = load_sorting._Cursor(iter(()), found)
+    assert cursor.take(bound).rows() == [place for place in found.rows() if place <= bound]
+    assert cursor.rows.rows() == [place for place in found.rows() if place > bound]
 
 
 def test_a_sort_holds_a_piece_of_each_run_that_it_merges(monkeypatch: pytest.MonkeyPatch) -> None:
