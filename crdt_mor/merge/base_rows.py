@@ -162,7 +162,9 @@ class Decoded:
 
     def standing(self, drop: Keys) -> Mask:
         """Of each row, whether it has none of the keys in `drop`, which must be among the touched keys."""
-        return all_but(self._hit(drop.texts)[_PLACE].to_numpy(), self.frame.height)
+        drops_all = len(drop) == len(self.keys)
+        places = self.places if drops_all else self._hit(drop.texts)[_PLACE].to_numpy()
+        return all_but(places, self.frame.height)
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
         """All rows except for those of touched keys."""

@@ -124,6 +124,8 @@ def _row_groups(footer: pq.FileMetaData, column: str) -> list[RowGroup] | None:
 def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.DataFrame:
     """Decoded rows with the columns `need` in the table's types; null where the file lacks a column."""
     schema = columns.schema
+    if list(frame.schema.items()) == [(c, schema[c]) for c in need]:
+        return frame
     have = set(frame.columns)
     return frame.select((pl.col(c).cast(schema[c]) if c in have else pl.lit(None, schema[c])).alias(c) for c in need)
 
