@@ -15,7 +15,7 @@ from crdt_mor.errors import CrdtMorError, TableNotFoundError
 from crdt_mor.ground import machine
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
-from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.paths import OWN_FOLDER, PROPERTIES
 from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
@@ -65,15 +65,15 @@ def doctor(
 
     What is wrong is in the result, and no error.
     """
-    found = [*_machine(), *_extras()]
+    found: list[Checkup] = []
     if uri is not None:
         environment = environment or SystemEnvironment()
         try:
             objects = store_at(uri, environment, storage_options, store)
             found += _place(objects, os.fspath(uri), environment)
         except (CrdtMorError, OSError) as error:
-            found.append(Checkup("store", "wrong", _said(error), "mend what the message names, and try again"))
-    return found
+            found.append(Checkup("store", "wrong", _said(error)))
+    return [*found, *_machine(), *_extras()]
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
@@ -138,40 +138,54 @@ def _numbers(version: str) -> list[int]:
 
 
 def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup]:
+    around = store.nearest_above(PROPERTIES) if isinstance(store, LocalStore) else None
+    if around is not None:
+        advice = "name that folder, or another place: no table is made in the folder of another one"
+        yield Checkup("table", "wrong", f"this is in the folder of the table {around}", advice)
+        return
     began_ms = environment.now_ms()
     is_free = store.stat(PROPERTIES) is None
-    yield Checkup("store", "fine", f"{store!r} answers in {environment.now_ms() - began_ms} ms")
+    yield Checkup("store", "fine", f"{store!r} answered in {environment.now_ms() - began_ms} ms")
     yield _table(store, uri, environment)
+    if isinstance(store, LocalStore):
+        yield _disk(store)
+        if not machine.is_folder(store.root):
+            yield Checkup("folder", "note", "it is not there yet", "crdt-mor create makes it, if this user may")
+            return
     try:
         yield _race(store, uri, environment)
         yield _clock(store, environment)
         if is_free:
             store.delete(f"{FOLDER}/clock")
     except (CrdtMorError, OSError) as error:
-        advice = "ask for the right to put objects there, to write; to read, nothing is missing"
-        yield Checkup("permission to write", "note", _said(error), advice)
-    if isinstance(store, LocalStore):
-        yield _disk(store)
+        advice = "ask for the right to put objects there" + (
+            "" if is_free else ", to write; to read, nothing is missing"
+        )
+        yield Checkup("permission to write", "wrong" if is_free else "note", _said(error), advice)
 
 
 def _table(store: Store, uri: str, environment: Environment) -> Checkup:
     try:
         table = Table.open(uri, store=store, environment=environment)
         version = table.version
-    except TableNotFoundError:
+    except TableNotFoundError as error:
+        if any(store.list(folder) for folder in (".hoodie/timeline", f"{OWN_FOLDER}/timeline")):
+            return Checkup("table", "wrong", _said(error), "crdt-mor verify says more of a table that is damaged")
         return Checkup("table", "note", "there is none", "make one with crdt-mor create, or name its folder")
     except (CrdtMorError, OSError) as error:
-        return Checkup("table", "wrong", _said(error), "crdt-mor verify says what is damaged, if it is a table")
+        return Checkup("table", "wrong", _said(error), "crdt-mor verify says more of a table that is damaged")
     made_by = "" if table.config.ours else ", made by Hudi"
     said = f"one of Hudi's version {table.config.version}{made_by}, its timeline at version {version}"
-    return Checkup("table", "fine", said)
+    return Checkup("table", "fine", f"{said}; its data files were not read, which crdt-mor verify does")
 
 
 def _race(store: Store, uri: str, environment: Environment) -> Checkup:
     """Whether one of many puts wins, which says as well that objects may be put and deleted there."""
     found = race(store, uri, environment.nonce(), KEYS_OF_A_PROBE)
     if found.is_safe:
-        return Checkup("put-if-absent", "fine", f"of {found.puts} puts at once one won, {found.keys} times")
+        return Checkup(
+            "put-if-absent", "fine", f"of {found.puts} puts of one object at once one won, for each of {found.keys}"
+        )
     return Checkup("put-if-absent", "wrong", found.reason, "put no table there: docs/stores.md names stores that can")
 
 

@@ -69,7 +69,8 @@ def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table
     rows = [k if isinstance(k, tuple) else (k,) for k in _key_values(keys)]
     wrong = [row for row in rows if len(row) != len(fields)]
     if wrong:
-        raise InvalidInputError(f"a key is a value of each of {list(fields)}. got={wrong[0]!r}")
+        tuples = " in a tuple" if len(fields) > 1 else ""
+        raise InvalidInputError(f"a key is a value of each of {list(fields)}{tuples}. got={wrong[0]!r}")
     columns = {}
     for i, name in enumerate(fields):
         values, kind = [row[i] for row in rows], schema.field(name).type

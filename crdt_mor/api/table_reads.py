@@ -224,12 +224,16 @@ class TableReads(Readable):
         because: by which rule.
         result: the row after it, null where there is none. states: what payloads keep of it beside its values, where
             the table has such payloads.
+        overtaken_by: the requested times of contributions that stand behind it and were visible before it, so that no
+            reader has seen the row that it makes.
         folded_by, carried_by: the compactions, by their requested times, that have folded the contribution into a base
             file, and that have passed it on, by itself or together with others.
         requested, completed, version, operation, application, host, pid, message, commit_info: of its commit, as
             `history` has them; null where it is kept no more, and of a group of several processes' writes, whose files
             do not say which of them gave the value: `writers` has the applications of all of them.
         requested_at, completed_at: the two moments as 17 digits.
+
+        There are no rows where no commit that is kept has written the key.
 
         Contributions are told one by one as far back as the table answers for its history, see `maintenance.clean`.
         Each costs a merge of a row, and all the log files of its file group are opened. What an overwrite made void,

@@ -41,7 +41,9 @@ class _Telling:
     def table(self) -> pa.Table:
         """See `Table.why`."""
         local = self.snapshot.session.config.local_times
-        facts = [self._facts(line, local=local) for line in self.lines]
+        facts = [
+            self._facts(line, local=local) | {"overtaken_by": self._overtaking(i)} for i, line in enumerate(self.lines)
+        ]
         columns = {name: pa.array([row.get(name) for row in facts], kind) for name, kind in _FACTS.items()}
         columns["written"] = self._rows([line.written for line in self.lines])
         columns["result"] = self._rows([line.after for line in self.lines])
@@ -50,6 +52,14 @@ class _Telling:
             columns["states"] = states
         order = [*_BEFORE_ROWS, "columns", "written", "effect", "changed", "because", "result", "states", *_AFTER_ROWS]
         return pa.table({name: columns[name] for name in order if name in columns})
+
+    def _overtaking(self, number: int) -> list[str]:
+        """What stands behind a line, and was visible before it: readers have never seen the row that the line makes."""
+        line = self.lines[number]
+        if line.commit is None:
+            return []
+        later = (one for one in self.lines[number + 1 :] if one.partition == line.partition and one.commit is not None)
+        return [one.requested for one in later if one.commit and one.commit.completed < line.commit.completed]
 
     @property
     def merging(self) -> Merging:
@@ -114,7 +124,8 @@ _BEFORE_ROWS: Final = {
     "message": pa.string(), "commit_info": pa.map_(pa.string(), pa.string()), "writers": _TEXTS,
 }  # fmt: skip
 _AFTER_ROWS: Final = {
-    "folded_by": pa.string(), "carried_by": _TEXTS, "requested_at": pa.string(), "completed_at": pa.string(),
+    "overtaken_by": _TEXTS, "folded_by": pa.string(), "carried_by": _TEXTS, "requested_at": pa.string(),
+    "completed_at": pa.string(),
 }  # fmt: skip
 _FACTS: Final = (
     _BEFORE_ROWS | {"columns": _TEXTS, "effect": pa.string(), "changed": _TEXTS, "because": pa.string()} | _AFTER_ROWS
@@ -208,7 +219,7 @@ def _ordering_said(line: Line, ordering: str, name: str) -> str:
         return f"{name} {own} {how} {other}, that of the row"
     if line.written.height and not line.after.height:
         return f"{name} {own} is less than that of a delete"
-    return f"the row has no {name} that {own} is held against"
+    return f"there is no row yet whose {name} it is held against"
 
 
 def _is_less(one: Any, other: Any) -> bool:
@@ -228,8 +239,8 @@ def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of:
             by_payload.setdefault(member.payload.name, []).extend(given)
     merged = {name for member in rule.members for name in member.columns}
     plain = [shown_of(name) for name in columns if name in line.given and name not in merged]
-    said = [f"{', '.join(names)}: {payload}" for payload, names in by_payload.items()]
+    said = [f"{', '.join(names)}: merged by {payload}" for payload, names in by_payload.items()]
     if plain:
-        last = "the value that was requested last" + (", but for nulls" if rule.nulls == "keep" else "")
+        last = "the value of the commit that was requested last" + (", but for nulls" if rule.nulls == "keep" else "")
         said.insert(0, f"{', '.join(plain)}: {last}")
     return "; ".join(said) or "it gives none of the columns"

@@ -16,8 +16,6 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import AsOf, Form, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import typed_keys
-from crdt_mor.model.instant import to_datetime
-from crdt_mor.model.policies import plural
 
 _VALUE_MAX = 60
 """Characters of one value."""
@@ -52,7 +50,8 @@ def why(
         render.lines(found)
         return
     if not found:
-        render.note(f"no commit that is kept has written this key. key={key}")
+        by = "" if as_of is None else f" by that moment, {as_of}"
+        render.note(f"no commit that is kept has written this key{by}. key={key}")
         return
     console = render.stdout()
     for text in _life(found):
@@ -96,7 +95,7 @@ def _head(line: Line) -> str:
     """When, what, by whom, and since when readers see it."""
     who = f" by {line['application']} ({line['pid']} on {line['host']})" if line["application"] else ""
     who = f" by one of {', '.join(dict.fromkeys(line['writers']))}" if line["writers"] else who
-    seen = "" if line["completed"] is None else f", seen {_moment(line['completed'])}"
+    seen = "" if line["completed"] is None else f", completed {_moment(line['completed'])}, version {line['version']}"
     said = f": {line['message']}" if line["message"] else ""
     return f"{_moment(line['requested'])}  {_called(line)}{who}{seen}{said}"
 
@@ -119,10 +118,13 @@ def _body(line: Line) -> Iterator[str]:
         case effect:
             yield f"{effect}" + ("" if effect == "deleted" else f" {changed}")
     yield f"because  {line['because']}"
+    if line["overtaken_by"]:
+        others = ", ".join(line["overtaken_by"])
+        yield f"unseen   as {others} began later and completed before it"
     if line["carried_by"]:
-        yield f"carried  by {plural(len(line['carried_by']), 'compaction')}, not yet into a base file"
+        yield f"carried  by the compaction {', '.join(line['carried_by'])}, which left it in log files"
     if line["folded_by"]:
-        yield f"folded   by the compaction of {_moment(to_datetime(line['folded_by'], local=False))}"
+        yield f"folded   by the compaction {line['folded_by']} into a base file"
 
 
 def _values(row: Mapping[str, Any], names: list[str]) -> str:

@@ -26,3 +26,8 @@ def disk_usage(folder: str | os.PathLike[str]) -> DiskUsage:
     path = Path(folder).absolute()
     usage = shutil.disk_usage(next(above for above in (path, *path.parents) if above.exists()))
     return DiskUsage(usage.total, usage.free)
+
+
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a folder."""
+    return Path(path).is_dir()

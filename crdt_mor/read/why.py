@@ -32,7 +32,7 @@ from crdt_mor.merge.contributions import ORDER, TIME, decode, given_names, scan
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import COMMIT
 from crdt_mor.model.slices import FileSlice, fold_slices
-from crdt_mor.model.timeline_parts import Completion, FileGroup
+from crdt_mor.model.timeline_parts import Completion, FileGroup, Pending
 from crdt_mor.planners.clean import is_commit
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.open_slice import open_slice
@@ -84,7 +84,8 @@ class Chapter:
 
     begun: the commit that has made the base file; None: there is none, or it is the oldest that is kept.
     ended: the commit that has made the next one.
-    base_time: the requested time of the row in the base file, empty where there is none.
+    unstable: the requested time from which on the compaction that ended it passed on what it folded, as a write was
+        pending that had begun then; None: it passed nothing on.
     logs: what its logs hold, by requested time. carry: the same of its carry, where several contributions may be one.
     """
 
@@ -92,7 +93,7 @@ class Chapter:
     ended: Completion | None
     base: ParquetSource | None
     base_latest: str | None
-    base_time: str
+    unstable: InstantTime | None
     logs: Blocks
     carry: Blocks
 
@@ -185,9 +186,18 @@ class _Life:
             carried = open_slice(store, replace(slice_, base=None, logs=carries), config).blocks
             row = self._none if opened.base is None else self._row_of(opened.base)
             logs, carry = self._by_time(opened.blocks), self._by_time(carried)
-        if not row.height:
-            return Chapter(begun, ended, None, None, "", logs, carry)
-        return Chapter(begun, ended, _as_base(row), opened.base_latest, str(row[COMMIT_TIME][0]), logs, carry)
+        base, latest = (_as_base(row), opened.base_latest) if row.height else (None, None)
+        return Chapter(begun, ended, base, latest, None if ended is None else self._unstable(ended), logs, carry)
+
+    def _unstable(self, compaction: Completion) -> InstantTime | None:
+        """When the oldest write was requested that was pending when a compaction was planned, as far as it is known."""
+        known = [*((c.requested, c.completed) for c in self._shown), *((p.requested, "~") for p in self._pending)]
+        barrier = compaction.requested
+        return min((requested for requested, completed in known if requested < barrier < completed), default=None)
+
+    @property
+    def _pending(self) -> tuple[Pending, ...]:
+        return self._snapshot.value.pending
 
     def _by_time(self, blocks: Sequence[Block]) -> Blocks:
         found: Blocks = {}
@@ -243,7 +253,7 @@ class _Life:
                 after = onto.merged(requested, blocks[requested])
                 if not number or requested not in run[0].carry:
                     line = self._line(group[0], requested, blocks[requested], _row(told), after)
-                    told.append(_as_kept(line) if requested in run[0].carry else _with_upkeep(line, run))
+                    told.append(_as_kept(line) if requested in run[0].carry else self._with_upkeep(line, run))
         if ended is not None and len(told) > others and _row(told).height:
             told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
 
@@ -293,6 +303,30 @@ class _Life:
         deletes = [block.keys for block in blocks if isinstance(block, DeleteBlock)]
         ordering = next((keys[ORDER][0] for keys in deletes if ORDER in keys.columns), None)
         return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering)
+
+    def _with_upkeep(self, line: Line, run: Sequence[Chapter]) -> Line:
+        """A line with the compaction that has folded it, and those that have passed it on, by itself or with others."""
+        carried: list[Completion] = []
+        first = next(i for i, chapter in enumerate(run) if line.requested in chapter.logs)
+        for chapter, following in pairwise(run[first:]):
+            if line.requested in following.logs or chapter.ended is None:
+                continue
+            if not self._is_passed_on(line, chapter, following):
+                return replace(line, folded=chapter.ended, carried=tuple(carried))
+            carried.append(chapter.ended)
+        return replace(line, carried=tuple(carried))
+
+    def _is_passed_on(self, line: Line, chapter: Chapter, following: Chapter) -> bool:
+        """Whether a compaction has put a line into its carry, where the fold of rows stands at the last of them.
+
+        That of deletes, and of what they remove, stands at the first of them. Where the latest commit wins, rows go
+        into the base file, but for those of a log compaction.
+        """
+        if self._merging.rule.kind == "latest" and line.change == "upsert":
+            rows = (at for at, own in following.carry.items() if any(isinstance(block, DataBlock) for block in own))
+            return line.requested <= max(rows, default="")
+        since = [*following.carry, *([] if chapter.unstable is None else [chapter.unstable])]
+        return bool(following.carry) and line.requested >= min(since)
 
     def _gives(self, block: DataBlock, column: str) -> bool:
         """Whether a block gives a column, or the state of its payload."""
@@ -360,16 +394,3 @@ def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
 def _as_kept(line: Line) -> Line:
     """A line of a carry, where the contributions of several commits may be one."""
     return replace(line, change="kept" if line.change == "upsert" else line.change, commit=None, afresh=False)
-
-
-def _with_upkeep(line: Line, run: Sequence[Chapter]) -> Line:
-    """A line with the compaction that has folded it, and those that have passed it on, by itself or with others."""
-    carried: list[Completion] = []
-    first = next(i for i, chapter in enumerate(run) if line.requested in chapter.logs)
-    for chapter, following in pairwise(run[first:]):
-        if line.requested in following.logs or chapter.ended is None:
-            continue
-        if line.requested <= following.base_time or line.requested > max(following.carry, default=""):
-            return replace(line, folded=chapter.ended, carried=tuple(carried))
-        carried.append(chapter.ended)
-    return replace(line, carried=tuple(carried))

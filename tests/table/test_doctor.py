@@ -32,13 +32,37 @@ def test_all_is_well_at_a_sound_table(tmp_path: Path) -> None:
     assert {"python", "crdt-mor", "pyarrow", "polars", "store", "table", "put-if-absent", "clock", "disk"} <= set(
         states
     )
-    assert found(tmp_path / "t")["table"] == ("fine", "one of Hudi's version 9, its timeline at version 0")
+    assert found(tmp_path / "t")["table"] == (
+        "fine",
+        "one of Hudi's version 9, its timeline at version 0; its data files were not read, which crdt-mor verify does",
+    )
 
 
 def test_what_is_at_a_place_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert found(tmp_path)["table"][0] == "note"
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["mine.txt"]
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    assert found(tmp_path / "new")["folder"] == ("note", "it is not there yet")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_place_in_the_folder_of_a_table_is_wrong(tmp_path: Path) -> None:
+    mor.Table.create(tmp_path / "t", SCHEMA, key="id")
+    before = sorted(tmp_path.rglob("*"))
+    state, said = found(tmp_path / "t/day=mon")["table"]
+    assert (state, "in the folder of the table" in said) == ("wrong", True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_table_without_its_properties_is_not_called_none(tmp_path: Path) -> None:
+    table = mor.Table.create(tmp_path / "t", SCHEMA, key="id")
+    table.upsert(pa.table({"id": ["a"], "v": [1]}))
+    (tmp_path / "t/.hoodie/hoodie.properties").unlink()
+    state, said = found(tmp_path / "t")["table"]
+    assert (state, "restore the file" in said) == ("wrong", True)
 
 
 def test_packages_that_are_missing_or_old_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +156,8 @@ def test_who_may_only_read_is_told_so() -> None:
     assert report["permission to write"][0] == "note"
     assert "may not put objects here" in report["permission to write"][1]
     assert "clock" not in report
+    nowhere = found("memory://t", store=ReadOnly(mor.MemoryStore()))
+    assert nowhere["permission to write"][0] == "wrong", "there is nothing to read either"
 
 
 def test_a_damaged_table_is_wrong(tmp_path: Path) -> None:
@@ -147,7 +173,7 @@ def test_a_place_that_does_not_answer_is_wrong() -> None:
 def test_the_command_says_it_and_ends_by_what_it_found(tmp_path: Path) -> None:
     sound = CliRunner().invoke(app, ["doctor", str(tmp_path)])
     assert sound.exit_code == 0
-    assert "✓ put-if-absent: of 16 puts at once one won, 8 times" in sound.stdout
+    assert "✓ put-if-absent: of 16 puts of one object at once one won, for each of 8" in sound.stdout
     broken = CliRunner().invoke(app, ["doctor", "nix://bucket/t", "--output", "json"])
     assert broken.exit_code == 3
     assert [one["state"] for one in map(json.loads, broken.stdout.splitlines()) if one["check"] == "store"] == ["wrong"]

@@ -60,6 +60,7 @@ def test_the_commit_that_was_requested_last_gives_the_row(path: Path) -> None:
     ]
     found = told(table)
     assert found[0]["completed_at"] > found[1]["completed_at"]
+    assert [line["overtaken_by"] for line in found] == [[found[1]["requested_at"]], [], [], []]
     assert [line["changed"] for line in found] == [["id", "v"], ["v"], [], ["id", "v"]]
     assert found[1]["because"] == "the commit that was requested last gives the whole row"
     assert found[3]["because"] == "a delete removes whatever was requested before it"
@@ -86,14 +87,14 @@ def test_the_greatest_ordering_value_wins(path: Path) -> None:
         ("upsert", v(1, "one"), "inserted", v(1, "one")),
     ]
     assert [line["because"] for line in told(table)] == [
-        "the row has no v that 5 is held against",
+        "there is no row yet whose v it is held against",
         "v 3 is less than 5, that of the row",
         "v 4 is less than 5, that of the row",
         "v 5 is not less than 5, that of the row",
         "v 7 is not less than 5, that of the row",
         "v 6 is less than that of a delete",
         "a delete removes whatever was requested before it",
-        "the row has no v that 1 is held against",
+        "there is no row yet whose v it is held against",
     ]
 
 
@@ -111,7 +112,7 @@ def test_partial_updates_set_the_columns_that_they_give(path: Path, nulls: Any) 
     ]
     assert [line["columns"] for line in told(table)] == [["id", "v"], ["id", "s"], ["id", "v"]]
     assert [line["written"] for line in told(table, column="s")] == [{"s": None}, {"s": "x"}], "the first makes the row"
-    said = "id, s: the value that was requested last" + (", but for nulls" if nulls == "keep" else "")
+    said = "id, s: the value of the commit that was requested last" + (", but for nulls" if nulls == "keep" else "")
     assert told(table)[1]["because"] == said
 
 
@@ -145,7 +146,7 @@ def test_a_payload_is_told_by_what_it_made_of_each_value(path: Path, name: str) 
         table.upsert(pa.table({"id": ["a"], "c": pa.array([value], given)}))
     found = told(table, column="c")
     assert [line["result"]["c"] for line in found] == seen
-    assert all(line["because"] == f"c: {payload.name}" for line in found)
+    assert all(line["because"] == f"c: merged by {payload.name}" for line in found)
     table.maintenance.compact()
     assert [line["result"]["c"] for line in told(table, column="c")] == seen
     assert all(line["folded_by"] for line in told(table))
@@ -172,7 +173,9 @@ def test_payloads_of_several_columns_decide_together(path: Path) -> None:
     found = life(table)
     assert [effect for _, _, effect, _ in found] == ["inserted", "none", "updated"]
     assert found[-1][3] == v(6, "six")
-    assert told(table)[1]["because"] == "id: the value that was requested last; v, s: latest_by/1"
+    assert (
+        told(table)[1]["because"] == "id: the value of the commit that was requested last; v, s: merged by latest_by/1"
+    )
 
 
 def test_states_are_told_of_payloads_that_keep_any(path: Path) -> None:
@@ -305,6 +308,35 @@ def test_an_erased_row_is_not_told(path: Path) -> None:
     assert [line["result"]["v"] for line in told(table, "b")] == [2]
 
 
+def test_which_compaction_folded_a_delete_is_told_as_the_files_have_it(path: Path) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id", buckets=1, merge={"v": p.Counter()})
+    table.upsert(rows(v(1), {"id": "c", "v": 1, "s": None}))
+    table.maintenance.compact()
+    with table.transaction() as straggler:
+        straggler.upsert(rows(v(10), {"id": "c", "v": 10, "s": None}))
+        table.upsert(rows({"id": "c", "v": 5, "s": None}))
+        table.delete(keys=["a"])
+        table.delete(keys=["c"])
+        (second,) = table.maintenance.compact()
+    (third,) = table.maintenance.compact()
+    for key in ("a", "c"):
+        late = [line for line in told(table, key) if line["requested_at"] > told(table, key)[0]["requested_at"]]
+        assert {line["folded_by"] for line in late} == {third.barrier}, late
+        assert [line["carried_by"] for line in late if line["change"] == "delete"] == [[second.barrier]]
+
+
+def test_rows_of_which_the_latest_wins_are_not_passed_on(path: Path) -> None:
+    table = mor.Table.create(path, SCHEMA, key="id", buckets=1)
+    with table.transaction() as straggler:
+        straggler.upsert(rows(v(10)))
+        table.upsert(rows(v(1)))
+        table.delete(keys=["a"])
+        (first,) = table.maintenance.compact()
+        assert [(line["change"], line["folded_by"], line["carried_by"]) for line in told(table)] == [
+            ("upsert", first.barrier, []), ("delete", None, [first.barrier]),
+        ]  # fmt: skip
+
+
 # --- what it must not say ---------------------------------------------------------------------------------------------
 
 
@@ -363,7 +395,7 @@ def test_nan_is_the_greatest_ordering_value(path: Path) -> None:
     for value in (float("nan"), float("nan"), 1.0):
         table.upsert(rows({"id": "a", "o": value}, schema=schema))
     assert [(line["effect"], line["because"]) for line in told(table)] == [
-        ("inserted", "the row has no o that nan is held against"),
+        ("inserted", "there is no row yet whose o it is held against"),
         ("none", "o nan is not less than nan, that of the row"),
         ("none", "o 1.0 is less than nan, that of the row"),
     ]
@@ -411,8 +443,9 @@ def test_the_command_draws_a_life(path: Path) -> None:
     table.delete(keys=["a"])
     said = command(str(path), "a").stdout
     parts = (
-        ": nightly\n", "gives    id = a, v = 2, s = y", "changes  v = 3, s = y", "folded   by the compaction of",
-        "because  id, s: the value that was requested last; v: counter/1", "○ there is no such row",
+        ": nightly\n", "gives    id = a, v = 2, s = y", "changes  v = 3, s = y", "folded   by the compaction 2",
+        "because  id, s: the value of the commit that was requested last; v: merged by counter/1",
+        "○ there is no such row",
     )  # fmt: skip
     assert [part for part in parts if part not in said] == []
     assert said.count("● ") == 3
