@@ -32,13 +32,13 @@ from crdt_mor.merge.contributions import ORDER, TIME, decode, given_names, scan
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import COMMIT
 from crdt_mor.model.slices import FileSlice, fold_slices
-from crdt_mor.model.timeline_parts import Completion, FileGroup, Pending
+from crdt_mor.model.timeline_parts import Completion, FileGroup
 from crdt_mor.planners.clean import is_commit
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.prune import prune
 from crdt_mor.read.snapshot import Snapshot
-from crdt_mor.read.window import require_times
+from crdt_mor.read.window import require_times, within
 
 Change = Literal["upsert", "delete", "kept", "rewritten", "removed"]
 """What a contribution is.
@@ -82,8 +82,9 @@ class Line:
 class Chapter:
     """The slice of a file group between two of its base files: what it holds of the key.
 
-    begun: the commit that has made the base file; None: there is none, or it is the oldest that is kept.
+    begun: the commit that has made the base file; None: there is none, or its commit is kept no longer.
     ended: the commit that has made the next one.
+    row: the key's in the base file: one, or none. base_latest: the latest requested time that the file has folded in.
     unstable: the requested time from which on the compaction that ended it passed on what it folded, as a write was
         pending that had begun then; None: it passed nothing on.
     logs: what its logs hold, by requested time. carry: the same of its carry, where several contributions may be one.
@@ -91,7 +92,7 @@ class Chapter:
 
     begun: Completion | None
     ended: Completion | None
-    base: ParquetSource | None
+    row: pl.DataFrame
     base_latest: str | None
     unstable: InstantTime | None
     logs: Blocks
@@ -151,8 +152,7 @@ class _Life:
 
     def _pruned(self, completions: Sequence[Completion]) -> tuple[FileSlice, ...]:
         """The slices that may hold the key when these commits are shown."""
-        slices = fold_slices(completions, old_logs=self._session.config.was_upgraded)
-        return prune(slices, self._condition, self._session.config, self._snapshot.schema).kept
+        return prune(self._folded(completions), self._condition, self._session.config, self._snapshot.schema).kept
 
     # --- what a file group holds of it ------------------------------------------------------------------------------
 
@@ -160,10 +160,13 @@ class _Life:
         """The chapters of a file group that are kept, the oldest first."""
         since = self._snapshot.value.retention.since_of(group)
         there = [c for c in self._shown if ended is None or c.completed < ended.completed]
-        bases = [c for c in there if c.completed > since and any(f.is_base and f.group == group for f in c.files)]
+        there = within(there, frozenset({group}))
+        makers = [c for c in there if any(file.is_base for file in c.files)]
+        oldest = next((c for c in reversed(makers) if c.completed <= since), None)
+        bases = [c for c in makers if c.completed > since]
         found: list[Chapter] = []
-        for begun, end in zip([None, *bases], [*bases, None], strict=True):
-            slice_ = self._slice(group, there if end is None else [c for c in there if c.completed < end.completed])
+        for begun, end in zip([oldest, *bases], [*bases, None], strict=True):
+            slice_ = self._slice(there if end is None else [c for c in there if c.completed < end.completed])
             if slice_ is None:
                 continue
             try:
@@ -174,9 +177,12 @@ class _Life:
                 found.clear()  # Hudi has cleaned it: what is older than the next base file is kept no longer
         return found
 
-    def _slice(self, group: FileGroup, completions: Sequence[Completion]) -> FileSlice | None:
-        slices = fold_slices(completions, old_logs=self._session.config.was_upgraded)
-        return next((slice_ for slice_ in slices if slice_.group == group), None)
+    def _slice(self, completions: Sequence[Completion]) -> FileSlice | None:
+        """The slice of the one file group of which some commits say anything."""
+        return next(iter(self._folded(completions)), None)
+
+    def _folded(self, completions: Sequence[Completion]) -> list[FileSlice]:
+        return fold_slices(completions, old_logs=self._session.config.was_upgraded)
 
     def _chapter(self, slice_: FileSlice, begun: Completion | None, ended: Completion | None) -> Chapter:
         store, config = self._session.store, self._session.config
@@ -186,18 +192,15 @@ class _Life:
             carried = open_slice(store, replace(slice_, base=None, logs=carries), config).blocks
             row = self._none if opened.base is None else self._row_of(opened.base)
             logs, carry = self._by_time(opened.blocks), self._by_time(carried)
-        base, latest = (_as_base(row), opened.base_latest) if row.height else (None, None)
-        return Chapter(begun, ended, base, latest, None if ended is None else self._unstable(ended), logs, carry)
+        unstable = None if ended is None else self._unstable(ended)
+        return Chapter(begun, ended, row, opened.base_latest, unstable, logs, carry)
 
     def _unstable(self, compaction: Completion) -> InstantTime | None:
         """When the oldest write was requested that was pending when a compaction was planned, as far as it is known."""
-        known = [*((c.requested, c.completed) for c in self._shown), *((p.requested, "~") for p in self._pending)]
+        pending = ((p.requested, "~") for p in self._snapshot.value.pending)
+        known = [*((c.requested, c.completed) for c in self._shown), *pending]
         barrier = compaction.requested
         return min((requested for requested, completed in known if requested < barrier < completed), default=None)
-
-    @property
-    def _pending(self) -> tuple[Pending, ...]:
-        return self._snapshot.value.pending
 
     def _by_time(self, blocks: Sequence[Block]) -> Blocks:
         found: Blocks = {}
@@ -248,7 +251,7 @@ class _Life:
         for number, run in enumerate(_runs(self._chapters(group, ended))):
             self._begin(told, group, run[0], others)
             blocks = run[0].carry | {at: own for chapter in reversed(run) for at, own in chapter.logs.items()}
-            onto = _Onto(run[0].base, run[0].base_latest, self._merging)
+            onto = _Onto(run[0].row, run[0].base_latest, self._merging)
             for requested in sorted(blocks):
                 after = onto.merged(requested, blocks[requested])
                 if not number or requested not in run[0].carry:
@@ -262,10 +265,9 @@ class _Life:
 
         others: how many of the lines are of other file groups.
         """
-        row = _Onto(chapter.base, chapter.base_latest, self._merging).row()
+        row, begun = chapter.row, chapter.begun
         if not row.height and not (chapter.rewrites and len(told) > others and _row(told).height):
             return
-        begun = chapter.begun or self._maker(group, chapter)
         if told and told[-1].change == "removed" and told[-1].commit is begun:
             told.pop()
         given = tuple(self._merging.columns.stored) if row.height else ()
@@ -276,15 +278,6 @@ class _Life:
             assert begun is not None, "a base file is of a commit that is kept, or it is the first line of all"
             change: Change = "rewritten" if row.height else "removed"
             told.append(Line(group[0], begun.requested, change, begun, row, given, _row(told), row))
-
-    def _maker(self, group: FileGroup, chapter: Chapter) -> Completion | None:
-        """The commit that made the base file of the oldest chapter that is kept; None: its commit is kept no longer."""
-        if chapter.base is None:
-            return None
-        makers = [c for c in self._shown if any(file.is_base and file.group == group for file in c.files)]
-        end = chapter.ended
-        makers = makers if end is None else [c for c in makers if c.completed < end.completed]
-        return makers[-1] if makers else None
 
     def _line(
         self, partition: str, requested: InstantTime, blocks: Sequence[Block], before: pl.DataFrame, after: pl.DataFrame
@@ -346,16 +339,10 @@ class _Onto:
     Hudi's are folded among themselves before they meet a base, so that all lines are merged again with each of these.
     """
 
-    def __init__(self, base: ParquetSource | None, latest: str | None, merging: Merging) -> None:
-        self._base, self._latest, self._merging = base, latest, merging
-        self._blocks: list[Block] = []
-
-    def row(self) -> pl.DataFrame:
-        """The row so far."""
-        columns = self._merging.columns
-        if self._base is None:
-            return pl.DataFrame(schema=columns.schema)
-        return scan(self._base, columns).select(columns.select_all()).collect()
+    def __init__(self, row: pl.DataFrame, latest: str | None, merging: Merging) -> None:
+        """latest: the latest requested time that the base file of the row has folded in, if it is known."""
+        self._merging, self._blocks = merging, list[Block]()
+        self._set(row, latest)
 
     def merged(self, requested: InstantTime, blocks: Sequence[Block]) -> pl.DataFrame:
         """The row with what was requested at a later time: a frame of one row, or of none."""
@@ -364,15 +351,18 @@ class _Onto:
         files = Slice(self._base, self._latest, tuple(self._blocks))
         row = pl.concat(kernel.merge(files, rule, columns, select=columns.select_all()))
         if rule.kind == "columns" or not any(is_partial(block) for block in self._blocks):
-            self._base = _as_base(row) if row.height else None
-            self._latest = max(self._latest or requested, requested) if row.height else None
+            self._set(row, max(self._latest or requested, requested))
             self._blocks = [b for b in self._blocks if isinstance(b, DeleteBlock) and rule.kind == "ordering"]
         return row
 
+    def _set(self, row: pl.DataFrame, latest: str | None) -> None:
+        self._base = _as_base(row) if row.height else None
+        self._latest = latest if row.height else None
 
-def _as_base(rows: pl.DataFrame) -> ParquetSource:
+
+def _as_base(row: pl.DataFrame) -> ParquetSource:
     data = io.BytesIO()
-    rows.write_parquet(data)
+    row.write_parquet(data)
     return ParquetSource.in_memory(data.getvalue())
 
 

@@ -92,7 +92,7 @@ class Window:
             weights = [(groups.scope, groups.weight(raw=mode == "raw")) for groups in self._touched()]
         light = replace(self, value=self.value.header)
         parts = [frozenset(scopes) for scopes in balanced_parts(weights, size)]
-        return [replace(light, between=_within(self.between, part), history=_within(history, part)) for part in parts]
+        return [replace(light, between=within(self.between, part), history=within(history, part)) for part in parts]
 
     @property
     def _whole(self) -> bool:
@@ -375,7 +375,7 @@ def _each_once(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
     return tuple(sorted({file.path: file for file in files}.values(), key=log_order))
 
 
-def _within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:
+def within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:
     """What the completions did to some file groups."""
 
     def inside(group: FileGroup) -> bool:
