@@ -18,7 +18,7 @@ from typing import Final
 
 import polars as pl
 
-from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.api.scan import Scan
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
@@ -28,7 +28,6 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.policies import plural
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.read.cut import cut_at, sealed_at
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.store.across import is_same
 from crdt_mor.write.named import shown_config
@@ -99,11 +98,7 @@ def diff(
 
 
 def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
-    if as_of is None:
-        return Snapshot.seal(session, session.views.sealed(look=True))
-    point = point_of(as_of)
-    value = sealed_at(session, **{name: point})
-    return Snapshot.seal(session, value, cut_at(session, value, point, name))
+    return Snapshot.seal(session, *value_at(session, as_of, name, look=True))
 
 
 class _Found:

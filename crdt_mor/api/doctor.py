@@ -158,10 +158,13 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
         if is_free:
             store.delete(f"{FOLDER}/clock")
     except (CrdtMorError, OSError) as error:
-        advice = "ask for the right to put objects there" + (
-            "" if is_free else ", to write; to read, nothing is missing"
-        )
-        yield Checkup("permission to write", "wrong" if is_free else "note", _said(error), advice)
+        advice = "ask for the right to put objects there"
+        if is_free:
+            yield Checkup("permission to write", "wrong", _said(error), advice)
+        else:
+            yield Checkup(
+                "permission to write", "note", _said(error), f"{advice}, to write; to read, nothing is missing"
+            )
 
 
 def _table(store: Store, uri: str, environment: Environment) -> Checkup:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from crdt_mor.api.history import kind_of
-from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -17,7 +17,6 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.read.cut import cut_at, sealed_at
 
 _TIMELINE = pa.schema(
     [
@@ -156,11 +155,7 @@ class Inspect:
 
     def files(self, as_of: AsOf | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
-        if as_of is None:
-            value, cut = self._session.views.sealed(), None
-        else:
-            value = sealed_at(self._session, as_of=(point := point_of(as_of)))
-            cut = cut_at(self._session, value, point)
+        value, cut = value_at(self._session, as_of)
         completions = self._session.views.snapshot_completions(value, cut)
         rows = []
         for slice_ in fold_slices(completions, old_logs=self._session.config.was_upgraded):

@@ -17,9 +17,13 @@ from crdt_mor.api.html import html_line, html_table
 from crdt_mor.api.rows import NotASequence
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.transaction import Commit
+from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.points import Point
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.cut import cut_at, sealed_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +44,20 @@ HANDED_OVER: Final = "Hudi's writers have this table: it takes no writes here un
 def point_of(as_of: AsOf) -> Point:
     """A point as model/points.py has it: a commit is the moment when readers began to see it."""
     return as_of.completed_at if isinstance(as_of, Commit) else as_of
+
+
+def value_at(
+    session: Session, as_of: AsOf | None, name: str = "as_of", *, look: bool = False
+) -> tuple[Timeline, Cut | None]:
+    """The newest value, and its cut at a point; no cut where everything is meant that the value shows.
+
+    name: what the user calls the point. look: whether Hudi's directory is looked at in any case.
+    """
+    if as_of is None:
+        return session.views.sealed(look=look), None
+    point = point_of(as_of)
+    value = sealed_at(session, **{name: point})
+    return value, cut_at(session, value, point, name)
 
 
 @operations

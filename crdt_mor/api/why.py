@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from crdt_mor.api.reading import AsOf, point_of
+from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
@@ -20,7 +20,6 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.planners.clean import is_commit
-from crdt_mor.read.cut import cut_at, sealed_at
 from crdt_mor.read.expressions import conjunction
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.why import Line, life_of
@@ -134,9 +133,8 @@ _FACTS: Final = (
 
 def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -> pa.Table:
     """See `Table.why`."""
-    point = None if as_of is None else point_of(as_of)
-    value = session.views.sealed() if point is None else sealed_at(session, as_of=point)
-    snapshot = Snapshot.seal(session, value, None if point is None else cut_at(session, value, point))
+    value, cut = value_at(session, as_of)
+    snapshot = Snapshot.seal(session, value, cut)
     names, schema = snapshot.names, TableSchema.from_json(snapshot.value.schema)
     config, shown = shown_table(session.config, value)
     rows = known_columns(key_rows([key], config.key.fields, shown.declared), names, schema)
@@ -173,12 +171,10 @@ def _effect(line: Line, changed: Sequence[str]) -> str:
 
 def _differs(line: Line, name: str) -> bool:
     """Whether a contribution changes a column; a row that comes or goes changes those that have a value."""
-    values = [frame[name] if frame.height else None for frame in (line.before, line.after)]
-    before, after = values
-    if before is None or after is None:
-        there = after if before is None else before
-        return there is not None and there.null_count() == 0
-    return not before.equals(after, null_equal=True)
+    values = [frame[name] for frame in (line.before, line.after) if frame.height]
+    if len(values) == 1:
+        return not values[0].null_count()
+    return len(values) == 2 and not values[0].equals(values[1], null_equal=True)
 
 
 def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:

@@ -20,6 +20,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FutureSnapshotError, InvalidInputError, SnapshotExpiredError
 from crdt_mor.events.session import Session
 from crdt_mor.events.update import commits_before
+from crdt_mor.events.views import FOUND_OUT_BYTES
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
@@ -237,6 +238,10 @@ class Snapshot:
         named = [] if predicate is None else predicate.meta.root_names()
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
+
+    def finding_out(self) -> Snapshot:
+        """This snapshot, which believes nothing that was found out before, and notes what its merges find out."""
+        return replace(self, found_out=Bounded(FOUND_OUT_BYTES))
 
     @property
     def resolved(self) -> Resolved:

@@ -54,7 +54,7 @@ from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_failures import noted
 from crdt_mor.services.compaction_finish import ExecuteParts, Finished, finish, said_of
-from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, State, Upkeep
+from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, Upkeep, due_action
 from crdt_mor.services.resolving import hints
 from crdt_mor.write.refusals import require_written_format
 
@@ -208,7 +208,8 @@ Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueG
 
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
-    session, value = run.session, run.session.known()
+    session = run.session
+    value = session.known()
     found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
     found = [one for one in found if one.group not in run.failed]
     waiting = noted(session, latest_slices(session, value), logs_only=name == "log_compaction") if found else set()
@@ -255,13 +256,6 @@ def must_wait(session: Session, value: Timeline) -> bool:
     return session.config.merge.hudi_commit_time and bool(value.pending)
 
 
-def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
-    """What is said of a compaction that was due in these file groups."""
-    if len(due) == 1:
-        return Upkeep(name, state, due[0].why)
-    return Upkeep(name, state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))
-
-
 def _due(run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
     return due_compactions(value, slices, run.session.config.merge, run.policies, run.now_ms, taken)
 
@@ -269,7 +263,8 @@ def _due(run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collect
 def _due_of_logs(
     run: _Run, value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]
 ) -> list[DueGroup]:
-    return due_log_compactions(slices, run.policies, {*taken, *(one.group for one in _due(run, value, slices, taken))})
+    fully = {one.group for one in _due(run, value, slices, taken)}
+    return due_log_compactions(slices, run.policies, {*taken, *fully})
 
 
 def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:

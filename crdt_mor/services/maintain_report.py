@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from crdt_mor.model.policies import plural, words_of_bytes
+from crdt_mor.planners.compaction_due import DueGroup
 
 DETAILS_SHOWN = 3
 """Reasons that the text of an action names; the rest it counts."""
@@ -55,6 +57,13 @@ class Upkeep:
         if self.files_removed:
             parts.append(f"removed {plural(self.files_removed, 'file')}, {words_of_bytes(self.bytes_removed)}")
         return ", ".join(parts)
+
+
+def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
+    """What is said of a compaction that was due in these file groups."""
+    if len(due) == 1:
+        return Upkeep(name, state, due[0].why)
+    return Upkeep(name, state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ from crdt_mor.services.compaction_finish import finish
 from crdt_mor.services.maintain import (
     bounded,
     compacted,
-    due_action,
     latest_slices,
     must_wait,
     open_since,
     schedule_due,
     tell,
 )
-from crdt_mor.services.maintain_report import Upkeep
+from crdt_mor.services.maintain_report import Upkeep, due_action
 
 
 def compact_written(session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies) -> None:

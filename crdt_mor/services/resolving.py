@@ -13,8 +13,6 @@ from dataclasses import replace
 from typing import Final
 
 from crdt_mor.events.session import Session
-from crdt_mor.events.views import FOUND_OUT_BYTES
-from crdt_mor.ground.bounded import Bounded
 from crdt_mor.log.paths import RESOLVED
 from crdt_mor.merge.resolution import Resolution
 from crdt_mor.merge.resolution_hint import to_bytes
@@ -65,7 +63,7 @@ class Hints:
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self._store = session.store
-        self._snapshot = replace(Snapshot.seal(session, session.known()), found_out=Bounded(FOUND_OUT_BYTES))
+        self._snapshot = Snapshot.seal(session, session.known()).finding_out()
         self._resolved = self._snapshot.resolved
         paths = ((self._resolved.hint_path(slice_), slice_) for slice_ in self._snapshot.slices)
         wanted = {path: slice_ for path, slice_ in paths if path is not None}

@@ -14,7 +14,7 @@ more was cleaned, and is no damage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -22,9 +22,7 @@ import polars as pl
 
 from crdt_mor.errors import CrdtMorError, FormatError, PayloadError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
-from crdt_mor.events.views import FOUND_OUT_BYTES
 from crdt_mor.format.properties import decode_table
-from crdt_mor.ground.bounded import Bounded
 from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.partitions import PARTITION_METADATA
 from crdt_mor.laws.merging import merging_of
@@ -260,7 +258,7 @@ class _Run:
 
     def _rows(self, slice_: FileSlice, asked: list[Faults]) -> pl.DataFrame | None:
         """The places of the rows that a file group shows, each held to what the table says of rows."""
-        config, snapshot = self.session.config, replace(self.view.snapshot, found_out=Bounded(FOUND_OUT_BYTES))
+        snapshot, config = self.view.snapshot.finding_out(), self.session.config
         schema = merging_of(config, snapshot.value.schema).columns.schema
         kept = [name for name in key_columns(config) if name in schema]
         faults = Faults(slice_.files[0].path, slice_.group)
