@@ -6,20 +6,14 @@ Readers see at each step what the plain fold of the table's files gives, too. Wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from crdt_mor import UnsupportedFeatureError
 from tests.simulation import foreign_commits
-from tests.simulation.failing_history import run_failing
-from tests.simulation.migrating_history import run_moving
-from tests.simulation.random_history import RULES, History, run
-from tests.simulation.renaming_history import RenamingHistory
-from tests.simulation.restore_history import run_restoring
-from tests.simulation.update_history import UpdateHistory
-from tests.simulation.upkeep_history import run_upkeep
+from tests.simulation.kinds import KINDS, after_each_step
+from tests.simulation.random_history import RULES, History
 from tests.tiers import long, seeds, slow
 
 
@@ -27,34 +21,14 @@ from tests.tiers import long, seeds, slow
 def verified(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Each step of each history is followed by a look; here are the rows that these have read."""
     seen: list[int] = []
-    go_on = History.go_on
 
     def whole(history: History) -> None:
-        go_on(history)
         found = history.handles[0].verify(deep=True)
         assert found.findings == (), history.story()
         seen.append(found.rows)
 
-    monkeypatch.setattr(History, "go_on", whole)
+    after_each_step(monkeypatch, whole)
     return seen
-
-
-def plain(seed: int, rule: str, path: Path, steps: int) -> History:
-    return run(seed, rule, path / "t", steps)
-
-
-def updating(seed: int, rule: str, path: Path, steps: int) -> History:
-    return run(seed, rule, path / "t", steps, UpdateHistory)
-
-
-def renaming(seed: int, rule: str, path: Path, steps: int) -> History:
-    return run(seed, rule, path / "t", steps, RenamingHistory)
-
-
-KINDS: dict[str, Callable[..., History]] = {
-    "plain": plain, "updates": updating, "renames": renaming, "services": run_upkeep, "restores": run_restoring,
-    "migrations": run_moving, "failures": run_failing,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(

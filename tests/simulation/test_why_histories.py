@@ -6,18 +6,16 @@ Of histories in which nothing is cleaned, each contribution that the plain fold 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from crdt_mor import Table
 from crdt_mor.api.reading import AsOf
-from tests.simulation.random_history import KEYS, RULES, History, run
-from tests.simulation.renaming_history import RenamingHistory
-from tests.simulation.restore_history import run_restoring
-from tests.simulation.update_history import UpdateHistory
-from tests.simulation.upkeep_history import run_upkeep
+from tests.simulation.kinds import KINDS, after_each_step
+from tests.simulation.random_history import KEYS, RULES, History
 from tests.tiers import seeds, slow
 
 
@@ -63,13 +61,10 @@ def hold_together(life: list[dict[str, Any]], story: Callable[[], str]) -> None:
 @pytest.fixture(autouse=True)
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Each fourth step of each history is followed by a look; here is how many lines these have seen."""
-    seen: list[int] = []
-    go_on, steps = History.go_on, [0]
+    seen, steps = list[int](), count(1)
 
     def whole(history: History) -> None:
-        go_on(history)
-        steps[0] += 1
-        if steps[0] % 4 == 0:
+        if next(steps) % 4 == 0:
             lives = lives_are_whole(history.handles[0], None, history.story)
             seen.append(sum(map(len, lives.values())))
             if type(history) is History:
@@ -78,7 +73,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
                     at = history.layouts.choice(history.done).commit
                     lives_are_whole(history.handles[0], at, history.story)
 
-    monkeypatch.setattr(History, "go_on", whole)
+    after_each_step(monkeypatch, whole)
     return seen
 
 
@@ -93,21 +88,8 @@ def nothing_is_missing(history: History, lives: dict[str, list[dict[str, Any]]])
                 assert done.commit.requested_at in told, f"key={key} {done}\n{life}\n{history.story()}"
 
 
-def plain(seed: int, rule: str, path: Path, steps: int) -> History:
-    return run(seed, rule, path / "t", steps)
-
-
-def updating(seed: int, rule: str, path: Path, steps: int) -> History:
-    return run(seed, rule, path / "t", steps, UpdateHistory)
-
-
-def renaming(seed: int, rule: str, path: Path, steps: int) -> History:
-    return run(seed, rule, path / "t", steps, RenamingHistory)
-
-
-KINDS: dict[str, Callable[..., History]] = {
-    "plain": plain, "updates": updating, "renames": renaming, "services": run_upkeep, "restores": run_restoring,
-}  # fmt: skip
+ASKED: Final = ("plain", "updates", "renames", "services", "restores")
+"""The kinds of histories in which lives are asked for."""
 
 
 @pytest.mark.parametrize(("kind", "rule"), [("plain", "ordering"), *(slow("plain", rule) for rule in RULES)])
@@ -117,7 +99,7 @@ def test_a_life_leads_to_the_row_that_readers_see(kind: str, rule: str, fast_pat
 
 
 @pytest.mark.parametrize("seed", seeds((), (1,), range(2, 20)))
-@pytest.mark.parametrize("kind", [*KINDS])
+@pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.parametrize("rule", RULES)
 def test_so_it_does_whatever_happens(kind: str, rule: str, seed: int, fast_path: Path) -> None:
     KINDS[kind](seed, rule, fast_path, 10 if kind in ("services", "restores") else 40)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from crdt_mor import LocalStore, StorageUnavailableError, Store, Table, UnsupportedFeatureError
+from crdt_mor.merge import at_once, contributions, visible
 from crdt_mor.payloads import Counter, PartialUpdate
 from crdt_mor.testing.faults import DelegatingStore
 from tests.stores import SERVED, STORES, WatchedStore
@@ -117,3 +119,17 @@ class Sticky(DelegatingStore):
         if self._kept(path):
             raise StorageUnavailableError(f"EPERM. path={path}")
         super().delete(path)
+
+
+def counted_merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of blocks of each merge of logs from now on."""
+    found: list[int] = []
+    gather = contributions.gather
+
+    def counted(blocks: Any, *args: Any, **settings: Any) -> Any:
+        found.append(len(blocks))
+        return gather(blocks, *args, **settings)
+
+    for module in (at_once, visible):
+        monkeypatch.setattr(module, "gather", counted)
+    return found

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import crdt_mor as mor
 from crdt_mor.cli.main import app
-from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.protocol import Content, Durable
 from crdt_mor.testing import DelegatingStore
+from tests.simulation.random_history import SkewedEnvironment
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
 
@@ -105,17 +105,6 @@ def test_spark_without_java_is_worth_a_word(monkeypatch: pytest.MonkeyPatch, hom
     assert found()["java"] == ("note", "not found: Spark needs it")
 
 
-class Skewed(SystemEnvironment):
-    """A machine whose wall clock is off."""
-
-    def __init__(self, ahead_ms: int) -> None:
-        super().__init__()
-        self._ahead_ms = ahead_ms
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self._ahead_ms
-
-
 @pytest.mark.parametrize(
     ("ahead_s", "state", "said"),
     [
@@ -126,7 +115,7 @@ class Skewed(SystemEnvironment):
     ],
 )
 def test_a_clock_that_is_off_is_told(tmp_path: Path, ahead_s: int, state: str, said: str) -> None:
-    assert found(tmp_path, environment=Skewed(ahead_s * 1000))["clock"] == (state, said)
+    assert found(tmp_path, environment=SkewedEnvironment(ahead_s * 1000))["clock"] == (state, said)
 
 
 class Careless(DelegatingStore):

@@ -13,7 +13,7 @@ import pytest
 
 from crdt_mor import Table
 from crdt_mor.log.paths import RESOLVED
-from crdt_mor.merge import at_once, contributions, resolution_hint, visible
+from crdt_mor.merge import resolution_hint
 from crdt_mor.merge.resolution import Bits, Resolution, only
 from crdt_mor.read import resolved, together
 from crdt_mor.services import resolving
@@ -21,7 +21,7 @@ from crdt_mor.store.protocol import Store
 from tests.inside import store_of
 from tests.simulated import Simulated
 from tests.table.compacting import written
-from tests.table.helpers import MERGES, Make, frame
+from tests.table.helpers import MERGES, Make, counted_merges, frame
 from tests.tiers import only as fast_only
 from tests.tiers import seeds
 
@@ -40,16 +40,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of blocks of each merge from now on."""
-    found: list[int] = []
-    gather = contributions.gather
-
-    def counted(blocks: Any, *args: Any, **settings: Any) -> Any:
-        found.append(len(blocks))
-        return gather(blocks, *args, **settings)
-
-    for module in (at_once, visible):
-        monkeypatch.setattr(module, "gather", counted)
-    return found
+    return counted_merges(monkeypatch)
 
 
 def opened(table: Table) -> Table:

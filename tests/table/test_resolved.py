@@ -11,14 +11,14 @@ import pytest
 
 from crdt_mor import MemoryStore, Table
 from crdt_mor.ground.bounded import ENTRY_BYTES, Bounded
-from crdt_mor.merge import at_once, contributions, visible
+from crdt_mor.merge import at_once, contributions
 from crdt_mor.merge import resolution as kept
 from crdt_mor.payloads import Counter
 from crdt_mor.read import together
 from tests.counting import Bucket
 from tests.inside import session_of, store_of
 from tests.table.compacting import written
-from tests.table.helpers import MERGES, Make, frame
+from tests.table.helpers import MERGES, Make, counted_merges, frame
 from tests.tiers import only, seeds
 
 URI: Final = "s3://counted/table"
@@ -33,16 +33,7 @@ FAST: Final = [("latest", "flat"), ("ordering", "partitions")]
 def merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of blocks of each merge from now on; small slices are merged alone."""
     monkeypatch.setattr(together, "BYTES_MAX", 0)
-    found: list[int] = []
-    gather = contributions.gather
-
-    def counted(blocks: Any, *args: Any, **settings: Any) -> Any:
-        found.append(len(blocks))
-        return gather(blocks, *args, **settings)
-
-    for module in (at_once, visible):
-        monkeypatch.setattr(module, "gather", counted)
-    return found
+    return counted_merges(monkeypatch)
 
 
 def answers(table: Table, **scan: Any) -> list[object]:
