@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-lowest check-pythons check-packages check-slow check-long check-spark check-spark-versions bench bench-small lint types format lock clean
+.PHONY: help setup demo test check check-lowest check-pythons check-packages check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ bench: setup     ## Every script in benches and the suite, full size
 
 bench-small: setup  ## The same with --small: that they run, not how fast
 	@$(MAKE) --no-print-directory bench ARGS=--small
+
+docs: setup      ## The site of the documentation, into build/site; it is read from there, without a server
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "built: build/site/index.html"
 
 format: setup    ## Let ruff format, and fix what it can
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,8 @@
+"""What makes the site of the documentation: `make docs` builds it as mkdocs.yml says.
+
+    hooks.py        which files are pages, and where links lead that leave docs/
+    docstrings.py   docstrings as Markdown: parameters as a list, names of others as links
+    style.css       widths and colours
+
+The site itself needs nothing from other hosts, so that it can be read without a network.
+"""
