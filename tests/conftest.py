@@ -36,6 +36,7 @@ settings.load_profile("crdt_mor")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store", choices=SERVED, help="run the tests of tables over this object store, on loopback")
+    parser.addoption("--screenshots", metavar="FOLDER", help="where tests of the page put their screenshots")
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="of the chosen tests, run one in N")
 
 

@@ -11,12 +11,13 @@ from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.log.paths import heartbeat_path
+from crdt_mor.log.paths import POSTS, heartbeat_path, is_event, post_in
+from crdt_mor.log.posts import FRESH_MS
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.model.timeline_parts import Pending, completed_name
 
 _TIMELINE = pa.schema(
     [
@@ -52,6 +53,24 @@ _PENDING = pa.schema(
         ("stuck", pa.bool_()),
         ("partitions", pa.list_(pa.string())),
         ("columns", pa.list_(pa.string())),
+    ]
+)
+_POSTS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("kind", pa.string()),
+        ("state", pa.string()),
+        ("since", pa.timestamp("ms", tz="UTC")),
+        ("waits", pa.duration("ms")),
+        ("bytes", pa.int64()),
+    ]
+)
+_UNPROJECTED = pa.schema(
+    [
+        ("requested_at", pa.string()),
+        ("completed_at", pa.string()),
+        ("version", pa.int64()),
+        ("since", pa.timestamp("ms", tz="UTC")),
     ]
 )
 _FILES = pa.schema(
@@ -147,6 +166,69 @@ class Inspect:
                 }
             )
         return pa.Table.from_pylist(rows, _PENDING)
+
+    def posts(self) -> pa.Table:
+        """The small writes, and begins and ends of others, that were put down for whoever publishes next; oldest first.
+
+        kind: `write` or `event`. since: when it was put, by the store's clock. waits: for how long by now.
+        state: `waiting`, where a later version may take it; `old`, where it might, but has waited for more than a
+            minute, so that nobody takes it and its owner, if it is alive, posts it anew; `ended`, where it was taken,
+            or given up, or its time has passed, and a sweep removes it.
+        """
+        session = self._session
+        value, now_ms = session.views.sealed(), session.environment.now_ms()
+        rows = []
+        for stat in sorted(session.store.list(POSTS), key=lambda stat: (stat.modified_ms, stat.path)):
+            name = post_in(stat.path)
+            if name is None:
+                continue
+            waits = now_ms - stat.modified_ms
+            state = "ended" if not value.may_take(name) else "old" if waits > FRESH_MS else "waiting"
+            rows.append(
+                {
+                    "name": str(name.name),
+                    "kind": "event" if is_event(stat.path) else "write",
+                    "state": state,
+                    "since": to_datetime(from_ms(stat.modified_ms)),
+                    "waits": timedelta(milliseconds=max(0, waits)),
+                    "bytes": stat.size,
+                }
+            )
+        return pa.Table.from_pylist(rows, _POSTS)
+
+    def unprojected(self) -> pa.Table:
+        """The commits that readers here see, and of which Hudi's readers are not told yet; oldest first.
+
+        They are of the newest version alone, as each publisher tells Hudi of the version before. So there are some for
+        the moment of a commit, and after a publisher has died, until the next write or upkeep. since: when readers here
+        began to see it, in UTC.
+        """
+        session = self._session
+        value = session.views.sealed()
+        if value.version == 0 or session.config.layout_one:
+            return _UNPROJECTED.empty_table()
+        path = session.publisher.projector.path
+        rows = [
+            {
+                "requested_at": c.requested,
+                "completed_at": c.completed,
+                "version": c.version,
+                "since": to_datetime(c.completed),
+            }
+            for c in session.views.completions(value)
+            if c.version >= value.version and not c.adopted and c.requested > value.archive.watermark
+            if session.store.stat(path(completed_name(c))) is None
+        ]
+        return pa.Table.from_pylist(rows, _UNPROJECTED)
+
+    def other_readers(self) -> str:
+        """Which other engines see these rows as they are now, and which do not until a compaction: a sentence.
+
+        Hudi's Spark reader and hudi-rs go by what the table declares of its merge; docs/interop.md has each case.
+        """
+        from crdt_mor.api.other_readers import other_readers
+
+        return other_readers(self._session)
 
     def _heard_ms(self, write: Pending) -> int | None:
         """When the store last heard of a pending write, in ms since 1970; None where nothing says it."""

@@ -34,7 +34,6 @@ from crdt_mor.cli.options import (
     PartitionBy,
     Uri,
 )
-from crdt_mor.cli.other_readers import other_readers
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
 from crdt_mor.cli.rules import document, texts
@@ -230,7 +229,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "base_files": kinds.count("base"),
         "log_files": logs,
         "bytes": sum(files["bytes"].to_pylist()),
-        "other_readers": other_readers(table, logs),
+        "other_readers": table.inspect.other_readers(),
     }
     if output is Output.json:
         render.document(pairs)

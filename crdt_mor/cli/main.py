@@ -43,6 +43,7 @@ from crdt_mor.cli.restore import drop_savepoint, restore, savepoint, savepoints
 from crdt_mor.cli.rollback import rollback
 from crdt_mor.cli.rules import rules
 from crdt_mor.cli.simulate import simulate
+from crdt_mor.cli.ui.command import ui
 from crdt_mor.cli.verify import verify
 from crdt_mor.cli.why import why
 
@@ -197,6 +198,7 @@ for _command in (
     changes,
     diff,
     why,
+    ui,
     commands.show,
     commands.schema,
     alter,

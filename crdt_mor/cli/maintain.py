@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from rich.console import Console
 import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.stopping import StoppedError, stopping
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.model.policies import words_of_bytes
 
@@ -100,34 +100,15 @@ class _Rounds:
 # --- again and again --------------------------------------------------------------------------------------------------
 
 
-class StoppedError(BaseException):
-    """Somebody has asked this process to end: SIGTERM, or Ctrl-C."""
-
-
 def _again_and_again(once: Callable[[], object], pause: timedelta, environment: Environment) -> None:
     """Until this process is asked to end, which it may be at any moment: what is half done, the next run finishes."""
-    with _stopping():
+    with stopping():
         try:
             while True:
                 once()
                 environment.sleep(pause.total_seconds())
         except StoppedError:
             render.note("stopped; the next run, or another process, finishes what was under way")
-
-
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """SIGTERM and Ctrl-C raise `StoppedError` within the block."""
-
-    def stop(*_: object) -> None:
-        raise StoppedError
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

@@ -50,18 +50,18 @@ def note(message: str) -> None:
 
 def document(value: object) -> None:
     """One JSON document."""
-    sys.stdout.write(_json(value, indent=2) + "\n")
+    sys.stdout.write(as_json(value, indent=2) + "\n")
 
 
 def note_document(value: object) -> None:
     """One JSON document on one line of stderr."""
-    sys.stderr.write(_json(value) + "\n")
+    sys.stderr.write(as_json(value) + "\n")
 
 
 def lines(rows: Iterable[Mapping[str, object]]) -> None:
     """One JSON object a line."""
     for row in rows:
-        sys.stdout.write(_json(row) + "\n")
+        sys.stdout.write(as_json(row) + "\n")
 
 
 def facts(pairs: Mapping[str, object]) -> None:
@@ -107,7 +107,7 @@ def _print(grid: Grid) -> None:
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
-def _json(value: object, indent: int | None = None) -> str:
+def as_json(value: object, indent: int | None = None) -> str:
     """A value as JSON, which has no numbers for NaN and the infinities: they become the texts that Spark writes."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)

@@ -44,7 +44,7 @@ def why(
     Example: crdt-mor why events user-17 --column views
     """
     table = inputs.opened(uri)
-    told = table.why(_key(key, table), column=column, as_of=inputs.point(as_of, "--as-of"))
+    told = table.why(key_of(key, table), column=column, as_of=inputs.point(as_of, "--as-of"))
     found = told.to_pylist(maps_as_pydicts="strict")
     if output is Output.json:
         render.lines(found)
@@ -58,8 +58,11 @@ def why(
         console.print(text, soft_wrap=True)
 
 
-def _key(text: str, table: mor.Table) -> object:
-    """The key that a text names, in the types of the key's columns."""
+def key_of(text: str, table: mor.Table) -> object:
+    """The key that a text names, in the types of the key's columns.
+
+    Raises `InvalidInputError` for a text that is no such key.
+    """
     single = len(table.config.key.fields) == 1
     values = [text] if single else _cut(text)
     row = tuple(typed_keys([values], table).to_pylist()[0].values())

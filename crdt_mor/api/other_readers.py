@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import crdt_mor as mor
+from crdt_mor.events.session import Session
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.slices import fold_slices
 
 
-def other_readers(table: mor.Table, log_files: int) -> str:
-    """What Hudi's Spark reader and hudi-rs make of this table while it has this many unmerged log files."""
-    merge = table.config.merge
+def other_readers(session: Session) -> str:
+    """What Hudi's Spark reader and hudi-rs make of this table, with the log files that are unmerged now."""
+    merge = session.config.merge
     if merge.hudi_commit_time:
         return "Hudi's own table: every engine sees these rows; it is compacted here only while no write is pending"
     if merge.custom:
-        if log_files:
+        if log_files := _log_files(session):
             return (
                 f"no other engine while {log_files} log files are unmerged: Hudi's readers do not know this merge and "
                 "refuse them; `crdt-mor compact` first, or read the base files alone (read-optimized)"
@@ -22,7 +24,14 @@ def other_readers(table: mor.Table, log_files: int) -> str:
             "Hudi's Spark reader and hudi-rs see these rows; until a file group is compacted with nothing pending, not "
             f"for exact ties of {merge.ordering} and for keys with a plain delete"
         )
-    writers = "may write it until it is taken back" if table.handed_over else "may, too, once it is handed over"
+    is_handed_over = session.views.sealed().handed_over != EPOCH
+    writers = "may write it until it is taken back" if is_handed_over else "may, too, once it is handed over"
     return (
         f"Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's MERGE INTO and data source {writers}"
     )
+
+
+def _log_files(session: Session) -> int:
+    completions = session.views.snapshot_completions(session.views.sealed())
+    slices = fold_slices(completions, old_logs=session.config.was_upgraded)
+    return sum(not file.is_base for slice_ in slices for file in slice_.files)

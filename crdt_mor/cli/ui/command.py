@@ -1,0 +1,64 @@
+"""`crdt-mor ui`: a page to look at a table, served on this machine or as one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crdt_mor.cli import inputs, render
+from crdt_mor.cli.options import Uri
+from crdt_mor.cli.render import Output
+from crdt_mor.cli.stopping import StoppedError, stopping
+
+
+def ui(
+    uri: Uri,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the page as one file, and serve nothing.")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="With --html: put the life of this key in. May be repeated."),
+    ] = None,
+    output: Annotated[
+        Output, typer.Option("--output", "--format", help="json: print what the page shows, and serve nothing.")
+    ] = Output.text,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="By default a free one.")] = 0,
+) -> None:
+    """Show a table in a browser: what is wrong, who writes, what overlaps, what a read costs, why a row is as it is.
+
+    The page is served on 127.0.0.1 until Ctrl-C, and made anew whenever it is loaded. Nothing is written.
+
+    Example: crdt-mor ui events --html events.html --key user-17
+    """
+    from crdt_mor.cli.ui.page import html as page_of
+    from crdt_mor.cli.ui.page import plotly_js
+    from crdt_mor.cli.ui.report import lives, report_of
+    from crdt_mor.cli.ui.server import HOST, Served, server
+
+    if key and html is None:
+        raise typer.BadParameter("the served page asks for keys itself: say --html FILE, too", param_hint="--key")
+    if output is Output.json:
+        if html is not None:
+            raise typer.BadParameter("the page is one file, or its contents are printed", param_hint="--html")
+        render.document(report_of(inputs.opened(uri), uri))
+        return
+    plotly_js()  # what is missing is said before the table is read
+    table = inputs.opened(uri)
+    if html is not None:
+        report = report_of(table, uri)
+        page = page_of({**report, "live": False, "lives": lives(table, key or [], report["conflicts"])})
+        html.write_text(page, encoding="utf-8")
+        render.note(f"wrote {html}")
+        return
+    served = server(Served(table, uri), port)
+    render.note(f"http://{HOST}:{served.server_address[1]}/ shows {uri} until Ctrl-C")
+    try:
+        with stopping():
+            served.serve_forever()
+    except StoppedError:
+        render.note("stopped")
+    finally:
+        served.server_close()

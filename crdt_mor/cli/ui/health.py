@@ -1,0 +1,136 @@
+"""What is wrong with a table, or will be, the worst first; and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import polars as pl
+
+import crdt_mor as mor
+from crdt_mor.cli.history import for_programs, writer_text
+from crdt_mor.model.policies import plural, words_of_bytes
+
+LOGS_SHARE: Final = 0.5
+"""The bytes of logs beside those of base files from which a read is said to be slow for want of a compaction."""
+
+LOGS_MANY: Final = 30
+"""The log files of one file group from which the same is said."""
+
+SMALL_BYTES: Final = 4 << 20
+"""The size of a base file below which it is small."""
+
+SMALL_MANY: Final = 100
+"""How many small file groups are worth a word."""
+
+_ORDER: Final = {"wrong": 0, "note": 1, "fine": 2}
+
+
+@dataclass(frozen=True)
+class Sign:
+    """One thing that was looked at. state: `wrong` wants somebody to act, `note` to know. advice: "" where none is."""
+
+    state: Literal["wrong", "note", "fine"]
+    check: str
+    said: str
+    advice: str = ""
+
+
+def health_of(table: mor.Table, groups: pl.DataFrame, upkeep: Sequence[Mapping[str, Any]]) -> list[Sign]:
+    """What is wrong, then what is worth knowing, then what is fine. groups: as `report.file_groups` has them."""
+    signs = [
+        *_writers(table),
+        *_plans(upkeep),
+        *_posts(table),
+        *_logs(groups),
+        *_small_files(table, groups),
+        *_hudi(table),
+    ]
+    return sorted(signs, key=lambda sign: _ORDER[sign.state])
+
+
+def _writers(table: mor.Table) -> Iterator[Sign]:
+    pending = table.inspect.pending().to_pylist(maps_as_pydicts="strict")
+    for row in pending:
+        said = writer_text(for_programs(row))
+        if row["stuck"]:
+            process = f"process {row['pid']} on {row['host']}" if row["host"] else "its process"
+            yield Sign(
+                "wrong", "stuck writer", said,
+                f"Look at {process}; if it hangs, end it. No process waits for it, but stable reads and compactions "
+                f"stop before it. To give it up now: crdt-mor rollback {table.uri} {row['requested_at']}",
+            )  # fmt: skip
+        else:
+            yield Sign("note", "writer under way", said)
+    if not pending:
+        yield Sign("fine", "writers", "no write is under way")
+
+
+def _plans(upkeep: Sequence[Mapping[str, Any]]) -> Iterator[Sign]:
+    failed = [one for one in upkeep if one["state"] in ("failed", "refused")]
+    for one in failed:
+        yield Sign("wrong" if one["state"] == "failed" else "note", one["service"].replace("_", " "), one["said"])
+    due = dict.fromkeys(one["service"].replace("_", " ") for one in upkeep if one["state"] == "due")
+    if due:
+        said = "crdt-mor maintain does it; from cron it does whatever is due, see docs/maintenance.md"
+        yield Sign("note", "upkeep", f"due: {', '.join(due)}", said)
+    elif not failed:
+        yield Sign("fine", "upkeep", "nothing is due")
+
+
+def _posts(table: mor.Table) -> Iterator[Sign]:
+    states = table.inspect.posts()["state"].to_pylist()
+    old, waiting = states.count("old"), states.count("waiting")
+    if old:
+        yield Sign(
+            "note", "posts",
+            f"{plural(old, 'small write')} {'has' if old == 1 else 'have'} waited for over a minute and "
+            "will not be taken any more: their processes died, or post them anew",
+            "A sweep removes them. A writer whose process lives learns the outcome by itself.",
+        )  # fmt: skip
+    elif waiting:
+        yield Sign("note", "posts", f"{plural(waiting, 'small write')} about to be committed in a group")
+    else:
+        yield Sign("fine", "posts", "no small write waits")
+
+
+def _logs(groups: pl.DataFrame) -> Iterator[Sign]:
+    base, logs = int(groups["base_bytes"].sum()), int(groups["log_bytes"].sum())
+    many = groups.filter(pl.col("logs") >= LOGS_MANY).height
+    said = f"{plural(int(groups['logs'].sum()), 'log file')} of {words_of_bytes(logs)} beside {words_of_bytes(base)}"
+    if logs > LOGS_SHARE * base and logs > SMALL_BYTES:
+        yield Sign("wrong", "reads are slow", f"{said} of base files: each reader merges them", _COMPACT)
+    elif many:
+        yield Sign("note", "many log files", f"{plural(many, 'file group')} with {LOGS_MANY} or more; {said}", _COMPACT)
+    else:
+        yield Sign("fine", "log files", f"{said} of base files")
+
+
+_COMPACT: Final = "crdt-mor compact merges them now; crdt-mor maintain, from cron, whenever they are due"
+
+
+def _small_files(table: mor.Table, groups: pl.DataFrame) -> Iterator[Sign]:
+    small = groups.filter(pl.col("base_bytes") + pl.col("log_bytes") < SMALL_BYTES).height
+    if small < SMALL_MANY:
+        return
+    yield Sign(
+        "note", "small files",
+        f"{small} of {plural(groups.height, 'file group')} have less than {words_of_bytes(SMALL_BYTES)}: a scan opens "
+        "each of them",
+        f"crdt-mor migrate {table.uri} ELSEWHERE --buckets N moves the table to fewer file groups, beside its writers",
+    )  # fmt: skip
+
+
+def _hudi(table: mor.Table) -> Iterator[Sign]:
+    late = table.inspect.unprojected().num_rows
+    if late:
+        yield Sign(
+            "note", "Hudi's readers",
+            f"{plural(late, 'commit')} that Hudi's readers are not told of yet",
+            "The next write, or crdt-mor maintain, tells them.",
+        )  # fmt: skip
+    said = table.inspect.other_readers()
+    yield Sign("note" if said.startswith("no other engine") else "fine", "other engines", said)
+    if table.handed_over is not None:
+        yield Sign("note", "handed over", f"Hudi's writers have the table since {table.handed_over:%Y-%m-%d %H:%M} UTC")

@@ -1,0 +1,333 @@
+// The page of a table. Every text of the table goes into the page by `textContent`, or escaped into a chart.
+"use strict";
+const report = JSON.parse(document.getElementById("report").textContent);
+const find = (selector) => document.querySelector(selector);
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+// --- small things ---------------------------------------------------------------------------------------------------
+
+function element(tag, text, kind) {
+  const made = document.createElement(tag);
+  if (text !== undefined && text !== null) made.textContent = text;
+  if (kind) made.className = kind;
+  return made;
+}
+
+function bytes(count) {
+  let size = count, unit = 0;
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  while (size >= 1024 && unit < units.length - 1) { size /= 1024; unit += 1; }
+  return `${unit ? size.toFixed(1) : size} ${units[unit]}`;
+}
+
+const number = (count) => (count === null || count === undefined ? "" : count.toLocaleString("en"));
+const moment = (text) => (text ? `${text.slice(0, 23).replace("T", " ").replace(/[+Z].*$/, "")} UTC` : "");
+const some = (items) => items.join(", ");
+const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+function seconds(value) {
+  if (value === null || value === undefined) return "";
+  if (value < 60) return `${value.toFixed(value < 10 ? 3 : 0)} s`;
+  const minutes = Math.round(value / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+const who = (row) => (row.host ? `${row.application} (${row.pid} on ${row.host})` : row.application || "unknown");
+
+// columns: pairs of a heading and how a row's cell is made: a text, a number, or an element.
+function grid(place, columns, rows) {
+  if (!rows.length) return;
+  const table = element("table"), head = table.createTHead().insertRow(), body = table.createTBody();
+  const numeric = columns.map(([, cell]) => typeof cell(rows[0]) === "number");
+  columns.forEach(([name], i) => head.append(element("th", name, numeric[i] ? "number" : "")));
+  for (const row of rows) {
+    const line = body.insertRow();
+    columns.forEach(([, cell], i) => {
+      const value = cell(row);
+      const made = element("td", undefined, numeric[i] ? "number" : "");
+      if (value instanceof Node) made.append(value);
+      else { made.textContent = typeof value === "number" ? number(value) : value; made.title = made.textContent; }
+      line.append(made);
+    });
+  }
+  find(place).replaceChildren(table);
+}
+
+function chart(place, traces, layout) {
+  const axis = { gridcolor: color("line"), zerolinecolor: color("line"), automargin: true };
+  const font = { color: color("ink"), family: getComputedStyle(document.body).fontFamily, size: 12 };
+  return Plotly.newPlot(place, traces, {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font, bargap: 0.25, hovermode: "closest",
+    margin: { l: 60, r: 20, t: 40, b: 40 }, legend: { orientation: "h", yanchor: "bottom", y: 1 },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: color("faint"), activecolor: color("ink") },
+    ...layout, xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+  }, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+}
+
+// --- sections -------------------------------------------------------------------------------------------------------
+
+function showHead() {
+  const seen = new Date(report.seen_ms).toISOString();
+  find("#name").textContent = report.overview.table;
+  find("#where").textContent = `${report.uri}, version ${report.overview.version}, seen ${moment(seen)}`;
+  const fresh = report.live ? "Load the page again to look again." : "This page is a picture of that moment.";
+  find("#made").textContent = `crdt_mor ${report.crdt_mor}. ${fresh}`;
+}
+
+function showHealth() {
+  for (const sign of report.health) {
+    const card = element("div", undefined, `sign ${sign.state}`);
+    card.append(element("b", sign.check), element("span", sign.said));
+    if (sign.advice) card.append(element("div", sign.advice));
+    find("#health .signs").append(card);
+  }
+}
+
+function showOverview() {
+  const o = report.overview;
+  const columns = Object.entries(o.columns).map(([name, type]) => {
+    const payload = o.payloads[name] ? ` (${o.payloads[name]})` : "";
+    return `${name} ${type}${payload}`;
+  });
+  const lately = o.lately.commits
+    ? `${number(o.lately.writes)} writes in the newest ${number(o.lately.commits)} commits of rows, of which `
+      + `${number(o.lately.groups)} are groups of several`
+    : "no commit yet";
+  const facts = {
+    rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key), "partitioned by": some(o.partition_by) || "nothing", merge: o.merge,
+    columns: some(columns),
+    files: `${number(o.file_groups)} file groups in ${number(o.partitions)} partitions: ${bytes(o.base_bytes)} of base `
+      + `files, ${number(o.logs)} log files of ${bytes(o.log_bytes)}`,
+    lately, format: o.format, rules: o.rules.join("; ") || "none",
+    properties: some(Object.entries(o.properties).map(([name, value]) => `${name}=${value}`)) || "none",
+    savepoints: some(o.savepoints.map((one) => one.name)) || "none",
+  };
+  for (const [name, text] of Object.entries(facts)) find("#overview dl").append(element("dt", name), element("dd", text));
+}
+
+const KINDS = {
+  write: ["writes", "write"], group: ["groups of small writes", "group"], compaction: ["compactions", "compaction"],
+  other: ["other commits", "other"], pending: ["under way", "pending"],
+};
+
+// A bar for each commit and each write that is under way.
+function bars() {
+  const made = report.timeline.commits.map((row) => ({
+    kind: (row.writers || []).length > 1 ? "group" : row.kind in KINDS ? row.kind : "other", row, lane: row.application,
+    end: Date.parse(row.completed), begin: Date.parse(row.completed) - row.duration_s * 1000,
+  }));
+  const open = report.timeline.pending.map((row) => ({
+    kind: "pending", row, lane: row.application, end: report.seen_ms, begin: Date.parse(row.since),
+  }));
+  for (const bar of [...made, ...open]) bar.lane = bar.lane || "unknown";
+  return [...made, ...open].sort((a, b) => a.begin - b.begin);
+}
+
+const LANES_MAX = 60;
+
+// Each application has lanes of its own, as many as it has bars at the same moment.
+function laned(all) {
+  const lanes = [];
+  for (const bar of all) {
+    let lane = lanes.find((one) => one.name === bar.lane && one.end <= bar.begin);
+    if (!lane && lanes.length < LANES_MAX) lanes.push(lane = { name: bar.lane });
+    lane = lane || lanes.find((one) => one.name === bar.lane) || lanes[lanes.length - 1];
+    lane.end = Math.max(lane.end || 0, bar.end);
+    bar.on = lane;
+  }
+  const names = [...new Set(lanes.map((lane) => lane.name))];
+  lanes.sort((a, b) => names.indexOf(a.name) - names.indexOf(b.name));
+  lanes.forEach((lane, place) => { lane.place = place; });
+  return lanes;
+}
+
+function told(bar) {
+  const { row } = bar;
+  if (bar.kind === "pending") {
+    const silent = row.silent_s === null ? "" : `, silent for ${seconds(row.silent_s)}`;
+    return `${who(row)}, under way since ${moment(row.since)}${silent}${row.stuck ? ", stuck?" : ""}`;
+  }
+  const others = (row.writers || []).length - 1;
+  const more = others > 0 ? ` and ${others} more writers` : "";
+  const overlaps = row.overlaps.length ? `, overlaps ${some(row.overlaps.slice(0, 12))}` : "";
+  const said = row.message ? `: ${row.message}` : "";
+  return `commit ${row.ordinal}, version ${row.version}, ${row.operation.toLowerCase()} by ${who(row)}${more}, `
+    + `${number(row.rows)} rows, ${number(row.deletes)} deletes, ${seconds(row.duration_s)}, ${moment(row.completed)}`
+    + `${overlaps}${said}`;
+}
+
+function showTimeline() {
+  const all = bars();
+  if (!all.length) { find("#commit").textContent = "There is no commit yet."; return; }
+  const lanes = laned(all);
+  const traces = Object.entries(KINDS).map(([kind, [name, shade]]) => {
+    const own = all.filter((bar) => bar.kind === kind);
+    const texts = own.map(told);
+    return {
+      type: "bar", orientation: "h", name, base: own.map((bar) => new Date(bar.begin).toISOString()),
+      x: own.map((bar) => bar.end - bar.begin), y: own.map((bar) => bar.on.place), customdata: texts,
+      hovertext: texts.map((text) => escaped(text).replace(/(.{60,90}?) /g, "$1<br>")), hoverinfo: "text",
+      marker: { color: color(shade), line: { color: color(shade), width: 2 } },
+    };
+  }).filter((trace) => trace.x.length);
+  const shown = (lane, i) => (i && lanes[i - 1].name === lane.name ? "" : escaped(lane.name));
+  chart("chart-timeline", traces, {
+    barmode: "overlay", height: Math.min(900, 130 + 26 * lanes.length), xaxis: { type: "date" }, dragmode: "zoom",
+    yaxis: { tickvals: lanes.map((lane) => lane.place), ticktext: lanes.map(shown), fixedrange: true, autorange: "reversed" },
+  });
+  find("#chart-timeline").on("plotly_click", (event) => {
+    find("#commit").textContent = event.points[0].customdata;
+  });
+  if (!report.timeline.is_all) find("#commit").textContent = "The newest commits; crdt-mor history has all.";
+}
+
+function showGroups() {
+  const rows = report.groups.shown, top = rows.slice(0, 30);
+  const name = (row) => escaped(`${row.partition ? `${row.partition}/` : ""}${row.file_id.slice(0, 12)}`);
+  if (top.length) {
+    const trace = (title, field, shade) => ({
+      type: "bar", orientation: "h", name: title, x: top.map((row) => row[field]), y: top.map((row, i) => i),
+      hovertext: top.map((row) => `${name(row)}: ${title} ${bytes(row[field])}`), hoverinfo: "text",
+      marker: { color: color(shade) },
+    });
+    chart("chart-groups", [trace("base file", "base_bytes", "compaction"), trace("log files", "log_bytes", "pending")], {
+      barmode: "stack", height: 120 + 20 * top.length, xaxis: { title: { text: "bytes" } },
+      yaxis: { tickvals: top.map((row, i) => i), ticktext: top.map(name), autorange: "reversed", fixedrange: true },
+    });
+  }
+  grid("#table-groups", [
+    ["partition", (row) => row.partition], ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
+    ["base bytes", (row) => row.base_bytes], ["logs", (row) => row.logs], ["log rows", (row) => row.log_rows],
+    ["log bytes", (row) => row.log_bytes],
+  ], rows);
+  const left = report.groups.count - rows.length;
+  if (left > 0) find("#table-groups").append(element("p", `and ${number(left)} more, with less to merge`));
+}
+
+function showConflicts() {
+  const { keys, count, since, left_out: leftOut } = report.conflicts;
+  const looked = since === null ? "No commits overlap" : `${number(count)} such keys after version ${since}`;
+  find("#conflicts .said").textContent = `${looked}${leftOut ? `; ${leftOut}` : ""}.`;
+  const link = (row) => {
+    const made = element("a", "why");
+    made.href = "#why";
+    made.onclick = () => { find("#why [name=key]").value = row.text; tell(); };
+    return made;
+  };
+  grid("#table-conflicts", [
+    ["key", (row) => row.text], ["partition", (row) => row.partition], ["commits", (row) => some(row.commits)],
+    ["", link],
+  ], keys);
+}
+
+// --- the life of a row ----------------------------------------------------------------------------------------------
+
+const values = (row, names) => names.map((name) => `${name} = ${row[name] === null ? "null" : row[name]}`).join(", ");
+
+function lineOf(line) {
+  const item = element("li", undefined, line.effect);
+  const by = line.writers ? ` by one of ${some([...new Set(line.writers)])}` : line.application ? ` by ${who(line)}` : "";
+  const seen = line.completed ? `, completed ${moment(line.completed)}, version ${line.version}` : "";
+  const said = line.message ? `: ${line.message}` : "";
+  item.append(element("strong", `${moment(line.requested)}  ${line.change}${by}${seen}${said}`));
+  const facts = element("dl"), add = (name, text) => facts.append(element("dt", name), element("dd", text));
+  if (line.written) add("gives", values(line.written, line.columns));
+  if (line.effect === "updated") add("changes", values(line.result, line.changed));
+  else add("does", line.effect === "none" ? "nothing" : `the row is ${line.effect}`);
+  add("because", line.because);
+  if (line.overtaken_by.length) add("unseen", `as ${some(line.overtaken_by)} began later and completed before it`);
+  if (line.carried_by.length) add("carried", `by the compaction ${some(line.carried_by)}, which left it in log files`);
+  if (line.folded_by) add("folded", `by the compaction ${line.folded_by} into a base file`);
+  item.append(facts);
+  return item;
+}
+
+function draw(lines) {
+  const list = find("#why ol");
+  list.replaceChildren();
+  let partition = null, row = null;
+  const end = () => {
+    const shown = row ? values(row, Object.keys(row)) : "there is no such row";
+    list.append(element("li", `○ ${shown}`, "end"));
+  };
+  for (const line of lines) {
+    if (line.partition !== partition) {
+      if (partition !== null) end();
+      if (line.partition) list.append(element("li", `in partition ${line.partition}`, "end"));
+      partition = line.partition;
+    }
+    list.append(lineOf(line));
+    row = line.result;
+  }
+  if (lines.length) end();
+}
+
+async function lifeOf(key, column, asOf) {
+  if (!report.live) {
+    const found = report.lives.find((one) => one.text === key);
+    return found || { error: `this page has the lives of ${report.lives.length} keys alone; crdt-mor why tells others` };
+  }
+  const asked = new URLSearchParams({ key, column, as_of: asOf });
+  return (await fetch(`why?${asked}`)).json();
+}
+
+async function tell() {
+  const form = find("#why form"), key = form.key.value;
+  const answer = await lifeOf(key, form.column.value, form.as_of.value.trim())
+    .catch((error) => ({ error: `the server does not answer: ${error.message}` }));
+  const none = answer.lines && !answer.lines.length ? "no commit that is kept has written this key" : "";
+  find("#why .said").textContent = answer.error || none || `the life of ${key}`;
+  draw(answer.lines || []);
+}
+
+function showWhy() {
+  const form = find("#why form"), all = element("option", "all");
+  all.value = "";
+  form.column.append(all, ...Object.keys(report.overview.columns).map((name) => element("option", name)));
+  form.onsubmit = (event) => { event.preventDefault(); tell(); };
+  if (report.live) return;
+  form.column.parentElement.hidden = form.as_of.parentElement.hidden = true;
+  find("#why .said").textContent = report.lives.length
+    ? `This page has the lives of: ${some(report.lives.map((one) => one.text))}`
+    : "This page has no lives of rows: crdt-mor ui --html FILE --key KEY puts some in, crdt-mor why tells each.";
+  if (report.lives.length) { form.key.value = report.lives[0].text; tell(); }
+}
+
+// --- growth, upkeep, history ----------------------------------------------------------------------------------------
+
+function showGrowth() {
+  const points = report.growth, when = points.map((point) => point.completed);
+  if (points.length < 2) { find("#growth p").textContent = "There are no two moments to compare yet."; return; }
+  const line = (name, field, shade, more) => ({
+    type: "scatter", mode: "lines+markers", name, x: when, y: points.map((point) => point[field]),
+    line: { color: color(shade) }, ...more,
+  });
+  chart("chart-bytes", [
+    line("base files", "base_bytes", "compaction", { stackgroup: "bytes" }),
+    line("log files", "log_bytes", "pending", { stackgroup: "bytes" }),
+  ], { height: 260, yaxis: { title: { text: "bytes" }, rangemode: "tozero" }, xaxis: { type: "date" } });
+  chart("chart-logs", [line("log files to merge", "logs", "pending"), line("base files", "bases", "compaction")], {
+    height: 220, yaxis: { title: { text: "files" }, rangemode: "tozero" }, xaxis: { type: "date" },
+  });
+}
+
+function showUpkeep() {
+  find("#upkeep .said").textContent = report.upkeep.length ? "crdt-mor maintain would do now:" : "Nothing is due.";
+  find("#upkeep ul").append(...report.upkeep.map((one) => element("li", one.said)));
+}
+
+function showHistory() {
+  const rows = report.timeline.commits;
+  if (!rows.length) find("#history .said").textContent = "There is no commit yet.";
+  grid("#table-history", [
+    ["ordinal", (row) => row.ordinal], ["version", (row) => row.version], ["completed", (row) => moment(row.completed)],
+    ["took", (row) => seconds(row.duration_s)], ["what", (row) => row.operation.toLowerCase()],
+    ["rows", (row) => row.rows], ["deletes", (row) => row.deletes],
+    ["by", (row) => `${who(row)}${(row.writers || []).length > 1 ? ` and ${row.writers.length - 1} more` : ""}`],
+    ["overlaps", (row) => some(row.overlaps)], ["message", (row) => row.message || ""],
+  ], rows);
+}
+
+for (const show of [showHead, showHealth, showOverview, showTimeline, showGroups, showConflicts, showWhy, showGrowth,
+  showUpkeep, showHistory]) show();
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,61 @@
+"""The page: one HTML file that asks no other host for anything, and runs no script but its own.
+
+What the table says is in it as JSON, whose markup is escaped. The page's policy names its scripts by their digests, so
+that a browser runs no other, whatever a table's texts are.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from html import escape
+from importlib import resources
+from typing import Any
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_ESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def html(report: Mapping[str, Any]) -> str:
+    """The page of a report, as `report.report_of` makes it, with `live` and `lives`.
+
+    Raises `UnsupportedFeatureError` where the package that draws the charts is not installed.
+    """
+    plotly, script = plotly_js(), _own("page.js")
+    parts = {
+        "title": escape(f"{report['overview']['table']}: crdt_mor"),
+        "policy": policy(plotly, script),
+        "style": _own("page.css"),
+        "report": render.as_json(report).translate(_ESCAPED),
+        "plotly": plotly,
+        "script": script,
+    }
+    return _PLACE.sub(lambda match: parts[match[1]], _own("page.html"))
+
+
+def policy(*scripts: str) -> str:
+    """What the page may do (W3C, Content Security Policy Level 3): run these scripts, and ask its own server."""
+    digests = " ".join(f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    return (
+        f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+        "form-action 'none'; base-uri 'none'"
+    )
+
+
+def plotly_js() -> str:
+    """The JavaScript that draws charts, a file of the package plotly."""
+    try:
+        return resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
+    except ModuleNotFoundError as error:
+        raise mor.UnsupportedFeatureError(
+            "the page draws its charts by plotly, which is not installed: pip install 'crdt-mor[ui]'"
+        ) from error
+
+
+def _own(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")

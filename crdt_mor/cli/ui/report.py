@@ -1,0 +1,148 @@
+"""What the page shows of a table, as one JSON document: read by the public API, at one moment each, beside writers.
+
+overview    what the table is            timeline    what was under way when, by whom
+health      what is wrong, what to do    groups      the file groups, the dearest to read first
+conflicts   keys of overlapping commits  growth      bytes and log files over the commits
+upkeep      what `maintain` would do     lives       `why` of some keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+import crdt_mor as mor
+from crdt_mor.cli import render
+from crdt_mor.cli.history import for_programs, lately
+from crdt_mor.cli.rules import texts
+from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
+from crdt_mor.cli.ui.growth import growth_of
+from crdt_mor.cli.ui.health import Sign, health_of
+from crdt_mor.cli.why import key_of
+
+COMMITS_MAX: Final = 500
+"""The newest commits that the page shows."""
+
+GROUPS_MAX: Final = 200
+"""The file groups that the page lists, those with the most to merge first."""
+
+LIVES_MAX: Final = 10
+"""The conflicting keys whose lives a page brings along that is read without a server."""
+
+VERIFY: Final = "crdt-mor verify names what is damaged, what it means, and what to do."
+
+Document = dict[str, Any]
+T = TypeVar("T")
+
+NOTHING: Final[Sequence[Document]] = ()
+
+
+def report_of(table: mor.Table, uri: str) -> Document:
+    """All that the page shows but lives of keys. Texts are as they stand in the table: the page escapes them.
+
+    What cannot be told, as a file is damaged, say, is a sign of the table's health, and the rest is told.
+    """
+    history = [for_programs(row) for row in table.history(COMMITS_MAX).to_pylist(maps_as_pydicts="strict")]
+    pending = [for_programs(row) for row in table.inspect.pending().to_pylist(maps_as_pydicts="strict")]
+    groups = file_groups(pl.DataFrame(table.inspect.files()))
+    timeline = pl.DataFrame(table.inspect.timeline())
+    failed: list[Sign] = []
+
+    def told(what: str, make: Callable[[], T], otherwise: T) -> T:
+        try:
+            return make()
+        except mor.CrdtMorError as error:
+            failed.append(Sign("wrong", f"{what} cannot be told", str(error), VERIFY))
+            return otherwise
+
+    rows = told("the number of rows", lambda: table.scan().count(), None)
+    upkeep = told("upkeep", lambda: _upkeep(table), NOTHING)
+    conflicts = told("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
+    growth = told("growth", lambda: growth_of(table, history), NOTHING)
+    return {
+        "crdt_mor": mor.__version__,
+        "uri": uri,
+        "seen_ms": table.environment.now_ms(),
+        "overview": {**_overview(table, groups, timeline), "rows": rows},
+        "health": [vars(one) for one in [*failed, *health_of(table, groups, upkeep)]],
+        "timeline": {"commits": history, "pending": pending, "is_all": len(history) < COMMITS_MAX},
+        "groups": {"count": groups.height, "shown": groups.head(GROUPS_MAX).to_dicts()},
+        "conflicts": conflicts,
+        "growth": growth,
+        "upkeep": upkeep,
+    }
+
+
+def file_groups(files: pl.DataFrame) -> pl.DataFrame:
+    """A row a file group: what its base file and its logs have, those with the most bytes of logs first."""
+    is_base = pl.col("kind") == "base"
+    return (
+        files.group_by("partition", "file_id")
+        .agg(
+            base_bytes=pl.col("bytes").filter(is_base).sum(),
+            base_rows=pl.col("rows").filter(is_base).sum(),
+            logs=(~is_base).sum().cast(pl.Int64),
+            log_bytes=pl.col("bytes").filter(~is_base).sum(),
+            log_rows=(pl.col("rows") + pl.col("deletes")).filter(~is_base).sum(),
+        )
+        .sort(["log_bytes", "base_bytes", "partition", "file_id"], descending=[True, True, False, False])
+    )
+
+
+def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) -> Document:
+    config = table.config
+    sums = groups.select(pl.col("base_bytes", "base_rows", "logs", "log_bytes", "log_rows").sum()).row(0, named=True)
+    return {
+        "table": config.name,
+        "version": table.version,
+        "format": f"Hudi {config.version}, {config.table_type}",
+        "key": list(config.key.fields),
+        "partition_by": list(config.key.partition_fields),
+        "merge": config.merge.summary,
+        "buckets": config.buckets,
+        "partitions": groups["partition"].n_unique(),
+        "file_groups": groups.height,
+        **sums,
+        "columns": {field.name: str(field.type) for field in table.schema},
+        "payloads": {name: str(merge.payload) for merge in config.merge.columns for name in merge.columns},
+        "properties": dict(table.properties),
+        "rules": [f"{name}: {text}" for name, text in texts(table.rules).items()],
+        "lately": lately(timeline),
+        "savepoints": [{"name": one.name, "comment": one.comment} for one in table.savepoints()],
+    }
+
+
+def _upkeep(table: mor.Table) -> Sequence[Document]:
+    """What `maintain` would do now."""
+    done = table.maintenance.maintain(dry_run=True)
+    return [{"service": one.service, "state": one.state, "said": str(one)} for one in done.actions]
+
+
+# --- lives of rows ----------------------------------------------------------------------------------------------------
+
+
+def life_of_text(table: mor.Table, text: str, column: str | None = None, as_of: str | None = None) -> Document:
+    """The life of the row that a text names, as `crdt-mor why` reads it. Values are texts: a browser rounds integers.
+
+    Raises what `Table.why` raises, and `InvalidInputError` for a text that is no key.
+    """
+    point = None if as_of is None else mor.parse_point(as_of, name="as_of")
+    lines = table.why(key_of(text, table), column=column, as_of=point).to_pylist(maps_as_pydicts="strict")
+    for line in lines:
+        for name in ("written", "result", "states"):
+            row = line.get(name)
+            line[name] = None if row is None else {field: _text(value) for field, value in row.items()}
+    return {"text": text, "lines": lines}
+
+
+def _text(value: object) -> str | None:
+    """A value as the page shows it."""
+    return None if value is None else render.cell(value).plain
+
+
+def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -> list[Document]:
+    """The lives of some keys, and of the first keys of the conflicts."""
+    met = [row["text"] for row in conflicts["keys"] if row["text"] is not None]
+    return [life_of_text(table, text) for text in dict.fromkeys([*keys, *met[:LIVES_MAX]])]
