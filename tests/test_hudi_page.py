@@ -13,27 +13,7 @@ from typer.testing import CliRunner
 import crdt_mor as mor
 from crdt_mor.cli.main import app
 from crdt_mor.payloads import LatestBy
-
-PAGE = (Path(__file__).parents[1] / "docs/from-hudi.md").read_text()
-
-
-def section(title: str) -> str:
-    return PAGE.partition(f"# {title}\n")[2].partition("\n#")[0]
-
-
-def rows(title: str) -> list[list[str]]:
-    """The cells of all tables below a title, without their heads."""
-    lines = section(title).splitlines()
-    heads = {number - 1 for number, line in enumerate(lines) if line.startswith("|---")}
-    return [
-        [cell.strip() for cell in line.strip("|").split(" | ")]
-        for number, line in enumerate(lines)
-        if line.startswith("| ") and number not in heads
-    ]
-
-
-def codes(cell: str) -> list[str]:
-    return re.findall(r"`(.+?)`", cell)
+from tests.hudi_page import PAGE, codes, rows
 
 
 @pytest.fixture

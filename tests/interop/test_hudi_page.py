@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Table
+from tests.hudi_page import PAGE, codes, rows
 from tests.interop.readers import BUNDLE, HUDI_VERSION, HudiSpark, hudi_rs, ours
 from tests.interop.turn_tables import SESSION
-from tests.test_hudi_page import PAGE, codes, rows
 
 pytestmark = pytest.mark.spark
 
