@@ -64,7 +64,7 @@ bench-small: setup  ## The same with --small: that they run, not how fast
 	@$(MAKE) --no-print-directory bench ARGS=--small
 
 docs: setup      ## The site of the documentation, into build/site; it is read from there, without a server
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "built: build/site/index.html"
 
 format: setup    ## Let ruff format, and fix what it can

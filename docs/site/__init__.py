@@ -2,6 +2,7 @@
 
     hooks.py        which files are pages, and where links lead that leave docs/
     docstrings.py   docstrings as Markdown: parameters as a list, names of others as links
+    entries.py      what the pages of the reference describe
     style.css       widths and colours
 
 The site itself needs nothing from other hosts, so that it can be read without a network.

@@ -12,19 +12,21 @@ of pages, such as docs/stores.md, links to these.
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import griffe
 
 import crdt_mor
-from crdt_mor import payloads
+from docs.site.entries import entries
 
 ITEM = re.compile(r"(?:^|(?<=[.;)] ))([a-z]\w*(?:, [a-z]\w*)*): (?=\S)")
 CODE = re.compile(r"(?<![`\[\w])`([A-Za-z_][\w.]*)`(?![`\w])")
-PAGE = re.compile(r"(?<![`\w/(\[])docs/([\w/-]+)\.md\b")
+PAGE = re.compile(r"(?<![`\w/\[])(?<!\]\()docs/([\w/-]+)\.md\b")
 OWNERS = {"maintenance": "Maintenance", "inspect": "Inspect", "table": "Table"}
 """The classes of what prose calls so."""
 
@@ -36,7 +38,8 @@ class Readable(griffe.Extension):
         """Once a package is read."""
         for described in _described(pkg):
             assert described.docstring is not None
-            described.docstring.value = with_links(as_list(described.docstring.value), _class_of(described))
+            text = as_list(described.docstring.value)
+            described.docstring.value = with_links(text, _class_of(described), _parameters(described))
 
 
 def _described(of: griffe.Object) -> Iterator[griffe.Object]:
@@ -68,7 +71,8 @@ def _chunks(paragraph: str) -> Iterator[str]:
     """The lines of a paragraph, each that says what a name is with those that are indented below it."""
     lines: list[str] = []
     for line in paragraph.splitlines():
-        if lines and not line.startswith(" ") and (ITEM.match(line) or ITEM.match(lines[0])):
+        is_over = lines and (ITEM.match(line) or (ITEM.match(lines[0]) and lines[-1].endswith((".", ":"))))
+        if is_over and not line.startswith(" "):
             yield " ".join(lines)
             lines = []
         lines.append(line.strip())
@@ -97,27 +101,47 @@ def _class_of(described: griffe.Object) -> str:
     return "Table" if is_of_table else ""
 
 
-def with_links(text: str, owner: str) -> str:
-    """A docstring with links. owner: the class whose methods it names without saying so."""
+def _parameters(described: griffe.Object) -> set[str]:
+    return {parameter.name for parameter in described.parameters} if isinstance(described, griffe.Function) else set()
+
+
+def with_links(text: str, owner: str, parameters: Collection[str] = ()) -> str:
+    """A docstring with links. owner: the class whose methods it names without saying so.
+
+    parameters: names that mean these, also where a method has the same.
+    """
 
     def linked(code: re.Match[str]) -> str:
-        path = public_path(code[1], owner)
+        path = "" if code[1] in parameters else public_path(code[1], owner)
         return f"[{code[0]}][{path}]" if path else code[0]
 
-    return PAGE.sub(r"[docs/\1.md](../\1.html)", CODE.sub(linked, text))
+    return PAGE.sub(r"[docs/\1.md](../\1.md)", CODE.sub(linked, text))
 
 
 def public_path(name: str, owner: str) -> str:
-    """The full name of something public; "" where a name is none, or that of a parameter."""
+    """The full name under which the reference has something; "" where it has not. owner: as of `with_links`."""
     first, _, rest = name.removeprefix("crdt_mor.").partition(".")
     first = OWNERS.get(first, first) if rest else first
-    if first in crdt_mor.__all__ and (not rest or _has(first, rest)):
-        return f"crdt_mor.{first}.{rest}" if rest else f"crdt_mor.{first}"
-    if first in payloads.__all__ and not rest:
-        return f"crdt_mor.payloads.{first}"
-    return f"crdt_mor.{owner}.{name}" if owner and not rest and _has(owner, name) else ""
+    paths = [f"crdt_mor.{base}.{rest}" for base in _bases(first)] if rest else [f"crdt_mor.{first}"]
+    if not rest:
+        paths += [f"crdt_mor.payloads.{first}", *(f"crdt_mor.{base}.{first}" for base in _bases(owner))]
+    return next((path for path in paths if path in _described_paths()), "")
 
 
-def _has(owner: str, name: str) -> bool:
-    """Whether a class has a public method of the name."""
-    return not name.startswith("_") and callable(getattr(getattr(crdt_mor, owner), name, None))
+@cache
+def _described_paths() -> frozenset[str]:
+    """The full names of all that the reference describes."""
+    found = set()
+    for entry in entries():
+        found.add(entry.path)
+        if entry.with_members:
+            found |= {f"{entry.path}.{name}" for name in vars(getattr(crdt_mor, entry.path.rpartition(".")[2]))}
+    return frozenset(found)
+
+
+def _bases(name: str) -> list[str]:
+    """A public class and those from which it has methods, by their names; none for another name."""
+    found = getattr(crdt_mor, name) if name in crdt_mor.__all__ else None
+    return (
+        [base.__name__ for base in found.__mro__ if base.__name__ in crdt_mor.__all__] if inspect.isclass(found) else []
+    )

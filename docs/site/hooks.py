@@ -12,6 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from inspect import isclass
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
@@ -19,10 +22,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
+from docs.site.entries import LINE as ENTRY
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("*.md", "docs/**/*.md", "benches/README.md", "tests/simulation/README.md")
 ASSETS = ("docs/**/*.svg", "docs/**/*.png", "docs/site/*.css")
 LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
+
+MODULES = ("crdt_mor", "crdt_mor.payloads", "crdt_mor.testing")
+MADE_BY_USERS = {"Table", "MemoryStore", "LocalStore"}
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -40,13 +48,33 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """The page with links to pages of code, where it has links to code."""
+    """The page with links to pages of code, where it has links to code, and with headings of what it describes."""
 
     def to_page(link: re.Match[str]) -> str:
         target = target_of(page.file.src_uri, link[0])
         return link[0] + page_of(target).removeprefix(target)
 
-    return LINK.sub(to_page, markdown)
+    return ENTRY.sub(_with_heading, LINK.sub(to_page, markdown))
+
+
+def _with_heading(entry: re.Match[str]) -> str:
+    """An entry of the reference that is called as users call it, `Table.upsert`; of values with their fields."""
+    *_, owner, name = entry[1].split(".")
+    heading = f"{owner}.{name}" if owner[0].isupper() else name
+    options = [f"heading: {heading}", f"toc_label: {heading}", f"merge_init_into_class: {_has_fields(entry[1])}"]
+    lines = [f"::: {entry[1]}", "    options:", *(f"      {option}" for option in options)]
+    return "\n".join([*lines, entry[2].removeprefix("    options:\n")])
+
+
+def _has_fields(path: str) -> bool:
+    """Whether users make objects of a class, or know its fields: others are made by methods, of what is ours."""
+    module, _, name = path.rpartition(".")
+    found = getattr(import_module(module), name) if module in MODULES else None
+    if not isclass(found) or issubclass(found, BaseException):
+        return False
+    if is_dataclass(found):
+        return not any(field.name.startswith("_") for field in fields(found))
+    return name in MADE_BY_USERS or module == "crdt_mor.testing"
 
 
 def target_of(page: str, link: str) -> str:

@@ -1,0 +1,135 @@
+"""docs/reference: each public name stands there once, each call has an example, and every example prints what it shows.
+
+An entry is a line `::: crdt_mor.Table.upsert`, for which `make docs` puts the signature and the docstring. Entries that
+stand together have the blocks below them for their examples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import crdt_mor
+from crdt_mor import payloads, testing
+from docs.site.entries import FOLDER, entries
+from tests.guides import blocks, interpreter, words
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(page.name for page in FOLDER.glob("*.md"))
+FAST = ["scan.md"]
+ELSEWHERE = {"README.md", "spark.md"}
+"""Pages whose blocks do not run here: one has none, and those of the other run in tests/spark."""
+
+
+# --- the examples -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", FAST)
+def test_every_block_of_a_page_runs_and_shows_what_it_prints(page: str, fast_path: Path) -> None:
+    run(page, fast_path)
+
+
+@pytest.mark.slow
+def test_every_block_of_the_other_pages_does(fast_path: Path) -> None:
+    for page in PAGES:
+        if page not in (*FAST, *ELSEWHERE):
+            (fast_path / page).mkdir()
+            run(page, fast_path / page)
+
+
+def run(page: str, folder: Path) -> None:
+    """Run the blocks of a page, one after another. One that begins with `# name.py` is a module that others import."""
+    with interpreter(folder) as python:
+        for block in blocks((FOLDER / page).read_text()):
+            assert block.language == "python", f"{page}:{block.line}: a {block.language!r} block is executed by nothing"
+            module = re.match(r"# (\w+\.py)\n", block.code)
+            if module:
+                (folder / module[1]).write_text(block.code)
+                continue
+            printed = python.run(block.code)
+            shown, found = (re.sub(r"[\d,]+ bytes", "…", text) for text in (block.shown, printed))
+            assert words(found) == words(shown), f"docs/reference/{page}:{block.line}\n{printed}"
+
+
+# --- the entries ------------------------------------------------------------------------------------------------------
+
+
+ENTRIES = list(entries())
+PATHS = [entry.path for entry in ENTRIES]
+
+
+def names_of_spark() -> list[str]:
+    """What `crdt_mor.readers.spark` has, which needs pyspark to be imported."""
+    text = (ROOT / "readers" / "spark" / "__init__.py").read_text().partition("__all__ = [")[2]
+    return re.findall(r'"(\w+)"', text)
+
+
+PUBLIC = [f"crdt_mor.{name}" for name in crdt_mor.__all__]
+PUBLIC += [f"crdt_mor.payloads.{name}" for name in payloads.__all__ if name not in crdt_mor.__all__]
+PUBLIC += [f"crdt_mor.testing.{name}" for name in testing.__all__]
+PUBLIC += [f"crdt_mor.readers.spark.{name}" for name in names_of_spark()]
+PUBLIC += ["crdt_mor.readers.polars.scan_table", "crdt_mor.readers.follow.follow"]
+
+OF_VALUES = {
+    "ArrowDataset", "ColumnMerge", "CompactionPlan", "DataFile", "GroupInput", "KeySpec", "LocalStore", "MemoryStore",
+    "MergeSpec", "PayloadRef", "TableConfig", "TableSchema",
+}  # fmt: skip
+"""Classes whose methods are for the engine, or are those of `Store`, so that their entries do without them."""
+
+
+def own_members(cls: type) -> list[str]:
+    """The public methods and properties that a class of ours says something about."""
+    fields = {field.name for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else set()
+    found = []
+    for name in dir(cls):
+        member = inspect.getattr_static(cls, name)
+        is_code = isinstance(member, property | classmethod | staticmethod) or inspect.isfunction(member)
+        if is_code and not name.startswith("_") and name not in fields:
+            found.append(name)
+    return found
+
+
+def test_each_public_name_has_one_entry() -> None:
+    classes = {path for path in PATHS if path.count(".") == 1 or path in PUBLIC}
+    assert sorted(classes) == sorted(PUBLIC)
+    assert len(PATHS) == len(set(PATHS)), "a name has two entries"
+
+
+def test_each_public_method_has_an_entry_or_is_shown_with_its_class() -> None:
+    shown = {entry.path for entry in ENTRIES if entry.with_members}
+    missing = []
+    for name in crdt_mor.__all__:
+        cls = getattr(crdt_mor, name)
+        if not inspect.isclass(cls) or issubclass(cls, Exception) or name in OF_VALUES or f"crdt_mor.{name}" in shown:
+            continue
+        is_kind_of_event = issubclass(cls, crdt_mor.Event) and cls is not crdt_mor.Event
+        paths = [] if is_kind_of_event else [f"crdt_mor.{name}.{member}" for member in own_members(cls)]
+        missing += [path for path in paths if path not in PATHS]
+    assert not missing
+
+
+def is_value(path: str) -> bool:
+    """Whether something is a type, a result or an error, which the examples of other entries show."""
+    if path.startswith("crdt_mor.payloads.") or path.count(".") > 2:
+        return False
+    found = getattr(crdt_mor, path.split(".")[1])
+    return path.count(".") == 1 and not inspect.isfunction(found)
+
+
+def test_each_call_has_an_example_that_calls_it() -> None:
+    """Values have none of their own: they are what examples of calls print."""
+    without = []
+    for entry in ENTRIES:
+        name = entry.path.rpartition(".")[2]
+        if not is_value(entry.path) and not re.search(rf"\b{name}\b", entry.examples):
+            without.append(f"{entry.page}: {entry.path}")
+    assert not without
+
+
+def test_each_page_is_in_the_nav() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text()
+    assert not [page for page in PAGES if f"docs/reference/{page}" not in nav]
