@@ -62,6 +62,12 @@ def test_tests_that_a_document_names_exist(document: Path) -> None:
     assert not missing
 
 
+def test_each_page_of_the_docs_has_a_place_in_the_nav_of_the_site() -> None:
+    nav = (REPO / "mkdocs.yml").read_text()
+    pages = [page.relative_to(REPO).as_posix() for page in (REPO / "docs").rglob("*.md")]
+    assert not [page for page in pages if f": {page}\n" not in nav], "add it to mkdocs.yml, where a reader looks for it"
+
+
 def test_every_command_of_make_that_the_readme_names_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"^make ([a-z-]+)", README, re.MULTILINE))

@@ -128,8 +128,3 @@ def test_each_call_has_an_example_that_calls_it() -> None:
         if not is_value(entry.path) and not re.search(rf"\b{name}\b", entry.examples):
             without.append(f"{entry.page}: {entry.path}")
     assert not without
-
-
-def test_each_page_is_in_the_nav() -> None:
-    nav = (ROOT / "mkdocs.yml").read_text()
-    assert not [page for page in PAGES if f"docs/reference/{page}" not in nav]

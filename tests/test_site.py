@@ -15,6 +15,7 @@ pytest.importorskip("mkdocs", reason="the site is built with the newest versions
 pytest.importorskip("griffe", reason="as above")
 
 from docs.site import docstrings, hooks
+from tests.browser import chromium, said, until
 
 REPO = Path(__file__).parents[1]
 
@@ -91,13 +92,19 @@ class Parsed(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Parsed]:
-    """The pages of the site, built as `make docs` builds it, by their paths."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=REPO, env=env, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(folder: Path) -> dict[str, Parsed]:
+    """The pages of the site by their paths."""
     return {page.relative_to(folder).as_posix(): Parsed(page.read_text()) for page in folder.rglob("*.html")}
 
 
@@ -126,3 +133,18 @@ def leads(site: dict[str, Parsed], path: str, link: str) -> bool:
         return not target.endswith(".html")  # mkdocs has looked for other files
     place = unquote(parts.fragment)
     return not place or place in page.anchors or place.startswith("__")  # such are places of the theme's
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_method_on_pages_that_are_opened_from_a_disk(folder: Path) -> None:
+    results = "return [...document.querySelectorAll('.md-search-result__link')].map(link => link.href)"
+    with chromium(1400, 900) as browser:
+        browser.get((folder / "docs" / "reading.html").as_uri())
+        until(browser, lambda: browser.execute_script("return document.querySelector('.md-search__input')"))
+        field = browser.find_element("css selector", ".md-search__input")
+        field.click()
+        field.send_keys("delete_partitions")
+        until(browser, lambda: browser.execute_script(results))
+        found = browser.execute_script(results)
+        assert any("docs/reference/writing.html" in link for link in found), found
+        assert said(browser) == []

@@ -26,7 +26,7 @@ from docs.site.entries import LINE as ENTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("*.md", "docs/**/*.md", "benches/README.md", "tests/simulation/README.md")
-ASSETS = ("docs/**/*.svg", "docs/**/*.png", "docs/site/*.css")
+ASSETS = ("docs/**/*.svg", "docs/**/*.png", "docs/site/*.css", "docs/site/*.js")
 LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
 
 MODULES = ("crdt_mor", "crdt_mor.payloads", "crdt_mor.testing")
@@ -110,6 +110,7 @@ def _shown(code: str) -> str:
     """What a page of code shows."""
     path = ROOT / code
     if path.is_file():
-        return f"# {path.name}\n\n`{code}`\n\n````python\n{path.read_text()}````\n"
+        language = "python" if path.suffix == ".py" else "text"
+        return f"# {path.name}\n\n`{code}`\n\n````{language}\n{path.read_text()}````\n"
     names = sorted(file.name for file in path.iterdir() if not file.name.startswith(("_", ".")))
     return "\n".join([f"# {path.name}/", "", *(f"- `{code}/{name}`" for name in names), ""])

@@ -7,8 +7,7 @@ Skipped with a message where there is no Chromium with its driver (Debian: apt i
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ import crdt_mor as mor
 from crdt_mor.cli.ui.page import html
 from crdt_mor.cli.ui.report import lives, report_of
 from crdt_mor.cli.ui.server import Served, server
+from tests.browser import chromium, said, until
 from tests.ui.story import items, shop
 
 if TYPE_CHECKING:
@@ -33,22 +33,8 @@ SHOTS = {"ui.png": "health", "ui-timeline.png": "timeline", "ui-why.png": "why"}
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[WebDriver]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no chromium with chromedriver on this machine: apt install chromium chromium-driver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    flags = "headless=new no-sandbox disable-gpu disable-dev-shm-usage disable-background-networking hide-scrollbars"
-    for flag in [*flags.split(), f"window-size={WIDTH},{HEIGHT}", "force-color-profile=srgb"]:
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    try:
+    with chromium(WIDTH, HEIGHT) as running:
         yield running
-    finally:
-        running.quit()
 
 
 @pytest.fixture(scope="module")
@@ -70,24 +56,12 @@ def text(browser: WebDriver, selector: str) -> str:
     return str(browser.execute_script("return document.querySelector(arguments[0]).innerText", selector))
 
 
-def until(browser: WebDriver, holds: Callable[[], object]) -> None:
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    WebDriverWait(browser, 60, poll_frequency=0.05).until(lambda _: holds())
-
-
 def opened(browser: WebDriver, address: str) -> None:
     """Load a page, all of which is drawn, and which has met no error and no rule of its policy."""
     browser.get(address)
     until(browser, lambda: browser.execute_script("return document.documentElement.dataset.ready") == "yes")
     until(browser, lambda: browser.execute_script("return document.querySelectorAll('.main-svg').length") >= 4)
     assert said(browser) == []
-
-
-def said(browser: WebDriver) -> list[object]:
-    """What the browser's console has had to say since it was asked last: errors, and what the policy forbade."""
-    log: list[object] = browser.get_log("browser")  # type: ignore[attr-defined]  # Chromium's driver has it
-    return log
 
 
 def bars(browser: WebDriver) -> int:
