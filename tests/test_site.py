@@ -40,12 +40,15 @@ def test_a_link_leads_to_the_page_that_shows_what_it_leads_to_in_the_repository(
 def test_lines_of_a_docstring_that_say_what_a_name_is_become_a_list() -> None:
     text = (
         "Read rows.\n\ncolumns: which. filter: an expression,\n    or a text.\nlimit, n: how many.\n"
-        "It reads nothing yet.\n"
+        "It reads nothing: it is\nsealed.\n\nrows: columns of the result.\n\nid: what is read.\n"
     )
     assert docstrings.as_list(text).split("\n\n") == [
         "Read rows.",
         "- `columns`: which.\n- `filter`: an expression, or a text.\n- `limit`, `n`: how many.",
-        "It reads nothing yet.",
+        "It reads nothing: it is sealed.",
+        "- `rows`: columns of the result.",
+        "<!-- another list -->",
+        "- `id`: what is read.",
     ]
 
 

@@ -16,7 +16,7 @@ import inspect
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import griffe
@@ -24,7 +24,7 @@ import griffe
 import crdt_mor
 from docs.site.entries import entries
 
-ITEM = re.compile(r"(?:^|(?<=[.;)] ))([a-z]\w*(?:, [a-z]\w*)*): (?=\S)")
+ITEM = re.compile(r"(?:^|(?<=[.)] ))([a-z]\w*(?:, [a-z]\w*)*): (?=\S)")
 CODE = re.compile(r"(?<![`\[\w])`([A-Za-z_][\w.]*)`(?![`\w])")
 PAGE = re.compile(r"(?<![`\w/\[])(?<!\]\()docs/([\w/-]+)\.md\b")
 OWNERS = {"maintenance": "Maintenance", "inspect": "Inspect", "table": "Table"}
@@ -59,11 +59,10 @@ def as_list(text: str) -> str:
             found.append(paragraph)  # a picture, or code
             continue
         pieces = [piece for chunk in _chunks(paragraph) for piece in _pieces(chunk)]
-        for number, piece in enumerate(pieces):
-            is_next = number > 0 and piece.startswith("- ") and pieces[number - 1].startswith("- ")
-            found.append(piece)
-            if is_next:
-                found[-2:] = [f"{found[-2]}\n{piece}"]
+        if found and found[-1].startswith("- ") and pieces[0].startswith("- "):
+            found.append("<!-- another list -->")
+        for is_list, alike in groupby(pieces, lambda piece: piece.startswith("- ")):
+            found.append(("\n" if is_list else "\n\n").join(alike))
     return "\n\n".join(found)
 
 
@@ -71,8 +70,8 @@ def _chunks(paragraph: str) -> Iterator[str]:
     """The lines of a paragraph, each that says what a name is with those that are indented below it."""
     lines: list[str] = []
     for line in paragraph.splitlines():
-        is_over = lines and (ITEM.match(line) or (ITEM.match(lines[0]) and lines[-1].endswith((".", ":"))))
-        if is_over and not line.startswith(" "):
+        names_something = lines and (ITEM.match(line) or ITEM.match(lines[0]))
+        if names_something and lines[-1].endswith((".", ":", ")")) and not line.startswith(" "):
             yield " ".join(lines)
             lines = []
         lines.append(line.strip())
