@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -76,10 +77,16 @@ def images(table: Table, since: int | None, columns: list[str] | None) -> list[s
     since=st.integers(0, 4),
     columns=st.sampled_from([None, ["time"], ["at", "tags"]]),
     bytes_max=st.sampled_from([1, 1 << 30]),
+    collide=st.booleans(),
 )
 def test_images_in_turn_are_those_of_the_states_before_and_after(
-    steps: list[tuple[str, list[dict[str, Any]]]], since: int, columns: list[str] | None, bytes_max: int
+    steps: list[tuple[str, list[dict[str, Any]]]],
+    since: int,
+    columns: list[str] | None,
+    bytes_max: int,
+    collide: bool,
 ) -> None:
+    """collide: all keys have the same hash, so that hashes do not tell which lines are of a key."""
     table = Table.create("t", SCHEMA, key="at", buckets=2, store=MemoryStore())
     versions: list[int | None] = [None]
     for what, rows in steps:
@@ -88,7 +95,8 @@ def test_images_in_turn_are_those_of_the_states_before_and_after(
     begin = versions[min(since, len(versions) - 1)]
     with patch.object(Window, "_is_in_order", lambda _: False):
         expected = images(table, begin, columns)
-    with patch.object(window, "IN_TURN_BYTES_MAX", bytes_max):
+    hashed = (lambda keys: keys.is_null().cast(pl.UInt64)) if collide else pl.Expr.hash
+    with patch.object(window, "IN_TURN_BYTES_MAX", bytes_max), patch.object(pl.Expr, "hash", hashed):
         assert images(table, begin, columns) == expected
 
 
