@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
+import crdt_mor
 from crdt_mor import Table
 from crdt_mor.cli.main import app
 
@@ -81,6 +82,13 @@ def test_each_task_that_a_page_lists_has_a_section_with_a_script_for_each_packag
     assert all(scripts(page.sections[title]).keys() == {HERE, THERE} for title in with_scripts)
     anchors = re.findall(r"^\| \[.*?\]\(#(.*?)\)", (DOCS / page.name).read_text(), re.MULTILINE)
     assert anchors == [re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in with_scripts]
+
+
+def test_scripts_take_from_the_package_what_its_import_gives() -> None:
+    """Behind others in one process, a script finds modules that it has not imported itself."""
+    ours = [scripts(page.sections[title])[HERE][0] for page, title in SECTIONS]
+    used = {name for script in ours for name in re.findall(r"\bmor\.(\w+)", script)}
+    assert not used - set(crdt_mor.__all__)
 
 
 @pytest.fixture
