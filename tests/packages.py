@@ -5,19 +5,20 @@
 The source distribution and the wheel must satisfy `twine check --strict`; the wheel that is built from the source
 distribution must be, byte for byte, the one that is built from the tree; and neither tests nor benches are in it. Then
 both are installed with the versions of `requirements.lock`, and a small program runs that sees nothing of this tree.
+All that the wheel needs must have a licence that `tests/sbom.py` allows, and stand in its bill of materials.
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
+
+from tests import sbom
 
 ROOT = Path(__file__).parents[1]
 
@@ -90,21 +91,20 @@ def check_contents(wheel: Path) -> None:
         raise SystemExit(f"the wheel lacks {sorted(lacking)}")
 
 
-def use(package: Path, folder: Path, version: str) -> None:
-    """Install a package in an environment of its own, far from the tree, and run the program and the command there."""
-    venv.create(folder, with_pip=True)
-    locked = re.findall(r"^[a-z0-9].*", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    constraints = folder / "constraints.txt"
-    constraints.write_text("\n".join(locked) + "\n")
-    python = folder / "bin" / "python"
-    call(python, "-m", "pip", "install", "--disable-pip-version-check", "-c", constraints, package)
-    call(python, "-m", "pip", "--disable-pip-version-check", "check")
+def use(package: Path, folder: Path, version: str) -> Path:
+    """Install a package in an environment of its own, far from the tree, and run the program and the command there.
+
+    The Python of the environment.
+    """
+    python = sbom.with_package(folder, package)
+    call(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python, "check")
     elsewhere = folder / "elsewhere"
     elsewhere.mkdir()
     call(python, "-I", "-W", "error", "-c", PROGRAM, version, cwd=elsewhere)
     if version not in (said := call(folder / "bin" / "crdt-mor", "--version", cwd=elsewhere)):
         raise SystemExit(f"crdt-mor --version says {said!r}, not {version}")
     call(folder / "bin" / "crdt-mor", "show", "events", cwd=elsewhere)
+    return python
 
 
 def main() -> int:
@@ -116,8 +116,10 @@ def main() -> int:
         sys.stdout.write(call(sys.executable, "-m", "twine", "check", "--strict", source, wheel))
         check_contents(wheel)
         for package, environment in ((wheel, "of-wheel"), (source, "of-source")):
-            use(package, folder / environment, version)
+            python = use(package, folder / environment, version)
             sys.stdout.write(f"installed and used: {package.name}, {package.stat().st_size // 1024} KiB\n")
+        bill = sbom.bill_of(python, folder)
+        sys.stdout.write(f"allowed: the licences of the {len(bill['components'])} packages that are needed\n")
     return 0
 
 
