@@ -1,4 +1,4 @@
-"""What the code costs now beside an earlier revision: processor time of both, in turns, on the same work.
+"""What the code costs now beside an earlier revision, on the same work in turns: processor time, and time on a clock.
 
 The revision is checked out beside the tree. Each of the two trees has a process of its own, which makes its own tables
 through the public API, as the files that it writes are part of what is measured. Then the processes take turns: in each
@@ -91,14 +91,23 @@ WORKS: Final = (
 READS: Final = ("scan", "narrow", "scan again", "narrow again", "images", "keys", "key")
 """What is done of a table that is only read."""
 
-STANDS_ON: Final = "import polars, pyarrow.parquet; start = time.process_time(); import crdt_mor"
+STANDS_ON: Final = (
+    "import polars, pyarrow.parquet; start, begun = time.process_time(), time.perf_counter(); import crdt_mor"
+)
 
 IN_A_NEW_PROCESS: Final = {
     "import": STANDS_ON,
     "first scan": f"{STANDS_ON}; crdt_mor.Table.open(sys.argv[1]).scan().to_polars()",
-    "help": "start = 0; from crdt_mor.cli.main import app; app(['--help'], standalone_mode=False)",
+    "help": (
+        "start, begun = 0, time.perf_counter(); from crdt_mor.cli.main import app;"
+        " app(['--help'], standalone_mode=False)"
+    ),
 }
-"""Programs; the import and the first scan are timed beyond what they stand on, the command from its process's start."""
+"""Programs; the import and the first scan are timed beyond what they stand on, the command from its process's start,
+but for the time on a clock, which begins with the program's first line."""
+
+Times = list[float]
+"""Milliseconds of processor time, and of time on a clock."""
 
 SMALL: Final = {"rows": 20_000, "logs": 3, "groups": 16, "partitions": 3}
 
@@ -188,22 +197,23 @@ def _worlds() -> Any:
     return module
 
 
-def _timed(call: Callable[[], object], calls: int) -> float:
-    """Milliseconds of processor time, of all threads, that one call took."""
+def _timed(call: Callable[[], object], calls: int) -> Times:
+    """What one call took, with the processor time of all threads."""
     gc.collect()
-    start = time.process_time()
+    start, begun = time.process_time(), time.perf_counter()
     for _ in range(calls):
         result = call()
         del result
-    return (time.process_time() - start) * 1e3 / calls
+    return [(time.process_time() - start) * 1e3 / calls, (time.perf_counter() - begun) * 1e3 / calls]
 
 
-def _time_in_a_new_process(does: str, *arguments: Path) -> float:
-    """Milliseconds of processor time that a program takes in a process of its own."""
-    code = f"import sys, time; {IN_A_NEW_PROCESS[does]}; print((time.process_time() - start) * 1e3, file=sys.stderr)"
+def _time_in_a_new_process(does: str, *arguments: Path) -> Times:
+    """What a program takes in a process of its own."""
+    took = "(time.process_time() - start) * 1e3, (time.perf_counter() - begun) * 1e3"
+    code = f"import sys, time; {IN_A_NEW_PROCESS[does]}; print({took}, file=sys.stderr)"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return float(done.stderr.split()[-1])
+    return [float(word) for word in done.stderr.split()[-2:]]
 
 
 # --- both, in turns ---------------------------------------------------------------------------------------------------
@@ -256,15 +266,19 @@ def measure(work: Work, before: Tree, after: Tree, rounds: int) -> dict[str, flo
         found = [tree.ask("make", work.name) for tree in (before, after)]
         if found[0] != found[1]:
             raise SystemExit(f"the two read other rows. work={work.name} before={found[0]} after={found[1]}")
-    pairs: list[dict[str, float]] = []
+    pairs: list[dict[str, Times]] = []
     chance = np.random.default_rng(0)
     for number in range(min(rounds, work.rounds_max) + 1):
         trees = {"before": before, "after": after}
         pair = {name: trees[name].ask("do", work.name) for name in chance.permutation(list(trees))}
         pairs += [pair] if number else []
-    least = {name: min(pair[name] for pair in pairs) for name in ("before", "after")}
-    paired = statistics.median(pair["after"] / pair["before"] for pair in pairs)
-    return {**least, "ratio": least["after"] / least["before"], "paired": paired, "goal": work.goal}
+    least = {name: [min(pair[name][kind] for pair in pairs) for kind in (0, 1)] for name in ("before", "after")}
+    (before_cpu, before_wall), (after_cpu, after_wall) = least["before"], least["after"]
+    return {
+        "before": before_cpu, "after": after_cpu, "ratio": after_cpu / before_cpu,
+        "paired": statistics.median(pair["after"][0] / pair["before"][0] for pair in pairs), "goal": work.goal,
+        "before_wall": before_wall, "after_wall": after_wall, "ratio_wall": after_wall / before_wall,
+    }  # fmt: skip
 
 
 def plot(figures: Mapping[str, Mapping[str, float]], path: Path) -> None:
@@ -302,13 +316,15 @@ def main() -> None:
         folder = Path(name)
         before = Tree(check_out(args.revision, folder / "tree"), folder / "before", args.small)
         after = Tree(HERE.parent, folder / "after", args.small)
-        print("| work | before, CPU ms | after | x before | paired | goal |\n|---|---|---|---|---|---|")
+        print("| work | before, CPU ms | after | x before | paired | goal | before, wall ms | after | x before |")
+        print("|---|---|---|---|---|---|---|---|---|")
         for work in WORKS:
             if args.only in work.name:
                 found = figures[work.name] = measure(work, before, after, 1 if args.small else args.rounds)
                 print(
                     f"| {work.name} | {found['before']:.1f} | {found['after']:.1f} | {found['ratio']:.2f} "
-                    f"| {found['paired']:.2f} | {found['goal']:.2f} |",
+                    f"| {found['paired']:.2f} | {found['goal']:.2f} | {found['before_wall']:.1f} "
+                    f"| {found['after_wall']:.1f} | {found['ratio_wall']:.2f} |",
                     flush=True,
                 )
         before.end()
