@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import groupby
@@ -15,7 +14,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import AsOf, Form, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import typed_keys
+from crdt_mor.cli.writes import typed_keys, values_in
 
 _VALUE_MAX = 60
 """Characters of one value."""
@@ -64,17 +63,9 @@ def key_of(text: str, table: mor.Table) -> object:
     Raises `InvalidInputError` for a text that is no such key.
     """
     single = len(table.config.key.fields) == 1
-    values = [text] if single else _cut(text)
+    values = [text] if single else values_in(text)
     row = tuple(typed_keys([values], table).to_pylist()[0].values())
     return row[0] if single else row
-
-
-def _cut(text: str) -> list[str]:
-    try:
-        (values,) = csv.reader([text], strict=True)
-    except (csv.Error, ValueError) as error:
-        raise mor.InvalidInputError(f"a key is values with commas between them: {error}. got={text[:100]!r}") from error
-    return values
 
 
 def _life(lines: list[Line]) -> Iterator[Text]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from dataclasses import asdict
 from enum import StrEnum
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 else:
     pa = Late("pyarrow")
     pc = Late("pyarrow.csv")
+
+_NO_VALUE = re.compile(r"CSV conversion error to (?P<kind>\S+): invalid value (?P<value>'.*')")
+"""What Arrow says of a text that is no value of a type."""
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines, here or at s3://…; several are one commit; - is stdin."
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
@@ -283,9 +287,23 @@ def typed_keys(rows: list[list[str]], table: mor.Table) -> pa.Table:
         )
     except pa.ArrowException as error:
         said = " ".join(str(error).split())
+        match = _NO_VALUE.search(said)
+        wrong_value = said if match is None else f"{match['value']} is no {match['kind']}"
         raise mor.InvalidInputError(
-            f"a key is of its column's type: {said}. types={[str(kind) for kind in kinds.types]}"
+            f"a key is of its column's type: {wrong_value}. types={[str(kind) for kind in kinds.types]}"
         ) from error
+
+
+def values_in(text: str) -> list[str]:
+    """Values with commas between them, as a line of CSV has them."""
+    try:
+        (values,) = csv.reader([text], strict=True)
+    except (csv.Error, ValueError) as error:
+        raise mor.InvalidInputError(
+            "a key is values with commas between them; one that has a comma, a quote or a line break stands in double "
+            f"quotes: {error}. got={text[:100]!r}"
+        ) from error
+    return values
 
 
 def _of_one_option(text: str, columns: int) -> list[list[str]]:
@@ -293,5 +311,5 @@ def _of_one_option(text: str, columns: int) -> list[list[str]]:
     if text in ("-", "@-") or text.startswith("@"):
         lines = sys.stdin.read() if text in ("-", "@-") else Path(text[1:]).read_text()
         return [row for row in csv.reader(io.StringIO(lines)) if row]
-    (values,) = csv.reader([text])
+    values = values_in(text)
     return [[value] for value in values] if columns == 1 else [values]

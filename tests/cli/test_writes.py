@@ -309,7 +309,8 @@ def test_keys_of_several_columns_have_their_types(tmp_path: Path) -> None:
         "a key is a value of each of ['day', 'n', 'name']"
         in run("delete", tmp_path / "t", "--keys", "2026-01-01,1", code=1).stderr
     )
-    assert "of its column's type" in run("delete", tmp_path / "t", "--keys", "monday,1,x", code=1).stderr
+    refused = run("delete", tmp_path / "t", "--keys", "monday,1,x", code=1).stderr
+    assert "a key is of its column's type: 'monday' is no date32[day]" in refused
 
 
 def test_keys_alone_are_refused_where_they_do_not_name_the_partition(tmp_path: Path) -> None:
@@ -338,6 +339,8 @@ def test_what_to_delete_is_said_in_exactly_one_way(table: Path, options: list[st
     [
         (["--keys", "@nowhere"], "file=nowhere errno=ENOENT"),
         (["--keys", "-"], "there are no keys"),
+        (["--keys", "a\rb"], "a line break stands in double quotes"),
+        (["--keys", '"a'], "a line break stands in double quotes"),
         (["--where", "nothing = 1"], "nothing"),
         (["--where", "views >"], "filter"),
     ],
