@@ -13,6 +13,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.plain_types import without_views
+from crdt_mor.cli.python_values import records, values
 from crdt_mor.cli.render import Output
 from crdt_mor.ground.late_imports import Late
 
@@ -67,7 +68,7 @@ def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> Non
         _print(rows, TABLE_ROWS if limit is None else limit)
     elif format is Format.jsonl:
         for batch in _first(rows, limit):
-            render.lines(batch.to_pylist())
+            render.lines(records(batch))
     else:
         _write(rows, limit, format)
 
@@ -92,7 +93,7 @@ def _print(rows: mor.Scan | mor.Changes, limit: int) -> None:
     numbers = [
         field.name for field in rows.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
-    render.table(shown.column_names, zip(*(column.to_pylist() for column in shown.columns), strict=True), numbers)
+    render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers)
     if more:
         render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
 

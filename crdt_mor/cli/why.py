@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from rich.text import Text
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import AsOf, Form, Uri
+from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import typed_keys, values_in
 
@@ -44,7 +45,7 @@ def why(
     """
     table = inputs.opened(uri)
     told = table.why(key_of(key, table), column=column, as_of=inputs.point(as_of, "--as-of"))
-    found = told.to_pylist(maps_as_pydicts="strict")
+    found = records(told, maps_as_dicts=True)
     if output is Output.json:
         render.lines(found)
         return
@@ -64,11 +65,11 @@ def key_of(text: str, table: mor.Table) -> object:
     """
     single = len(table.config.key.fields) == 1
     values = [text] if single else values_in(text)
-    row = tuple(typed_keys([values], table).to_pylist()[0].values())
+    row = tuple(records(typed_keys([values], table))[0].values())
     return row[0] if single else row
 
 
-def _life(lines: list[Line]) -> Iterator[Text]:
+def _life(lines: Sequence[Line]) -> Iterator[Text]:
     """A picture of the life in each partition: a dot for each contribution, the oldest first, then the row as it is."""
     for partition, own in groupby(lines, lambda line: str(line["partition"])):
         if partition:

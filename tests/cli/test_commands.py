@@ -520,3 +520,23 @@ def test_follow_prints_what_comes_until_it_is_stopped(table: Path, tmp_path: Pat
         assert process.wait(20) != 0
     assert sorted(first) == ["a", "b", "c"]
     assert changed("changes", table, "--checkpoint", state) == []
+
+
+def test_values_that_python_has_not_are_printed(tmp_path: Path) -> None:
+    """Days after the year 9999, at any depth; a table may hold them, and Arrow's CSV prints them."""
+    kinds = [pa.string(), pa.date32(), pa.list_(pa.date32()), pa.struct([("t", pa.timestamp("us"))])]
+    schema = pa.schema(list(zip(["id", "d", "l", "s"], kinds, strict=True)))
+    days = pa.array([2**30, 5], pa.date32())
+    lists = pa.ListArray.from_arrays([0, 2, 2], days)
+    structs = pa.StructArray.from_arrays([pa.array([2**61, None], pa.timestamp("us"))], names=["t"])
+    table = mor.Table.create(tmp_path / "t", schema, key="id", buckets=1)
+    table.upsert(pa.table([pa.array(["a", "b"]), days, lists, structs], schema=schema))
+    far, late = f"<value out of range: {2**30}>", f"<value out of range: {2**61}>"
+    assert rows(tmp_path / "t") == [
+        {"id": "a", "d": far, "l": [far, "1970-01-06"], "s": {"t": late}},
+        {"id": "b", "d": "1970-01-06", "l": [], "s": {"t": None}},
+    ]
+    assert far in crdt_mor("cat", tmp_path / "t").stdout
+    assert far in crdt_mor("why", tmp_path / "t", "a").stdout
+    (line,) = crdt_mor("why", tmp_path / "t", "a", "--output", "json").stdout.splitlines()
+    assert json.loads(line)["result"]["l"] == [far, "1970-01-06"]

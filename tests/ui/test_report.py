@@ -15,6 +15,8 @@ from crdt_mor.cli import render
 from crdt_mor.cli.ui import conflicts, report
 from crdt_mor.cli.ui.report import life_of_text, lives, report_of
 from crdt_mor.log.paths import POSTS
+from crdt_mor.model.instant import from_ms
+from crdt_mor.testing.simulation.hudi_writer import hudi_commits
 from tests.inside import store_of
 from tests.posting import in_a_crowd, post
 from tests.simulated import Simulated
@@ -277,3 +279,65 @@ def test_integers_that_a_browser_would_round_are_texts(world: Simulated) -> None
     table.upsert(pa.table({"id": [2**60 + 1], "day": ["mon"], "n": [-(2**62) - 1]}, schema=SCHEMA))
     (line,) = life_of_text(table, str(2**60 + 1))["lines"]
     assert line["result"] == {"id": str(2**60 + 1), "day": "mon", "n": str(-(2**62) - 1)}
+
+
+# --- tables that are hard to show -------------------------------------------------------------------------------------
+
+
+def test_of_an_erased_key_the_page_knows_what_is_kept(world: Simulated) -> None:
+    table = world.create(SCHEMA, key="id", buckets=1)
+    overlapping(table, rows(1, 2), rows(1, 2))
+    table.maintenance.erase(keys=[1])
+    found = report_of(table, "t")["conflicts"]
+    assert (found["keys"], found["left_out"]) == ([], "the table answers no more for what older commits wrote")
+    overlapping(table, rows(2), rows(2))
+    assert [key["text"] for key in report_of(table, "t")["conflicts"]["keys"]] == ["2"]
+
+
+def test_commits_of_hudis_that_no_version_has_yet_are_no_fault(world: Simulated) -> None:
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows(1))
+    world.environment.sleep(1)
+    now = world.environment.now_ms()
+    hudi_commits(table, rows(2), from_ms(now - 10), from_ms(now - 5))
+    world.environment.sleep(70)
+    found = report_of(table, "t")
+    assert [row["adopted"] for row in found["timeline"]["commits"]] == [True, False]
+    assert [sign["check"] for sign in found["health"] if "cannot" in sign["check"]] == []
+    assert len(found["growth"]) == 1
+
+
+@pytest.mark.parametrize("settings", [{"key": "d"}, {"key": ["id", "d"], "partition_by": "d"}, {"key": "id"}])
+def test_days_that_python_has_not_are_shown(settings: dict[str, Any]) -> None:
+    """As a key, as a partition, and as a value of a life."""
+    schema = pa.schema([("id", pa.int64()), ("d", pa.date32()), ("t", pa.timestamp("us"))])
+    columns = [pa.array([1]), pa.array([2**22], pa.date32()), pa.array([2**61], pa.timestamp("us"))]
+    far = pa.table(columns, schema=schema)
+    table = Simulated().create(schema, buckets=1, **settings)
+    overlapping(table, far, far)
+    found = report_of(table, "t")["conflicts"]
+    (life,) = lives(table, [], found)
+    assert (found["count"], "13453-08-13" in str(life) or "error" in life) == (1, True)
+    if settings["key"] == "id":
+        assert life["lines"][-1]["result"] == {"id": "1", "d": "13453-08-13", "t": f"<value out of range: {2**61}>"}
+
+
+@pytest.mark.parametrize("name", ["_ordinal", "completed", "0", "version", "__proto__"])
+def test_a_key_column_may_have_any_name(world: Simulated, name: str) -> None:
+    table = world.create(pa.schema([(name, pa.string())]), key=name, buckets=1)
+    both = pa.table({name: ["a"]})
+    overlapping(table, both, both)
+    assert [key["text"] for key in report_of(table, "t")["conflicts"]["keys"]] == ["a"]
+
+
+def test_a_key_whose_life_cannot_be_told_is_no_reason_for_no_page(world: Simulated) -> None:
+    table = world.create(SCHEMA, key="id", buckets=1)
+    overlapping(table, rows(1), rows(1))
+    found = report_of(table, "t")["conflicts"]
+    for path in table.inspect.files()["path"].to_pylist():
+        store_of(table).delete(path)
+    other = mor.Table("simulated", store=world.store, environment=world.environment)
+    (life,) = lives(other, [], found)
+    assert (life["text"], "error" in life) == ("1", True)
+    with pytest.raises(mor.InvalidInputError, match="of its column's type"):
+        lives(other, ["no number"], found)

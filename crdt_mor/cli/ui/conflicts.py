@@ -9,12 +9,14 @@ import csv
 import io
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
 
 import crdt_mor as mor
 from crdt_mor.cli import render
+from crdt_mor.cli.python_values import records
 
 ROWS_MAX: Final = 1_000_000
 """Rows of commits that are read to find keys that overlapping commits have written, at most."""
@@ -36,14 +38,16 @@ def conflicts_of(table: mor.Table, history: Sequence[Commit]) -> Mapping[str, An
     """
     looked = _bounded(history)
     said = "" if len(looked) == len(history) else f"commits of more than {ROWS_MAX:,} rows are not looked through"
-    versions = sorted(commit["version"] for commit in looked if commit["overlaps"] and commit["kind"] == "write")
-    refused = bisect_left(versions, True, key=lambda version: _changes(table, version - 1) is not None)
-    if refused:
+    versions = sorted({commit["version"] for commit in looked if commit["overlaps"] and commit["kind"] == "write"})
+    written = _written(table, versions[0] - 1) if versions else None
+    if versions and written is None:
         said = "the table answers no more for what older commits wrote"
-    changes = _changes(table, versions[refused] - 1) if refused < len(versions) else None
-    if changes is None:
+        first = bisect_left(versions, True, key=lambda version: _written(table, version - 1) is not None)
+        versions = versions[first:]
+        written = _written(table, versions[0] - 1) if versions else None
+    if written is None:
         return {**NO_CONFLICTS, "left_out": said}
-    return {"since": versions[refused] - 1, "left_out": said, **_found(_written(changes), looked, table)}
+    return {"since": versions[0] - 1, "left_out": said, **_found(written, looked, table)}
 
 
 def _bounded(history: Sequence[Commit]) -> list[Commit]:
@@ -56,59 +60,65 @@ def _bounded(history: Sequence[Commit]) -> list[Commit]:
     return found
 
 
-def _changes(table: mor.Table, since: int) -> mor.Changes | None:
-    """What was written after a version, of the columns of key and partition; None where that is given up."""
+@dataclass(frozen=True)
+class _Written:
+    """Which keys commits wrote, a row for each: the columns of the key, those of the partition, and the commit's.
+
+    The first ones are named by their place, as a table's columns may have any name.
+    """
+
+    rows: pl.DataFrame
+    places: Mapping[str, str]
+    """The name in `rows` of each column of key and partition."""
+
+
+def _written(table: mor.Table, since: int) -> _Written | None:
+    """What was written after a version; None where the table answers no more for it."""
     names = list(dict.fromkeys([*table.config.key.fields, *table.config.key.partition_fields]))
     try:
-        return table.changes(since=since if since > 0 else None, raw=True, columns=names)
+        rows = table.changes(since=since if since > 0 else None, raw=True, columns=names).to_polars()
     except (mor.CheckpointExpiredError, mor.SnapshotExpiredError):
         return None
+    places = {name: f"{place}" for place, name in enumerate(names)}
+    rows.columns = [*places.values(), "change", "version", "completed"]
+    rows = rows.with_columns(pl.col("completed").dt.epoch("ms")).drop("change")
+    return _Written(rows.unique(maintain_order=True), places)
 
 
-def _written(changes: mor.Changes) -> pl.DataFrame:
-    """Which keys commits wrote: the columns of key and partition, `_commit_version`, `_completed_ms`."""
-    moment = pl.col("_commit_timestamp").dt.epoch("ms").alias("_completed_ms")
-    rows = pl.DataFrame(changes).with_columns(moment).drop("_commit_timestamp", "_change_type")
-    return rows.select(pl.exclude("_commit_version", "_completed_ms"), "_commit_version", "_completed_ms").unique(
-        maintain_order=True
-    )
-
-
-def _found(written: pl.DataFrame, history: Sequence[Commit], table: mor.Table) -> dict[str, Any]:
+def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> dict[str, Any]:
     ordinals = {
         (commit["version"], round(commit["completed"].timestamp() * 1000)): commit["ordinal"]
         for commit in history
         if commit["kind"] == "write"
     }
     overlaps = {commit["ordinal"]: frozenset(commit["overlaps"]) for commit in history}
-    names = written.columns[:-2]
-    pairs = zip(written["_commit_version"], written["_completed_ms"], strict=True)
-    numbered = written.select(names).with_columns(
-        _ordinal=pl.Series([ordinals.get(pair) for pair in pairs], dtype=pl.Int64)
-    )
-    several = (
-        numbered.drop_nulls("_ordinal")
-        .group_by(names, maintain_order=True)
-        .agg(pl.col("_ordinal").unique().sort())
-        .filter(pl.col("_ordinal").list.len() > 1)
-    )
-    met = [(row, sorted(_met(row["_ordinal"], overlaps))) for row in several.iter_rows(named=True)]
-    found = sorted((one for one in met if one[1]), key=lambda one: one[1][-1], reverse=True)
+    places, rows = list(written.places.values()), written.rows
+    commits = [ordinals.get(pair) for pair in zip(rows["version"], rows["completed"], strict=True)]
+    numbered = rows.select(places).with_columns(ordinal=pl.Series(commits, dtype=pl.Int64)).drop_nulls("ordinal")
+    several = numbered.group_by(places, maintain_order=True).agg(pl.col("ordinal").unique().sort())
+    several = several.filter(pl.col("ordinal").list.len() > 1)
+    met = several["ordinal"].map_elements(lambda own: sorted(_met(own, overlaps)), pl.List(pl.Int64))
+    found = several.with_columns(ordinal=met).filter(pl.col("ordinal").list.len() > 0)
+    found = found.sort(pl.col("ordinal").list.last(), descending=True, maintain_order=True)
     key, partition = table.config.key.fields, table.config.key.partition_fields
     shown = [
         {
-            "text": _text_of([row[name] for name in key]),
-            "partition": ", ".join(f"{name}={row[name]}" for name in partition),
-            "commits": commits,
+            "text": _text_of([row[written.places[name]] for name in key]),
+            "partition": ", ".join(f"{name}={_text(row[written.places[name]])}" for name in partition),
+            "commits": row["ordinal"],
         }
-        for row, commits in found[:KEYS_MAX]
+        for row in records(found.head(KEYS_MAX).to_arrow())
     ]
-    return {"count": len(found), "keys": shown}
+    return {"count": found.height, "keys": shown}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else render.cell(value).plain
 
 
 def _text_of(values: Sequence[object]) -> str:
     """A key as `crdt-mor why` takes it: values with commas between them, as in CSV, where there are several."""
-    texts = ["" if value is None else render.cell(value).plain for value in values]
+    texts = [_text(value) for value in values]
     if len(texts) == 1:
         return texts[0]
     line = io.StringIO()

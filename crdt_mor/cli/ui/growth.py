@@ -16,9 +16,11 @@ POINTS_MAX: Final = 40
 def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
     """What a scan had to read at some of the versions in the history, oldest first.
 
-    A version that the table answers no more for is left out. logs: the log files that a scan opens and merges.
+    A version that the table answers no more for is left out, and commits of Hudi's that no version has yet. logs: the
+    log files that a scan opens and merges.
     """
-    by_version = {commit["version"]: commit for commit in reversed(history)}
+    newest = table.version
+    by_version = {commit["version"]: commit for commit in reversed(history) if commit["version"] <= newest}
     versions = sorted(by_version)
     step = max(1, -(-len(versions) // POINTS_MAX))
     chosen = [*versions[::step], *versions[-1:]] if versions else []

@@ -16,6 +16,7 @@ import polars as pl
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.history import for_programs, lately
+from crdt_mor.cli.python_values import records
 from crdt_mor.cli.rules import texts
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
 from crdt_mor.cli.ui.growth import growth_of
@@ -129,7 +130,7 @@ def life_of_text(table: mor.Table, text: str, column: str | None = None, as_of: 
     Raises what `Table.why` raises, and `InvalidInputError` for a text that is no key.
     """
     point = None if as_of is None else mor.parse_point(as_of, name="as_of")
-    lines = table.why(key_of(text, table), column=column, as_of=point).to_pylist(maps_as_pydicts="strict")
+    lines = records(table.why(key_of(text, table), column=column, as_of=point), maps_as_dicts=True)
     for line in lines:
         for name in ("written", "result", "states"):
             row = line.get(name)
@@ -143,6 +144,18 @@ def _text(value: object) -> str | None:
 
 
 def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -> list[Document]:
-    """The lives of some keys, and of the first keys of the conflicts."""
-    met = [row["text"] for row in conflicts["keys"] if row["text"] is not None]
-    return [life_of_text(table, text) for text in dict.fromkeys([*keys, *met[:LIVES_MAX]])]
+    """The lives of some keys, and of the first keys of the conflicts; of one that cannot be told, why it cannot.
+
+    Raises `InvalidInputError` for a text of `keys` that is no key.
+    """
+    for text in keys:
+        key_of(text, table)
+    met = [row["text"] for row in conflicts["keys"]]
+    return [_life(table, text) for text in dict.fromkeys([*keys, *met[:LIVES_MAX]])]
+
+
+def _life(table: mor.Table, text: str) -> Document:
+    try:
+        return life_of_text(table, text)
+    except mor.CrdtMorError as error:
+        return {"text": text, "error": str(error)}
