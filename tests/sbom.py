@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 TOOL = "cyclonedx-bom==7.5.0"
 
 ALLOWED = (
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "PSF-2.0", "Zlib",
+    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "PSF-2.0", "Zlib",
 )  # fmt: skip
 """Licences, by their SPDX names, under which users of every kind may have what we need."""
 

@@ -29,7 +29,7 @@ def prose(text: str) -> str:
 def test_the_format_and_the_number_of_kept_tables_are_those_of_the_code() -> None:
     assert f"What is written has a number, FORMAT, now {FORMAT} " in prose(PAGE)
     kept = len(list((REPO / "tests/tables").glob("release-*.tar.xz")))
-    assert f"from the first on, {WORDS[kept]} of them" in prose(PAGE)
+    assert f"keeps tables of {WORDS[kept]} states of the format" in prose(PAGE)
 
 
 def test_versions_of_python_spark_and_hudi_are_those_that_are_tested() -> None:

@@ -37,6 +37,25 @@ def test_a_link_leads_to_the_page_that_shows_what_it_leads_to_in_the_repository(
     assert hooks.page_of(hooks.target_of(page, link)) == shown
 
 
+@pytest.mark.parametrize(
+    ("page", "markdown", "shown"),
+    [
+        ("docs/reading.md", "[stores.md](stores.md#many-writers)", "[Object stores](stores.md#many-writers)"),
+        ("README.md", "[docs/stores.md](docs/stores.md)", "[Object stores](docs/stores.md)"),
+        ("docs/reading.md", "[from-hudi.md](from-hudi.md)", "[From Hudi](from-hudi.md)"),
+        ("README.md", "[docs/reading.md](docs/stores.md)", "[docs/reading.md](docs/stores.md)"),
+        ("README.md", "[no.md](docs/no.md)", "[no.md](docs/no.md)"),
+        ("README.md", "[buckets](docs/stores.md)", "[buckets](docs/stores.md)"),
+    ],
+)
+def test_a_link_that_is_the_name_of_a_page_shows_its_title(page: str, markdown: str, shown: str) -> None:
+    assert hooks.titled(page, markdown) == shown
+
+
+def test_a_folder_of_code_links_to_its_files() -> None:
+    assert "- [film_payloads.py](film_payloads.py.md)\n" in hooks.shown("examples")
+
+
 def test_lines_of_a_docstring_that_say_what_a_name_is_become_a_list() -> None:
     text = (
         "Read rows.\n\ncolumns: which. filter: an expression,\n    or a text.\nlimit, n: how many.\n"
@@ -128,7 +147,7 @@ def test_each_link_within_the_site_leads_to_a_page_and_a_place_in_it(site: dict[
 def leads(site: dict[str, Parsed], path: str, link: str) -> bool:
     """Whether a link of a page leads to a page and a place in it, or out of the site."""
     parts = urlsplit(link)
-    if parts.scheme or parts.netloc or path == "404.html":  # whose links begin at the root of a server
+    if parts.scheme or parts.netloc:
         return True
     target = hooks.target_of(path, unquote(parts.path)) if parts.path else path
     page = site.get("index.html" if target == "." else target)

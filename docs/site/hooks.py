@@ -2,10 +2,13 @@
 
     page     Markdown: of docs/, of the root, and wherever `PAGES` says
     picture  beside the pages of docs/
-    code     a page for each file that some page links to, with what it contains, and for each folder, with its files
+    code     a page for each file that some page links to, with what it contains, and for each folder, with its files,
+             which have pages as well
 
 mkdocs knows a page by its path in the repository, so that `../benches/README.md` in docs/stores.md is found as it
-stands. Links to code alone are changed: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`.
+stands. Links to code alone are changed: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`. A link
+whose text is the name of a file shows the title of that page instead, up to a colon: `[stores.md](stores.md)` is good where files are
+read. There is no page for addresses that do not exist: its links would begin at the root of a server.
 """
 
 from __future__ import annotations
@@ -28,9 +31,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("*.md", "docs/**/*.md", "benches/README.md", "tests/simulation/README.md")
 ASSETS = ("docs/**/*.svg", "docs/**/*.png", "docs/site/*.css", "docs/site/*.js")
 LINK = re.compile(r"(?<=\]\()[^)#:\s]+(?=[)#])")
+NAMED = re.compile(r"\[(?P<text>[\w./-]+\.md)\]\((?P<link>[^)#:\s]+\.md)(?=[)#])")
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+
+SHOWN = (".py", ".toml", ".txt", ".sh", ".json")
 
 MODULES = ("crdt_mor", "crdt_mor.payloads", "crdt_mor.testing")
 MADE_BY_USERS = {"Table", "MemoryStore", "LocalStore"}
+
+
+def on_config(config: MkDocsConfig) -> None:
+    config.theme.static_templates.discard("404.html")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -41,8 +52,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     pages = list(_found(PAGES))
     for path in [*pages, *_found(ASSETS)]:
         files.append(File(path, str(ROOT), config.site_dir, config.use_directory_urls))
-    for code in sorted({target for page in pages for target in _linked(page) if _is_code(target)}):
-        generated = File.generated(config, page_of(code), content=_shown(code), inclusion=InclusionLevel.NOT_IN_NAV)
+    linked = {target for page in pages for target in _linked(page) if _is_code(target)}
+    for code in sorted(linked.union(*map(_files_of, linked))):
+        generated = File.generated(config, page_of(code), content=shown(code), inclusion=InclusionLevel.NOT_IN_NAV)
         files.append(generated)
     return files
 
@@ -54,7 +66,21 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         target = target_of(page.file.src_uri, link[0])
         return link[0] + page_of(target).removeprefix(target)
 
-    return ENTRY.sub(_with_heading, LINK.sub(to_page, markdown))
+    return ENTRY.sub(_with_heading, LINK.sub(to_page, titled(page.file.src_uri, markdown)))
+
+
+def titled(page: str, markdown: str) -> str:
+    """Markdown of a page in which links that are the names of pages show these pages' titles."""
+    return NAMED.sub(lambda link: _titled(page, link), markdown)
+
+
+def _titled(page: str, link: re.Match[str]) -> str:
+    """The beginning of a link, up to its address: with the title of the page where its text is that page's name."""
+    target = target_of(page, link["link"])
+    if not f"/{target}".endswith(f"/{link['text'].removeprefix('../')}") or not (ROOT / target).is_file():
+        return link[0]
+    title = TITLE.search((ROOT / target).read_text())
+    return f"[{title[1].partition(': ')[0]}]({link['link']}" if title else link[0]
 
 
 def _with_heading(entry: re.Match[str]) -> str:
@@ -106,11 +132,20 @@ def _is_code(target: str) -> bool:
     return path.is_file() and path.suffix not in (".md", ".svg", ".png")
 
 
-def _shown(code: str) -> str:
+def shown(code: str) -> str:
     """What a page of code shows."""
     path = ROOT / code
     if path.is_file():
         language = "python" if path.suffix == ".py" else "text"
         return f"# {path.name}\n\n`{code}`\n\n````{language}\n{path.read_text()}````\n"
     names = sorted(file.name for file in path.iterdir() if not file.name.startswith(("_", ".")))
-    return "\n".join([f"# {path.name}/", "", *(f"- `{code}/{name}`" for name in names), ""])
+    pages = {PurePosixPath(file).name for file in _files_of(code)}
+    lines = [f"- [{name}]({name}.md)" if name in pages else f"- `{name}`" for name in names]
+    return "\n".join([f"# {path.name}/", "", f"`{code}/`", "", *lines, ""])
+
+
+def _files_of(code: str) -> list[str]:
+    """The files in a folder that are shown with it: its code, and nothing of other folders in it."""
+    path = ROOT / code
+    found = path.glob("[!_.]*.*") if path.is_dir() else ()
+    return sorted(file.relative_to(ROOT).as_posix() for file in found if file.is_file() and file.suffix in SHOWN)
