@@ -80,11 +80,14 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draw the simulated figures there")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
     args = parser.parse_args()
+    engines = args.engines.split(";")
+    if unknown := set(engines) - set(ENGINES):
+        parser.error(f"there is no engine {'; '.join(sorted(unknown))}. There are {'; '.join(ENGINES)}")
     found = list[Figures]()
     if args.only != "real":
         found += all_simulated(args.small)
     if args.only != "simulated":
-        found += all_real(args.engines.split(";"), args.small)
+        found += all_real(engines, args.small)
     if args.plot:
         plot(found, args.plot)
     if args.json:

@@ -190,6 +190,8 @@ def main() -> None:
     if args.install:
         install()
         return
+    if unknown := set(args.engines.split(",")) - set(ENGINES):
+        parser.error(f"there is no engine {', '.join(sorted(unknown))}; there are {', '.join(ENGINES)}")
     sizes = (20_000, 500, 3) if args.small else (1_000_000, 10_000, 10)
     rounds = 3 if args.small else 9
     folder = Path(tempfile.mkdtemp(prefix="story-"))

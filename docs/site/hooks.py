@@ -7,8 +7,8 @@
 
 mkdocs knows a page by its path in the repository, so that `../benches/README.md` in docs/stores.md is found as it
 stands. Links to code alone are changed: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`. A link
-whose text is the name of a file shows the title of that page instead, up to a colon: `[stores.md](stores.md)` is good where files are
-read. There is no page for addresses that do not exist: its links would begin at the root of a server.
+whose text is the name of a file, `[stores.md](stores.md)`, shows the title of that page instead, up to a colon. There
+is no page for addresses that do not exist: its links would begin at the root of a server.
 """
 
 from __future__ import annotations
