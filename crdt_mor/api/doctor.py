@@ -92,7 +92,7 @@ def _extras() -> Iterator[Checkup]:
     """What is installed of the optional packages: a line for each extra."""
     by_extra: dict[str, list[Checkup]] = {}
     for name, least, extra in _requirements():
-        if extra is not None and extra not in ("dev", "peers", "plots"):
+        if extra is not None and extra not in ("dev", "docs", "peers", "plots"):
             by_extra.setdefault(extra, []).append(_package(name, least))
     for extra, packages in sorted(by_extra.items()):
         install = f"pip install '{PACKAGE}[{extra}]'"

@@ -10,6 +10,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import Form, Uri, Wait
+from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Token, key_rows
 
@@ -45,7 +46,7 @@ def move(
     """
     check_inputs([STDIN] * sum(text in ("-", "@-") for text in keys))
     table = inputs.opened(uri)
-    rows = list(zip(*key_rows(keys, table).to_pydict().values(), strict=True))
+    rows = [tuple(row.values()) for row in records(key_rows(keys, table))]
     to = {name: _value(text) for name, text in inputs.named(partition, "--partition").items()}
     done = table.move(
         rows, partition=to, wait=inputs.duration(wait, "--wait"), token=inputs.token(token),

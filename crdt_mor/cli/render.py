@@ -87,13 +87,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Ite
 
 def cell(value: object) -> Text:
     """One value of a table; a null is told from the text `null` by its shade, an empty text is empty."""
-    if value is None:
-        return Text("null", style="dim")
+    return Text("null", style="dim") if value is None else Text(plain(value))
+
+
+def plain(value: object) -> str:
+    """A value as people read it, with all of its characters, of which a console leaves out those that control it."""
     if isinstance(value, bytes):
-        return Text(value.hex())
-    if isinstance(value, datetime):
-        return Text(value.isoformat(sep=" "))
-    return Text(str(value))
+        return value.hex()
+    return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
 def _print(grid: Grid) -> None:

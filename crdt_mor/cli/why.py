@@ -109,7 +109,7 @@ def _body(line: Line) -> Iterator[str]:
         case "updated":
             yield f"changes  {_values(line['result'], line['changed'])}"
         case "none":
-            yield "changes  nothing"
+            yield "changes  nothing" + (", as the row has these values already" if has_same_values(line) else "")
         case effect:
             yield f"{effect}" + ("" if effect == "deleted" else f" {changed}")
     yield f"because  {line['because']}"
@@ -120,6 +120,14 @@ def _body(line: Line) -> Iterator[str]:
         yield f"carried  by the compaction {', '.join(line['carried_by'])}, which left it in log files"
     if line["folded_by"]:
         yield f"folded   by the compaction {line['folded_by']} into a base file"
+
+
+def has_same_values(line: Line) -> bool:
+    """Whether a contribution that changes nothing gives what the row has already."""
+    written, result = line["written"], line["result"]
+    if line["effect"] != "none" or written is None or result is None:
+        return False
+    return all(written[name] == result[name] for name in line["columns"])
 
 
 def _values(row: Mapping[str, Any], names: list[str]) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +32,9 @@ else:
 
 _NO_VALUE = re.compile(r"CSV conversion error to (?P<kind>\S+): invalid value (?P<value>'.*')")
 """What Arrow says of a text that is no value of a type."""
+
+_MARK = "\ufeff"
+"""What some programs put before the first line of a file of texts (Unicode Standard, section 23.8)."""
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines, here or at s3://…; several are one commit; - is stdin."
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
@@ -277,11 +281,13 @@ def typed_keys(rows: list[list[str]], table: mor.Table) -> pa.Table:
         )
     kinds = without_views(pa.schema([table.schema.field(name) for name in fields]))
     lines = io.StringIO()
-    csv.writer(lines).writerows(rows)
+    csv.writer(lines).writerows(
+        [fields, *rows]
+    )  # the first line is passed over: at a file's start a mark may be left out
     try:
         return pc.read_csv(
             pa.BufferReader(lines.getvalue().encode()),
-            read_options=pc.ReadOptions(column_names=list(fields)),
+            read_options=pc.ReadOptions(column_names=list(fields), skip_rows_after_names=1),
             parse_options=pc.ParseOptions(newlines_in_values=True),
             convert_options=pc.ConvertOptions(column_types=kinds),
         )
@@ -296,20 +302,27 @@ def typed_keys(rows: list[list[str]], table: mor.Table) -> pa.Table:
 
 def values_in(text: str) -> list[str]:
     """Values with commas between them, as a line of CSV has them."""
-    try:
-        (values,) = csv.reader([text], strict=True)
-    except (csv.Error, ValueError) as error:
-        raise mor.InvalidInputError(
-            "a key is values with commas between them; one that has a comma, a quote or a line break stands in double "
-            f"quotes: {error}. got={text[:100]!r}"
-        ) from error
-    return values
+    rows = _lines_of_csv([text])
+    if len(rows) != 1:
+        raise mor.InvalidInputError(f"a key is values with commas between them. got={text[:100]!r}")
+    return rows[0]
 
 
 def _of_one_option(text: str, columns: int) -> list[list[str]]:
     """The keys of one `--keys`: all lines of a file or of stdin, or what stands there."""
     if text in ("-", "@-") or text.startswith("@"):
-        lines = sys.stdin.read() if text in ("-", "@-") else Path(text[1:]).read_text()
-        return [row for row in csv.reader(io.StringIO(lines)) if row]
+        lines = sys.stdin.read() if text in ("-", "@-") else Path(text[1:]).read_text("utf-8")
+        return _lines_of_csv(io.StringIO(lines.removeprefix(_MARK)))
     values = values_in(text)
     return [[value] for value in values] if columns == 1 else [values]
+
+
+def _lines_of_csv(lines: Iterable[str]) -> list[list[str]]:
+    """The values of each line that has some."""
+    try:
+        return [row for row in csv.reader(lines, strict=True) if row]
+    except csv.Error as error:
+        raise mor.InvalidInputError(
+            "a key is values with commas between them; one that has a comma, a quote or a line break stands in double "
+            f"quotes: {error}"
+        ) from error

@@ -90,6 +90,35 @@ def test_a_conflict_leads_to_the_life_of_its_key(browser: WebDriver, file: str) 
     assert "because" in told
 
 
+def test_the_buttons_of_charts_are_those_that_lead_nowhere_else(browser: WebDriver, file: str) -> None:
+    opened(browser, file)
+    titles = browser.execute_script(
+        "return [...document.querySelectorAll('.modebar-btn')].map((one) => one.dataset.title)"
+    )
+    assert set(titles) <= {
+        "Zoom",
+        "Pan",
+        "Zoom in",
+        "Zoom out",
+        "Autoscale",
+        "Download plot as a PNG",
+        "Download plot as a png",
+    }
+    assert browser.execute_script("return document.querySelectorAll('main a[href]:not([href^=\"#\"])').length") == 0
+
+
+def test_a_write_that_has_been_under_way_for_long_does_not_hide_the_commits(browser: WebDriver, tmp_path: Path) -> None:
+    table = shop()
+    report = report_of(table, "shop")
+    for row in report["timeline"]["pending"]:
+        row["since"] = row["since"].replace(year=2022)
+    (tmp_path / "long.html").write_text(html({**report, "live": False, "lives": []}), encoding="utf-8")
+    opened(browser, (tmp_path / "long.html").as_uri())
+    first = browser.execute_script("return document.querySelector('#chart-timeline')._fullLayout.xaxis.range[0]")
+    assert str(first).startswith("2023-11-14")
+    assert "double-click" in text(browser, "#commit")
+
+
 def test_a_drag_zooms_the_timeline_and_a_click_tells_a_commit(browser: WebDriver, file: str) -> None:
     from selenium.webdriver import ActionChains
     from selenium.webdriver.common.by import By
@@ -132,6 +161,11 @@ def test_the_served_page_tells_a_life_that_has_gone_on(browser: WebDriver) -> No
             "f.requestSubmit()"
         )
         until(browser, lambda: "as_of" in text(browser, "#why .said"))
+        assert text(browser, "#why ol") == "", "the life of before is gone"
+        browser.execute_script(
+            "const f = document.querySelector('#why form'); f.as_of.value = '2023-11-14 22:13'; f.requestSubmit()"
+        )
+        until(browser, lambda: "written this key, as of 2023-11-14 22:13" in text(browser, "#why .said"))
         assert said(browser) == []
     finally:
         made.shutdown()

@@ -6,6 +6,8 @@ import http.client
 import json
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from base64 import b64encode
@@ -137,6 +139,29 @@ def test_a_page_of_another_name_reads_nothing(table: mor.Table, host: str) -> No
         assert got(port, "/why?key=a", Host=f"localhost:{port}")[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]
+)
+def test_a_page_of_another_site_asks_for_nothing(table: mor.Table, site: str, status: int) -> None:
+    """A question as of a moment may decide it, by an event of the timeline."""
+    with running(table) as port:
+        assert got(port, "/why?key=a", **{"Sec-Fetch-Site": site})[0] == status
+
+
+def test_a_request_that_is_broken_is_answered_and_one_that_is_cut_off_is_no_news(
+    table: mor.Table, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with running(table) as port:
+        with socket.create_connection(("127.0.0.1", port)) as odd:
+            odd.sendall(b"GET http://[ HTTP/1.1\r\n\r\n")
+            assert b" 400 " in odd.recv(4096)
+        with socket.create_connection(("127.0.0.1", port)) as cut:
+            cut.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port)
+            cut.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert got(port, "/why?key=a")[0] == 200
+    assert capfd.readouterr() == ("", "")
+
+
 def test_what_is_not_asked_by_get_is_refused(table: mor.Table) -> None:
     with running(table) as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -149,6 +174,21 @@ def test_the_server_listens_on_this_machine_alone(table: mor.Table) -> None:
     made = server(Served(table, "t"), 0)
     assert made.server_address[0] == "127.0.0.1"
     made.server_close()
+
+
+def test_no_button_of_a_chart_leads_to_another_host() -> None:
+    """plotly has buttons that upload a chart: the page names those that it shows."""
+    script = (Path(page.__file__).parent / "page.js").read_text()
+    (named,) = re.findall(r"modeBarButtons: \[\[(.*?)\]\]", script)
+    allowed = {"zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"}
+    assert set(re.findall(r'"(\w+)"', named)) == allowed
+    assert "displaylogo: false" in script
+
+
+def test_a_port_that_is_taken_is_named(uri: Path, table: mor.Table) -> None:
+    with running(table) as port:
+        done = CliRunner().invoke(app, ["ui", str(uri), "--port", str(port)])
+    assert (done.exit_code, f"port={port}" in done.stderr) == (1, True)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -170,6 +210,13 @@ def test_one_file_has_the_page_and_the_lives_asked_for(uri: Path, tmp_path: Path
     assert told["live"] is False
     assert [life["text"] for life in told["lives"]] == ["a"]
     assert told["lives"][0]["lines"][0]["result"] == {"id": "a", "n": str(2**60 + 1)}
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(uri: Path, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    done = CliRunner().invoke(app, ["ui", str(uri), "--html", str(tmp_path / "there")])
+    assert (done.exit_code, "there" in done.stderr) == (1, True)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_json_has_what_the_page_shows(uri: Path) -> None:

@@ -55,7 +55,9 @@ def test_what_wants_an_act_comes_first_and_says_which_process_it_is(told: dict[s
     assert first["said"].startswith("report (1 on simulated), since 2023-11-14 23:43:20 UTC")
     assert "silent for 7 min 20 s: nightly report" in first["said"]
     (pending,) = [row for row in told["timeline"]["pending"] if row["stuck"]]
-    assert f"crdt-mor rollback simulated {pending['requested_at']}" in first["advice"]
+    assert f"crdt-mor rollback s3://lake/shop {pending['requested_at']}" in first["advice"]
+    assert "begins after 2023-11-14 23:53:20 UTC gives it up" in first["advice"]
+    assert told["stable_before"] == pending["requested_at"]
     assert {sign["check"] for sign in told["health"]} >= {"writer under way", "upkeep", "other engines", "posts"}
 
 
@@ -83,7 +85,14 @@ def test_many_log_files_and_small_ones_are_told(world: Simulated, monkeypatch: p
     monkeypatch.setattr("crdt_mor.cli.ui.health.LOGS_MANY", 3)
     monkeypatch.setattr("crdt_mor.cli.ui.health.SMALL_MANY", 2)
     found = signs(table)
-    assert found["many log files"][1].startswith("2 file groups with 3 or more")
+    state, said = found["many log files"]
+    assert (state, said.startswith("6 log files of"), said.endswith("3 in one file group at most")) == (
+        "note",
+        True,
+        True,
+    )
+    monkeypatch.setattr("crdt_mor.cli.ui.health.LOGS_SLOW", 3)
+    assert signs(table)["reads are slow"][0] == "wrong"
     assert found["small files"] == ("note", "2 of 2 file groups have less than 4.0 MiB: a scan opens each of them")
 
 
@@ -150,6 +159,22 @@ def test_a_table_that_has_a_damaged_file_is_shown_with_what_is_wrong(world: Simu
     assert len(found["timeline"]["commits"]) == 2
 
 
+def test_a_slow_table_says_whether_its_policies_ask_for_a_compaction(
+    world: Simulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crdt_mor.cli.ui.health.SMALL_BYTES", 1)
+    table = world.create(SCHEMA, key="id", buckets=1)
+    for _ in range(3):
+        table.upsert(rows(1))
+    (sign,) = [sign for sign in report_of(table, "here")["health"] if sign["check"] == "reads are slow"]
+    asked = "crdt-mor compact here merges them now, which the table's policies do not ask for yet."
+    assert sign["advice"] == asked
+    for _ in range(9):
+        table.upsert(rows(1))
+    (sign,) = [sign for sign in report_of(table, "here")["health"] if sign["check"] == "reads are slow"]
+    assert sign["advice"] == "crdt-mor compact here merges them now, which crdt-mor maintain does, as it is due."
+
+
 # --- conflicts --------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +192,7 @@ def test_keys_that_overlapping_commits_wrote_are_conflicts_and_others_are_not(wo
     overlapping(table, rows(1, 2), rows(2, 3))
     table.upsert(rows(2, 4))
     found = report_of(table, "t")["conflicts"]
-    assert found["keys"] == [{"text": "2", "partition": "", "commits": [2, 3]}]
+    assert found["keys"] == [{"text": "2", "has_life": True, "partition": "", "commits": [2, 3]}]
     assert (found["count"], found["left_out"]) == (1, "")
 
 
@@ -228,7 +253,14 @@ def test_commits_that_are_too_large_are_not_read(world: Simulated, monkeypatch: 
     overlapping(table, rows(*range(50)), rows(1))
     monkeypatch.setattr(conflicts, "ROWS_MAX", 10)
     found = report_of(table, "t")["conflicts"]
-    assert (found["count"], found["left_out"]) == (0, "commits of more than 10 rows are not looked through")
+    assert (found["count"], found["left_out"]) == (
+        0,
+        "of the commits of this page, the newest of 10 rows and 2,000 files at most were looked through",
+    )
+    monkeypatch.setattr(conflicts, "ROWS_MAX", 100)
+    assert report_of(table, "t")["conflicts"]["count"] == 1
+    monkeypatch.setattr(conflicts, "FILES_MAX", 1)
+    assert report_of(table, "t")["conflicts"]["count"] == 0
 
 
 # --- file groups, growth, lives ---------------------------------------------------------------------------------------
@@ -279,6 +311,34 @@ def test_integers_that_a_browser_would_round_are_texts(world: Simulated) -> None
     table.upsert(pa.table({"id": [2**60 + 1], "day": ["mon"], "n": [-(2**62) - 1]}, schema=SCHEMA))
     (line,) = life_of_text(table, str(2**60 + 1))["lines"]
     assert line["result"] == {"id": str(2**60 + 1), "day": "mon", "n": str(-(2**62) - 1)}
+
+
+def test_a_contribution_of_what_the_row_has_already_says_so(world: Simulated) -> None:
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows(1))
+    table.upsert(rows(1))
+    assert [line["same"] for line in life_of_text(table, "1")["lines"]] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["x\ry", "\ufeff", "\ufeffx", "a\x07b", "a\nb", " x "])
+def test_texts_of_keys_keep_all_of_their_characters(world: Simulated, text: str) -> None:
+    table = world.create(pa.schema([("id", pa.string()), ("v", pa.string())]), key="id", buckets=1)
+    others = sorted({text.replace(odd, "") for odd in ("\r", "\ufeff", "\x07", "\n", " ")} - {text, ""})
+    table.upsert(pa.table({"id": others, "v": ["other"] * len(others)}))
+    own = pa.table({"id": [text], "v": [text]})
+    overlapping(table, own, own)
+    (key,) = report_of(table, "t")["conflicts"]["keys"]
+    assert key["text"] == text
+    assert life_of_text(table, text)["lines"][-1]["result"] == {"id": text, "v": text}
+
+
+def test_of_a_key_with_a_null_no_life_is_told_for_that_of_an_empty_text(world: Simulated) -> None:
+    table = world.create(pa.schema([("a", pa.string()), ("b", pa.string())]), key=["a", "b"], buckets=1)
+    odd = pa.table({"a": ["x"], "b": pa.array([None], pa.string())})
+    overlapping(table, odd, odd)
+    found = report_of(table, "t")["conflicts"]
+    assert [(key["text"], key["has_life"]) for key in found["keys"]] == [("x,", False)]
+    assert lives(table, [], found) == []
 
 
 # --- tables that are hard to show -------------------------------------------------------------------------------------
@@ -341,3 +401,13 @@ def test_a_key_whose_life_cannot_be_told_is_no_reason_for_no_page(world: Simulat
     assert (life["text"], "error" in life) == ("1", True)
     with pytest.raises(mor.InvalidInputError, match="of its column's type"):
         lives(other, ["no number"], found)
+
+
+def test_a_table_that_has_moved_says_where(world: Simulated) -> None:
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows(1))
+    table.maintenance.migrate("elsewhere", buckets=2, store=Simulated().store)
+    found = report_of(table, "t")
+    (moved,) = [sign for sign in found["health"] if sign["check"] == "moved"]
+    assert (moved["state"], "elsewhere" in moved["said"], found["upkeep"]) == ("note", True, None)
+    assert "upkeep" not in {sign["check"] for sign in found["health"]}

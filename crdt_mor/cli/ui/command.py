@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Uri
 from crdt_mor.cli.render import Output
@@ -20,7 +22,10 @@ def ui(
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY", help="With --html: put the life of this key in. May be repeated."),
+        typer.Option(
+            metavar="KEY",
+            help="With --html: put the life of this key in, beside those of ten conflicts. May be repeated.",
+        ),
     ] = None,
     output: Annotated[
         Output, typer.Option("--output", "--format", help="json: print what the page shows, and serve nothing.")
@@ -39,7 +44,8 @@ def ui(
     from crdt_mor.cli.ui.server import HOST, Served, server
 
     if key and html is None:
-        raise typer.BadParameter("the served page asks for keys itself: say --html FILE, too", param_hint="--key")
+        raise typer.BadParameter("lives of keys are put into a file: say --html FILE, too", param_hint="--key")
+    uri = uri if "://" in uri else os.path.abspath(uri)  # it is shown, in commands as well
     if output is Output.json:
         if html is not None:
             raise typer.BadParameter("the page is one file, or its contents are printed", param_hint="--html")
@@ -50,10 +56,13 @@ def ui(
     if html is not None:
         report = report_of(table, uri)
         page = page_of({**report, "live": False, "lives": lives(table, key or [], report["conflicts"])})
-        html.write_text(page, encoding="utf-8")
+        _replace(html, page.encode("utf-8", "replace"))
         render.note(f"wrote {html}")
         return
-    served = server(Served(table, uri), port)
+    try:
+        served = server(Served(table, uri), port)
+    except OSError as error:
+        raise mor.InvalidInputError(f"the page cannot be served there: {error.strerror}. port={port}") from error
     render.note(f"http://{HOST}:{served.server_address[1]}/ shows {uri} until Ctrl-C")
     try:
         with stopping():
@@ -62,3 +71,13 @@ def ui(
         render.note("stopped")
     finally:
         served.server_close()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put a file in the place of one that may be there, which stays as it is if that fails."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(data)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

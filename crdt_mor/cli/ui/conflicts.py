@@ -21,6 +21,9 @@ from crdt_mor.cli.python_values import records
 ROWS_MAX: Final = 1_000_000
 """Rows of commits that are read to find keys that overlapping commits have written, at most."""
 
+FILES_MAX: Final = 2_000
+"""Log files that are read for it, at most: each takes some milliseconds."""
+
 KEYS_MAX: Final = 100
 """The keys that the page lists, those of the newest commits first."""
 
@@ -32,12 +35,14 @@ Commit = Mapping[str, Any]
 def conflicts_of(table: mor.Table, history: Sequence[Commit]) -> Mapping[str, Any]:
     """Keys which two commits wrote that were in flight at the same time. history: newest first.
 
-    keys: for each of them its partition, and the ordinals of the commits that overlap.
+    keys: for each of them its partition, and the ordinals of the commits that overlap. has_life: whether its text
+        names it; that of a key with a null does not, as an empty text has the same.
     since: the version after which commits were looked at; None where there are no overlapping ones.
     left_out: why not all commits of the page were looked at, "" where they were.
     """
     looked = _bounded(history)
-    said = "" if len(looked) == len(history) else f"commits of more than {ROWS_MAX:,} rows are not looked through"
+    most = f"the newest of {ROWS_MAX:,} rows and {FILES_MAX:,} files at most"
+    said = "" if len(looked) == len(history) else f"of the commits of this page, {most} were looked through"
     versions = sorted({commit["version"] for commit in looked if commit["overlaps"] and commit["kind"] == "write"})
     written = _written(table, versions[0] - 1) if versions else None
     if versions and written is None:
@@ -51,10 +56,11 @@ def conflicts_of(table: mor.Table, history: Sequence[Commit]) -> Mapping[str, An
 
 
 def _bounded(history: Sequence[Commit]) -> list[Commit]:
-    rows, found = 0, []
+    rows, files, found = 0, 0, []
     for commit in history:
-        rows += (commit["rows"] + commit["deletes"]) if commit["kind"] == "write" else 0
-        if rows > ROWS_MAX:
+        if commit["kind"] == "write":
+            rows, files = rows + commit["rows"] + commit["deletes"], files + commit["files"]
+        if rows > ROWS_MAX or files > FILES_MAX:
             break
         found.append(commit)
     return found
@@ -104,6 +110,7 @@ def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> di
     shown = [
         {
             "text": _text_of([row[written.places[name]] for name in key]),
+            "has_life": all(row[written.places[name]] is not None for name in key),
             "partition": ", ".join(f"{name}={_text(row[written.places[name]])}" for name in partition),
             "commits": row["ordinal"],
         }
@@ -113,7 +120,7 @@ def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> di
 
 
 def _text(value: object) -> str:
-    return "" if value is None else render.cell(value).plain
+    return "" if value is None else render.plain(value)
 
 
 def _text_of(values: Sequence[object]) -> str:

@@ -16,7 +16,13 @@ LOGS_SHARE: Final = 0.5
 """The bytes of logs beside those of base files from which a read is said to be slow for want of a compaction."""
 
 LOGS_MANY: Final = 30
-"""The log files of one file group from which the same is said."""
+"""The log files of one file group from which they are worth a word."""
+
+LOGS_SLOW: Final = 100
+"""The log files of one file group from which a read is said to be slow, as each of them is opened."""
+
+_SMALL_UPKEEP: Final = frozenset({"sweep", "tokens", "hints"})
+"""Services that no reader and no writer feels the lack of."""
 
 SMALL_BYTES: Final = 4 << 20
 """The size of a base file below which it is small."""
@@ -37,44 +43,53 @@ class Sign:
     advice: str = ""
 
 
-def health_of(table: mor.Table, groups: pl.DataFrame, upkeep: Sequence[Mapping[str, Any]]) -> list[Sign]:
-    """What is wrong, then what is worth knowing, then what is fine. groups: as `report.file_groups` has them."""
+def health_of(
+    table: mor.Table, uri: str, groups: pl.DataFrame, upkeep: Sequence[Mapping[str, Any]] | None
+) -> list[Sign]:
+    """What is wrong, then what is worth knowing, then what is fine. groups: as `report.file_groups` has them.
+
+    uri: the table's address as commands take it anywhere on this machine. upkeep: None where it is not known.
+    """
+    due = {one["service"] for one in upkeep or () if one["state"] == "due"}
     signs = [
-        *_writers(table),
-        *_plans(upkeep),
+        *_writers(table, uri),
+        *([] if upkeep is None else _plans(upkeep, uri)),
         *_posts(table),
-        *_logs(groups),
-        *_small_files(table, groups),
+        *_logs(groups, uri, is_due="compaction" in due),
+        *_small_files(uri, groups),
         *_hudi(table),
     ]
     return sorted(signs, key=lambda sign: _ORDER[sign.state])
 
 
-def _writers(table: mor.Table) -> Iterator[Sign]:
+def _writers(table: mor.Table, uri: str) -> Iterator[Sign]:
     pending = table.inspect.pending().to_pylist(maps_as_pydicts="strict")
     for row in pending:
-        said = writer_text(for_programs(row))
-        if row["stuck"]:
-            process = f"process {row['pid']} on {row['host']}" if row["host"] else "its process"
-            yield Sign(
-                "wrong", "stuck writer", said,
-                f"Look at {process}; if it hangs, end it. No process waits for it, but stable reads and compactions "
-                f"stop before it. To give it up now: crdt-mor rollback {table.uri} {row['requested_at']}",
-            )  # fmt: skip
-        else:
+        said, given_up = writer_text(for_programs(row)), f"crdt-mor rollback {uri} {row['requested_at']}"
+        if not row["stuck"]:
             yield Sign("note", "writer under way", said)
+            continue
+        process = f"process {row['pid']} on {row['host']}" if row["host"] else "its process"
+        yield Sign(
+            "wrong", "stuck writer", said,
+            f"Look at {process}: if it hangs, end it. No process waits for it, but stable reads stop before it. The "
+            f"first write, or upkeep, that begins after {row['expires']:%Y-%m-%d %H:%M:%S} UTC gives it up; to do so "
+            f"now: {given_up}",
+        )  # fmt: skip
     if not pending:
         yield Sign("fine", "writers", "no write is under way")
 
 
-def _plans(upkeep: Sequence[Mapping[str, Any]]) -> Iterator[Sign]:
+def _plans(upkeep: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
     failed = [one for one in upkeep if one["state"] in ("failed", "refused")]
     for one in failed:
         yield Sign("wrong" if one["state"] == "failed" else "note", one["service"].replace("_", " "), one["said"])
-    due = dict.fromkeys(one["service"].replace("_", " ") for one in upkeep if one["state"] == "due")
-    if due:
-        said = "crdt-mor maintain does it; from cron it does whatever is due, see docs/maintenance.md"
-        yield Sign("note", "upkeep", f"due: {', '.join(due)}", said)
+    due = [one["service"].replace("_", " ") for one in upkeep if one["state"] == "due"]
+    if due and {*due} <= _SMALL_UPKEEP:
+        yield Sign("fine", "upkeep", f"due: {', '.join(due)}, which writers do in passing")
+    elif due:
+        said = f"crdt-mor maintain {uri} does it; from cron it does whatever is due"
+        yield Sign("note", "upkeep", f"due: {', '.join(dict.fromkeys(due))}", said)
     elif not failed:
         yield Sign("fine", "upkeep", "nothing is due")
 
@@ -95,30 +110,32 @@ def _posts(table: mor.Table) -> Iterator[Sign]:
         yield Sign("fine", "posts", "no small write waits")
 
 
-def _logs(groups: pl.DataFrame) -> Iterator[Sign]:
+def _logs(groups: pl.DataFrame, uri: str, *, is_due: bool) -> Iterator[Sign]:
     base, logs = int(groups["base_bytes"].sum()), int(groups["log_bytes"].sum())
-    many = groups.filter(pl.col("logs") >= LOGS_MANY).height
-    said = f"{plural(int(groups['logs'].sum()), 'log file')} of {words_of_bytes(logs)} beside {words_of_bytes(base)}"
-    if logs > LOGS_SHARE * base and logs > SMALL_BYTES:
-        yield Sign("wrong", "reads are slow", f"{said} of base files: each reader merges them", _COMPACT)
-    elif many:
-        yield Sign("note", "many log files", f"{plural(many, 'file group')} with {LOGS_MANY} or more; {said}", _COMPACT)
+    most = max(groups["logs"].to_list(), default=0)
+    said = (
+        f"{plural(int(groups['logs'].sum()), 'log file')} of {words_of_bytes(logs)} beside {words_of_bytes(base)} of "
+        f"base files; {most:,} in one file group at most"
+    )
+    due = "which crdt-mor maintain does, as it is due" if is_due else "which the table's policies do not ask for yet"
+    advice = f"crdt-mor compact {uri} merges them now, {due}."
+    if (logs > LOGS_SHARE * base and logs > SMALL_BYTES) or most >= LOGS_SLOW:
+        yield Sign("wrong", "reads are slow", f"{said}: each reader merges them", advice)
+    elif most >= LOGS_MANY:
+        yield Sign("note", "many log files", said, advice)
     else:
-        yield Sign("fine", "log files", f"{said} of base files")
+        yield Sign("fine", "log files", said)
 
 
-_COMPACT: Final = "crdt-mor compact merges them now; crdt-mor maintain, from cron, whenever they are due"
-
-
-def _small_files(table: mor.Table, groups: pl.DataFrame) -> Iterator[Sign]:
+def _small_files(uri: str, groups: pl.DataFrame) -> Iterator[Sign]:
     small = groups.filter(pl.col("base_bytes") + pl.col("log_bytes") < SMALL_BYTES).height
     if small < SMALL_MANY:
         return
     yield Sign(
         "note", "small files",
-        f"{small} of {plural(groups.height, 'file group')} have less than {words_of_bytes(SMALL_BYTES)}: a scan opens "
-        "each of them",
-        f"crdt-mor migrate {table.uri} ELSEWHERE --buckets N moves the table to fewer file groups, beside its writers",
+        f"{small:,} of {plural(groups.height, 'file group')} have less than {words_of_bytes(SMALL_BYTES)}: a scan "
+        "opens each of them",
+        f"crdt-mor migrate {uri} ELSEWHERE --buckets N moves the table to fewer file groups, beside its writers",
     )  # fmt: skip
 
 
@@ -128,7 +145,7 @@ def _hudi(table: mor.Table) -> Iterator[Sign]:
         yield Sign(
             "note", "Hudi's readers",
             f"{plural(late, 'commit')} that Hudi's readers are not told of yet",
-            "The next write, or crdt-mor maintain, tells them.",
+            "The next write tells them.",
         )  # fmt: skip
     said = table.inspect.other_readers()
     yield Sign("note" if said.startswith("no other engine") else "fine", "other engines", said)

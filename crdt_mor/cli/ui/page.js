@@ -22,7 +22,8 @@ function bytes(count) {
 
 const number = (count) => (count === null || count === undefined ? "" : count.toLocaleString("en"));
 const moment = (text) => (text ? `${text.slice(0, 23).replace("T", " ").replace(/[+Z].*$/, "")} UTC` : "");
-const some = (items) => items.join(", ");
+const some = (items, most) => items.slice(0, most).join(", ") + (items.length > most ? ", …" : "");
+const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
 function seconds(value) {
@@ -58,10 +59,13 @@ function chart(place, traces, layout) {
   const font = { color: color("ink"), family: getComputedStyle(document.body).fontFamily, size: 12 };
   return Plotly.newPlot(place, traces, {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font, bargap: 0.25, hovermode: "closest",
-    margin: { l: 60, r: 20, t: 40, b: 40 }, legend: { orientation: "h", yanchor: "bottom", y: 1 },
+    margin: { l: 60, r: 20, t: 64, b: 40 }, legend: { orientation: "h", yanchor: "bottom", y: 1 },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: color("faint"), activecolor: color("ink") },
     ...layout, xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
-  }, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+  }, {
+    responsive: true, displaylogo: false,  // of plotly's own buttons those alone that lead nowhere else
+    modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]],
+  });
 }
 
 // --- sections -------------------------------------------------------------------------------------------------------
@@ -85,10 +89,7 @@ function showHealth() {
 
 function showOverview() {
   const o = report.overview;
-  const columns = Object.entries(o.columns).map(([name, type]) => {
-    const payload = o.payloads[name] ? ` (${o.payloads[name]})` : "";
-    return `${name} ${type}${payload}`;
-  });
+  const columns = o.columns.map(({ name, type, payload }) => `${name} ${type}${payload ? ` (${payload})` : ""}`);
   const lately = o.lately.commits
     ? `${number(o.lately.writes)} writes in the newest ${number(o.lately.commits)} commits of rows, of which `
       + `${number(o.lately.groups)} are groups of several`
@@ -96,8 +97,10 @@ function showOverview() {
   const facts = {
     rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key), "partitioned by": some(o.partition_by) || "nothing", merge: o.merge,
     columns: some(columns),
-    files: `${number(o.file_groups)} file groups in ${number(o.partitions)} partitions: ${bytes(o.base_bytes)} of base `
-      + `files, ${number(o.logs)} log files of ${bytes(o.log_bytes)}`,
+    files: `${plural(o.file_groups, "file group")} in ${plural(o.partitions, "partition")}: ${bytes(o.base_bytes)} of `
+      + `base files, ${plural(o.logs, "log file")} of ${bytes(o.log_bytes)}`,
+    "stable reads": report.stable_before === null ? "show all of it"
+      : `stop before ${report.stable_before}, the moment at which the oldest write that is under way began`,
     lately, format: o.format, rules: o.rules.join("; ") || "none",
     properties: some(Object.entries(o.properties).map(([name, value]) => `${name}=${value}`)) || "none",
     savepoints: some(o.savepoints.map((one) => one.name)) || "none",
@@ -149,7 +152,7 @@ function told(bar) {
   }
   const others = (row.writers || []).length - 1;
   const more = others > 0 ? ` and ${others} more writers` : "";
-  const overlaps = row.overlaps.length ? `, overlaps ${some(row.overlaps.slice(0, 12))}` : "";
+  const overlaps = row.overlaps.length ? `, overlaps ${some(row.overlaps, 12)}` : "";
   const said = row.message ? `: ${row.message}` : "";
   return `commit ${row.ordinal}, version ${row.version}, ${row.operation.toLowerCase()} by ${who(row)}${more}, `
     + `${number(row.rows)} rows, ${number(row.deletes)} deletes, ${seconds(row.duration_s)}, ${moment(row.completed)}`
@@ -167,17 +170,23 @@ function showTimeline() {
       type: "bar", orientation: "h", name, base: own.map((bar) => new Date(bar.begin).toISOString()),
       x: own.map((bar) => bar.end - bar.begin), y: own.map((bar) => bar.on.place), customdata: texts,
       hovertext: texts.map((text) => escaped(text).replace(/(.{60,90}?) /g, "$1<br>")), hoverinfo: "text",
-      marker: { color: color(shade), line: { color: color(shade), width: 2 } },
+      marker: { color: color(shade), line: { color: color("ground"), width: 1 } },
     };
   }).filter((trace) => trace.x.length);
+  const made = all.filter((bar) => bar.kind !== "pending");
+  const ends = [Math.min(...made.map((bar) => bar.begin)), Math.max(...made.map((bar) => bar.end))];
+  const span = ends[1] - ends[0], whole = Math.max(...all.map((bar) => bar.end)) - Math.min(...all.map((bar) => bar.begin));
+  // A write that has been under way for long would leave no room for the commits: then these alone are shown at first.
+  const zoomed = made.length && whole > 4 * span && { range: [ends[0] - span / 20, ends[1] + span / 20] };
   const shown = (lane, i) => (i && lanes[i - 1].name === lane.name ? "" : escaped(lane.name));
   chart("chart-timeline", traces, {
-    barmode: "overlay", height: Math.min(900, 130 + 26 * lanes.length), xaxis: { type: "date" }, dragmode: "zoom",
+    barmode: "overlay", height: Math.min(900, 130 + 26 * lanes.length), xaxis: { type: "date", ...zoomed }, dragmode: "zoom",
     yaxis: { tickvals: lanes.map((lane) => lane.place), ticktext: lanes.map(shown), fixedrange: true, autorange: "reversed" },
   });
   find("#chart-timeline").on("plotly_click", (event) => {
     find("#commit").textContent = event.points[0].customdata;
   });
+  if (zoomed) find("#commit").textContent = "A write has been under way for long: double-click to see when it began.";
   if (!report.timeline.is_all) find("#commit").textContent = "The newest commits; crdt-mor history has all.";
 }
 
@@ -195,8 +204,9 @@ function showGroups() {
       yaxis: { tickvals: top.map((row, i) => i), ticktext: top.map(name), autorange: "reversed", fixedrange: true },
     });
   }
+  if (!rows.length) find("#groups p").textContent = "There are none yet.";
   grid("#table-groups", [
-    ["partition", (row) => row.partition], ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
+    ...(rows.some((row) => row.partition) ? [["partition", (row) => row.partition]] : []), ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
     ["base bytes", (row) => row.base_bytes], ["logs", (row) => row.logs], ["log rows", (row) => row.log_rows],
     ["log bytes", (row) => row.log_bytes],
   ], rows);
@@ -206,22 +216,27 @@ function showGroups() {
 
 function showConflicts() {
   const { keys, count, since, left_out: leftOut } = report.conflicts;
-  const looked = since === null ? "No commits overlap" : `${number(count)} such keys after version ${since}`;
+  const cut = count > keys.length ? `, of which the newest ${number(keys.length)} are listed` : "";
+  const none = leftOut ? "None were found" : "No commits overlap";
+  const looked = since === null ? none : `${plural(count, "such key")} in commits after version ${since}${cut}`;
   find("#conflicts .said").textContent = `${looked}${leftOut ? `; ${leftOut}` : ""}.`;
+  const by = new Map(report.timeline.commits.map((row) => [row.ordinal, row.application]));
   const link = (row) => {
+    if (!row.has_life || (!report.live && !report.lives.some((one) => one.text === row.text))) return "";
     const made = element("a", "why");
     made.href = "#why";
-    made.onclick = () => { find("#why [name=key]").value = row.text; tell(); };
+    made.onclick = () => { find("#why [name=key]").value = row.text; tell(row.text); };
     return made;
   };
   grid("#table-conflicts", [
-    ["key", (row) => row.text], ["partition", (row) => row.partition], ["commits", (row) => some(row.commits)],
-    ["", link],
+    ["key", (row) => row.text], ["partition", (row) => row.partition], ["", link],
+    ["commits, by their ordinals", (row) => row.commits.map((one) => `${one} ${by.get(one) || ""}`).join(", ")],
   ], keys);
 }
 
 // --- the life of a row ----------------------------------------------------------------------------------------------
 
+const SAME = "nothing, as the row has these values already";
 const values = (row, names) => names.map((name) => `${name} = ${row[name] === null ? "null" : row[name]}`).join(", ");
 
 function lineOf(line) {
@@ -233,7 +248,7 @@ function lineOf(line) {
   const facts = element("dl"), add = (name, text) => facts.append(element("dt", name), element("dd", text));
   if (line.written) add("gives", values(line.written, line.columns));
   if (line.effect === "updated") add("changes", values(line.result, line.changed));
-  else add("does", line.effect === "none" ? "nothing" : `the row is ${line.effect}`);
+  else add("does", line.effect !== "none" ? `the row is ${line.effect}` : line.same ? SAME : "nothing");
   add("because", line.because);
   if (line.overtaken_by.length) add("unseen", `as ${some(line.overtaken_by)} began later and completed before it`);
   if (line.carried_by.length) add("carried", `by the compaction ${some(line.carried_by)}, which left it in log files`);
@@ -271,26 +286,36 @@ async function lifeOf(key, column, asOf) {
   return (await fetch(`why?${asked}`)).json();
 }
 
-async function tell() {
-  const form = find("#why form"), key = form.key.value;
-  const answer = await lifeOf(key, form.column.value, form.as_of.value.trim())
+let asked = 0;
+
+// key: its text, which the form's field may hold without some of its characters, such as line breaks.
+async function tell(key) {
+  const form = find("#why form"), said = find("#why .said");
+  const of = form.column.value ? `, column ${form.column.value}` : "", asOf = form.as_of.value.trim();
+  const at = asOf ? `, as of ${asOf}` : "";
+  draw([]);
+  if (!key) { said.textContent = "Type a key first."; return; }
+  said.textContent = `looking for ${key} …`;
+  const number = asked += 1;
+  const answer = await lifeOf(key, form.column.value, asOf)
     .catch((error) => ({ error: `the server does not answer: ${error.message}` }));
-  const none = answer.lines && !answer.lines.length ? "no commit that is kept has written this key" : "";
-  find("#why .said").textContent = answer.error || none || `the life of ${key}`;
+  if (number !== asked) return;  // something else was asked meanwhile
+  const none = answer.lines && !answer.lines.length ? `no commit that is kept has written this key${at}: ${key}` : "";
+  said.textContent = answer.error || none || `the life of ${key}${of}${at}`;
   draw(answer.lines || []);
 }
 
 function showWhy() {
   const form = find("#why form"), all = element("option", "all");
   all.value = "";
-  form.column.append(all, ...Object.keys(report.overview.columns).map((name) => element("option", name)));
-  form.onsubmit = (event) => { event.preventDefault(); tell(); };
+  form.column.append(all, ...report.overview.columns.map(({ name }) => element("option", name)));
+  form.onsubmit = (event) => { event.preventDefault(); tell(form.key.value); };
   if (report.live) return;
   form.column.parentElement.hidden = form.as_of.parentElement.hidden = true;
   find("#why .said").textContent = report.lives.length
     ? `This page has the lives of: ${some(report.lives.map((one) => one.text))}`
     : "This page has no lives of rows: crdt-mor ui --html FILE --key KEY puts some in, crdt-mor why tells each.";
-  if (report.lives.length) { form.key.value = report.lives[0].text; tell(); }
+  if (report.lives.length) { form.key.value = report.lives[0].text; tell(report.lives[0].text); }
 }
 
 // --- growth, upkeep, history ----------------------------------------------------------------------------------------
@@ -298,6 +323,7 @@ function showWhy() {
 function showGrowth() {
   const points = report.growth, when = points.map((point) => point.completed);
   if (points.length < 2) { find("#growth p").textContent = "There are no two moments to compare yet."; return; }
+  const range = [when[0], when[when.length - 1]], xaxis = { type: "date", range, automargin: false };
   const line = (name, field, shade, more) => ({
     type: "scatter", mode: "lines+markers", name, x: when, y: points.map((point) => point[field]),
     line: { color: color(shade) }, ...more,
@@ -305,15 +331,17 @@ function showGrowth() {
   chart("chart-bytes", [
     line("base files", "base_bytes", "compaction", { stackgroup: "bytes" }),
     line("log files", "log_bytes", "pending", { stackgroup: "bytes" }),
-  ], { height: 260, yaxis: { title: { text: "bytes" }, rangemode: "tozero" }, xaxis: { type: "date" } });
+  ], { height: 280, yaxis: { title: { text: "bytes" }, rangemode: "tozero", automargin: false }, xaxis });
   chart("chart-logs", [line("log files to merge", "logs", "pending"), line("base files", "bases", "compaction")], {
-    height: 220, yaxis: { title: { text: "files" }, rangemode: "tozero" }, xaxis: { type: "date" },
+    height: 240, yaxis: { title: { text: "files" }, rangemode: "tozero", automargin: false }, xaxis,
   });
 }
 
 function showUpkeep() {
-  find("#upkeep .said").textContent = report.upkeep.length ? "crdt-mor maintain would do now:" : "Nothing is due.";
-  find("#upkeep ul").append(...report.upkeep.map((one) => element("li", one.said)));
+  const due = report.upkeep || [];
+  const said = due.length ? "crdt-mor maintain would do now:" : "Nothing is due.";
+  find("#upkeep .said").textContent = report.upkeep ? said : "It cannot be told: see above.";
+  find("#upkeep ul").append(...due.map((one) => element("li", one.said)));
 }
 
 function showHistory() {
@@ -324,7 +352,7 @@ function showHistory() {
     ["took", (row) => seconds(row.duration_s)], ["what", (row) => row.operation.toLowerCase()],
     ["rows", (row) => row.rows], ["deletes", (row) => row.deletes],
     ["by", (row) => `${who(row)}${(row.writers || []).length > 1 ? ` and ${row.writers.length - 1} more` : ""}`],
-    ["overlaps", (row) => some(row.overlaps)], ["message", (row) => row.message || ""],
+    ["message", (row) => row.message || ""], ["overlaps", (row) => some(row.overlaps, 12)],
   ], rows);
 }
 

@@ -21,7 +21,7 @@ from crdt_mor.cli.rules import texts
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
 from crdt_mor.cli.ui.growth import growth_of
 from crdt_mor.cli.ui.health import Sign, health_of
-from crdt_mor.cli.why import key_of
+from crdt_mor.cli.why import has_same_values, key_of
 
 COMMITS_MAX: Final = 500
 """The newest commits that the page shows."""
@@ -43,6 +43,8 @@ NOTHING: Final[Sequence[Document]] = ()
 def report_of(table: mor.Table, uri: str) -> Document:
     """All that the page shows but lives of keys. Texts are as they stand in the table: the page escapes them.
 
+    uri: as commands take it anywhere on this machine.
+
     What cannot be told, as a file is damaged, say, is a sign of the table's health, and the rest is told.
     """
     history = [for_programs(row) for row in table.history(COMMITS_MAX).to_pylist(maps_as_pydicts="strict")]
@@ -54,20 +56,23 @@ def report_of(table: mor.Table, uri: str) -> Document:
     def told(what: str, make: Callable[[], T], otherwise: T) -> T:
         try:
             return make()
+        except mor.TableMovedError as error:
+            failed.append(Sign("note", "moved", str(error)))
         except mor.CrdtMorError as error:
             failed.append(Sign("wrong", f"{what} cannot be told", str(error), VERIFY))
-            return otherwise
+        return otherwise
 
     rows = told("the number of rows", lambda: table.scan().count(), None)
-    upkeep = told("upkeep", lambda: _upkeep(table), NOTHING)
+    upkeep = told("upkeep", lambda: _upkeep(table), None)
     conflicts = told("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
     growth = told("growth", lambda: growth_of(table, history), NOTHING)
     return {
         "crdt_mor": mor.__version__,
         "uri": uri,
         "seen_ms": table.environment.now_ms(),
+        "stable_before": str(table.scan(consistency="stable").as_of) if pending else None,
         "overview": {**_overview(table, groups, timeline), "rows": rows},
-        "health": [vars(one) for one in [*failed, *health_of(table, groups, upkeep)]],
+        "health": [vars(one) for one in [*failed, *health_of(table, uri, groups, upkeep)]],
         "timeline": {"commits": history, "pending": pending, "is_all": len(history) < COMMITS_MAX},
         "groups": {"count": groups.height, "shown": groups.head(GROUPS_MAX).to_dicts()},
         "conflicts": conflicts,
@@ -94,6 +99,7 @@ def file_groups(files: pl.DataFrame) -> pl.DataFrame:
 
 def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) -> Document:
     config = table.config
+    payloads = {name: str(merge.payload) for merge in config.merge.columns for name in merge.columns}
     sums = groups.select(pl.col("base_bytes", "base_rows", "logs", "log_bytes", "log_rows").sum()).row(0, named=True)
     return {
         "table": config.name,
@@ -106,8 +112,9 @@ def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) ->
         "partitions": groups["partition"].n_unique(),
         "file_groups": groups.height,
         **sums,
-        "columns": {field.name: str(field.type) for field in table.schema},
-        "payloads": {name: str(merge.payload) for merge in config.merge.columns for name in merge.columns},
+        "columns": [
+            {"name": field.name, "type": str(field.type), "payload": payloads.get(field.name)} for field in table.schema
+        ],
         "properties": dict(table.properties),
         "rules": [f"{name}: {text}" for name, text in texts(table.rules).items()],
         "lately": lately(timeline),
@@ -115,7 +122,7 @@ def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) ->
     }
 
 
-def _upkeep(table: mor.Table) -> Sequence[Document]:
+def _upkeep(table: mor.Table) -> Sequence[Document] | None:
     """What `maintain` would do now."""
     done = table.maintenance.maintain(dry_run=True)
     return [{"service": one.service, "state": one.state, "said": str(one)} for one in done.actions]
@@ -135,12 +142,13 @@ def life_of_text(table: mor.Table, text: str, column: str | None = None, as_of: 
         for name in ("written", "result", "states"):
             row = line.get(name)
             line[name] = None if row is None else {field: _text(value) for field, value in row.items()}
+        line["same"] = has_same_values(line)
     return {"text": text, "lines": lines}
 
 
 def _text(value: object) -> str | None:
     """A value as the page shows it."""
-    return None if value is None else render.cell(value).plain
+    return None if value is None else render.plain(value)
 
 
 def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -> list[Document]:
@@ -150,7 +158,7 @@ def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -
     """
     for text in keys:
         key_of(text, table)
-    met = [row["text"] for row in conflicts["keys"]]
+    met = [row["text"] for row in conflicts["keys"] if row["has_life"]]
     return [_life(table, text) for text in dict.fromkeys([*keys, *met[:LIVES_MAX]])]
 
 

@@ -3,8 +3,10 @@
     GET /                                  the page
     GET /why?key=K[&column=C][&as_of=T]    the life of a row as JSON, or `{"error": …}`
 
-There is nothing else, and nothing that writes. Only programs of this machine reach the server. It answers browsers that
-ask for it by its own name alone, so that a page of the Internet whose name leads here (DNS rebinding) reads nothing.
+There is nothing else, and nothing that changes rows or files. Only programs of this machine reach the server. A
+request must name it by its own name, so that a page of the Internet whose name leads here (DNS rebinding) reads
+nothing; one that a page of another site has made (Fetch Metadata, W3C) is refused. A question as of a moment that
+nobody has asked for yet decides it, by an event of the timeline, as any read as of it does.
 """
 
 from __future__ import annotations
@@ -23,6 +25,12 @@ from crdt_mor.cli.ui.page import html
 from crdt_mor.cli.ui.report import life_of_text, report_of
 
 HOST: Final = "127.0.0.1"
+
+HTTP_PORT: Final = 80
+"""The port that browsers leave out of a name."""
+
+SILENT_S: Final = 60
+"""Seconds after which a connection on which nothing comes is closed."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +60,26 @@ class Served:
 
 def server(served: Served, port: int) -> ThreadingHTTPServer:
     """A server that listens and does not answer yet; port 0 takes a free one."""
-    made = ThreadingHTTPServer((HOST, port), _handler(served))
-    made.daemon_threads = True
-    return made
+    return _Server((HOST, port), _handler(served))
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a browser that went away is no news, and what is wrong with a table is answered."""
 
 
 def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = SILENT_S
+
         def do_GET(self) -> None:
-            address = urlsplit(self.path)
+            try:
+                address = urlsplit(self.path)
+            except ValueError:
+                self.send_error(HTTPStatus.BAD_REQUEST)
+                return
             answers: dict[str, tuple[str, Callable[[], str]]] = {
                 "/": ("text/html", served.page),
                 "/why": ("application/json", lambda: served.why(_asked(address.query))),
@@ -74,13 +93,18 @@ def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
 
         def _is_asked_by_name(self) -> bool:
             assert isinstance(self.server, ThreadingHTTPServer)
-            return self.headers.get("Host") in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
+            port = self.server.server_port
+            names = {f"{name}:{port}" for name in (HOST, "localhost")} | (
+                {HOST, "localhost"} if port == HTTP_PORT else set()
+            )
+            is_of_another_site = self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
+            return self.headers.get("Host") in names and not is_of_another_site
 
         def _answer(self, kind: str, make: Callable[[], str]) -> None:
             try:
-                body, status = make().encode(), HTTPStatus.OK
-            except (mor.CrdtMorError, OSError) as error:
-                body, kind, status = str(error).encode(), "text/plain", HTTPStatus.SERVICE_UNAVAILABLE
+                body, status = make().encode("utf-8", "replace"), HTTPStatus.OK
+            except Exception as error:  # noqa: BLE001  the browser is told, whatever it is
+                body, kind, status = f"{error}".encode("utf-8", "replace"), "text/plain", HTTPStatus.SERVICE_UNAVAILABLE
             self.send_response(status)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))
