@@ -31,7 +31,10 @@ WAIT: Final = timedelta(seconds=60)
 
 @operations
 class TableWrites:
-    """The part of a table that writes: no call waits for another writer, and none has to be tried again."""
+    """The part of a table that writes: what others write later refuses no call.
+
+    Calls that read what they change have a `wait`, for writes that began before them. The others wait for nobody.
+    """
 
     _session: Session
 
