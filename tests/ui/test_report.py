@@ -26,9 +26,15 @@ SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("n", pa.int64())]
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
+def shown() -> mor.Table:
+    """The shop, which no test writes to."""
+    return shop()
+
+
+@pytest.fixture(scope="module")
+def told(shown: mor.Table) -> dict[str, Any]:
     """The report of the shop, as a browser gets it."""
-    return dict(json.loads(render.as_json(report_of(shop(), "s3://lake/shop"))))
+    return dict(json.loads(render.as_json(report_of(shown, "s3://lake/shop"))))
 
 
 @pytest.fixture
@@ -266,9 +272,9 @@ def test_commits_that_are_too_large_are_not_read(world: Simulated, monkeypatch: 
 # --- file groups, growth, lives ---------------------------------------------------------------------------------------
 
 
-def test_file_groups_have_the_sums_of_their_files(told: dict[str, Any]) -> None:
+def test_file_groups_have_the_sums_of_their_files(told: dict[str, Any], shown: mor.Table) -> None:
     groups = told["groups"]["shown"]
-    files = pl.DataFrame(shop().inspect.files())
+    files = pl.DataFrame(shown.inspect.files())
     for name, is_base in (("base_bytes", True), ("log_bytes", False)):
         kinds = files.filter((pl.col("kind") == "base") == is_base)
         assert sum(group[name] for group in groups) == kinds["bytes"].sum()
@@ -284,15 +290,14 @@ def test_growth_falls_where_a_compaction_was(told: dict[str, Any]) -> None:
     assert len(told["growth"]) <= 41
 
 
-def test_lives_are_of_the_keys_asked_for_and_of_the_first_conflicts() -> None:
-    table = shop()
-    found = lives(table, ["item-399", "no such"], report_of(table, "t")["conflicts"])
+def test_lives_are_of_the_keys_asked_for_and_of_the_first_conflicts(told: dict[str, Any], shown: mor.Table) -> None:
+    found = lives(shown, ["item-399", "no such"], told["conflicts"])
     assert [life["text"] for life in found[:2]] == ["item-399", "no such"]
     assert len(found) == 2 + report.LIVES_MAX
     assert found[1]["lines"] == []
     assert (
         found[0]["lines"][-1]["result"]["price"]
-        == table.scan(filter="id = 'item-399'").to_polars()["price"].cast(pl.String)[0]
+        == shown.scan(filter="id = 'item-399'").to_polars()["price"].cast(pl.String)[0]
     )
 
 
