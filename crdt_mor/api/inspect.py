@@ -16,8 +16,8 @@ from crdt_mor.log.posts import FRESH_MS
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
-from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline_parts import Pending, completed_name
+from crdt_mor.read.snapshot import Snapshot
 
 _TIMELINE = pa.schema(
     [
@@ -237,10 +237,8 @@ class Inspect:
 
     def files(self, as_of: AsOf | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
-        value, cut = value_at(self._session, as_of)
-        completions = self._session.views.snapshot_completions(value, cut)
         rows = []
-        for slice_ in fold_slices(completions, old_logs=self._session.config.was_upgraded):
+        for slice_ in Snapshot.seal(self._session, *value_at(self._session, as_of)).slices:
             for file in slice_.files:
                 kind = "base" if file.is_base else "carry" if slice_.is_carry(file) else "log"
                 rows.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdt_mor.events.session import Session
 from crdt_mor.model.instant import EPOCH
-from crdt_mor.model.slices import fold_slices
+from crdt_mor.read.snapshot import Snapshot
 
 
 def other_readers(session: Session) -> str:
@@ -13,7 +13,7 @@ def other_readers(session: Session) -> str:
     if merge.hudi_commit_time:
         return "Hudi's own table: every engine sees these rows; it is compacted here only while no write is pending"
     if merge.custom:
-        if log_files := _log_files(session):
+        if log_files := sum(len(slice_.logs) for slice_ in Snapshot.seal(session, session.views.sealed()).slices):
             return (
                 f"no other engine while {log_files} log files are unmerged: Hudi's readers do not know this merge and "
                 "refuse them; `crdt-mor compact` first, or read the base files alone (read-optimized)"
@@ -29,9 +29,3 @@ def other_readers(session: Session) -> str:
     return (
         f"Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's MERGE INTO and data source {writers}"
     )
-
-
-def _log_files(session: Session) -> int:
-    completions = session.views.snapshot_completions(session.views.sealed())
-    slices = fold_slices(completions, old_logs=session.config.was_upgraded)
-    return sum(not file.is_base for slice_ in slices for file in slice_.files)

@@ -17,7 +17,7 @@ from crdt_mor.laws.merging import HIDDEN, Merging, merging_of
 from crdt_mor.merge.blocks import COMMIT_TIME
 from crdt_mor.merge.kernel import to_arrow
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.model.authors import Author, columns_of
+from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import to_datetime
 from crdt_mor.planners.clean import is_commit
 from crdt_mor.read.expressions import conjunction
@@ -68,9 +68,7 @@ class _Telling:
         commit, shown = line.commit, self.snapshot.names.shown
         changed = [name for name in self.columns if _differs(line, name)]
         completed = None if commit is None else commit.completed
-        writers: list[Author | None] = [] if commit is None else [one.author for one in commit.members]
-        if commit is not None and not writers:
-            writers = [commit.author]
+        writers = [] if commit is None else [one.author for one in commit.writers]
         return {
             "partition": line.partition,
             "change": line.change,
@@ -80,7 +78,7 @@ class _Telling:
             "operation": None if commit is None else commit.operation,
             # Which of several writers of a group gave the value, its files do not say.
             **columns_of(writers[0] if len(writers) == 1 else None),
-            "writers": [author.application for author in writers if author is not None] if len(writers) > 1 else None,
+            "writers": [author.application for author in writers] if len(writers) > 1 else None,
             "columns": [shown(name) for name in self.columns if name in line.given] if line.written.height else None,
             "effect": _effect(line, changed),
             "changed": [shown(name) for name in changed],
