@@ -11,9 +11,9 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
+from crdt_mor.cli.keys import key_rows
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import key_rows
 
 
 def erase(

@@ -9,10 +9,11 @@ import typer
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, check_inputs
 from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.keys import key_rows
 from crdt_mor.cli.options import Form, Uri, Wait
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import Token, key_rows
+from crdt_mor.cli.writes import Token
 
 
 def move(

@@ -10,12 +10,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-import crdt_mor as mor
 from crdt_mor.cli import inputs, render
+from crdt_mor.cli.keys import key_of
 from crdt_mor.cli.options import AsOf, Form, Uri
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
-from crdt_mor.cli.writes import typed_keys, values_in
 
 _VALUE_MAX = 60
 """Characters of one value."""
@@ -56,17 +55,6 @@ def why(
     console = render.stdout()
     for text in _life(found):
         console.print(text, soft_wrap=True)
-
-
-def key_of(text: str, table: mor.Table) -> object:
-    """The key that a text names, in the types of the key's columns.
-
-    Raises `InvalidInputError` for a text that is no such key.
-    """
-    single = len(table.config.key.fields) == 1
-    values = [text] if single else values_in(text)
-    row = tuple(records(typed_keys([values], table))[0].values())
-    return row[0] if single else row
 
 
 def _life(lines: Sequence[Line]) -> Iterator[Text]:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,23 +12,12 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.data import STDIN, InputFormat, check_files, check_inputs, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
+from crdt_mor.cli.keys import key_rows
 from crdt_mor.cli.options import Form, Rename, Uri, Wait
-from crdt_mor.cli.plain_types import without_views
 from crdt_mor.cli.render import Output
-from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.csv as pc
-else:
-    pa = Late("pyarrow")
-    pc = Late("pyarrow.csv")
-
-_NO_VALUE = re.compile(r"CSV conversion error to (?P<kind>\S+): invalid value (?P<value>'.*')")
-"""What Arrow says of a text that is no value of a type."""
-
-_MARK = "\ufeff"
-"""What some programs put before the first line of a file of texts (Unicode Standard, section 23.8)."""
 
 _WHAT_FILES = "Parquet, Arrow, CSV or JSON lines, here or at s3://…; several are one commit; - is stdin."
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
@@ -260,69 +243,3 @@ def _keys(texts: list[str], table: mor.Table) -> pa.Table:
             f"the key and the partition. key={list(fields)} partition_by={list(table.config.key.partition_fields)}"
         )
     return key_rows(texts, table)
-
-
-def key_rows(texts: list[str], table: mor.Table) -> pa.Table:
-    """Keys of `--keys` as rows of the key's columns, in their types."""
-    rows = [key for text in texts for key in _of_one_option(text, len(table.config.key.fields))]
-    if not rows:
-        raise mor.InvalidInputError(f"there are no keys: the file is empty. keys={texts}")
-    return typed_keys(rows, table)
-
-
-def typed_keys(rows: list[list[str]], table: mor.Table) -> pa.Table:
-    """The texts of keys as rows of the key's columns, in their types."""
-    fields = table.config.key.fields
-    wrong = [row for row in rows if len(row) != len(fields)]
-    if wrong:
-        raise mor.InvalidInputError(
-            f"a key is a value of each of {list(fields)}, with commas between them; a value that has a comma stands in "
-            f'double quotes. got="{",".join(wrong[0])}"'
-        )
-    kinds = without_views(pa.schema([table.schema.field(name) for name in fields]))
-    lines = io.StringIO()
-    csv.writer(lines).writerows(
-        [fields, *rows]
-    )  # the first line is passed over: at a file's start a mark may be left out
-    try:
-        return pc.read_csv(
-            pa.BufferReader(lines.getvalue().encode()),
-            read_options=pc.ReadOptions(column_names=list(fields), skip_rows_after_names=1),
-            parse_options=pc.ParseOptions(newlines_in_values=True),
-            convert_options=pc.ConvertOptions(column_types=kinds),
-        )
-    except pa.ArrowException as error:
-        said = " ".join(str(error).split())
-        match = _NO_VALUE.search(said)
-        wrong_value = said if match is None else f"{match['value']} is no {match['kind']}"
-        raise mor.InvalidInputError(
-            f"a key is of its column's type: {wrong_value}. types={[str(kind) for kind in kinds.types]}"
-        ) from error
-
-
-def values_in(text: str) -> list[str]:
-    """Values with commas between them, as a line of CSV has them."""
-    rows = _lines_of_csv([text])
-    if len(rows) != 1:
-        raise mor.InvalidInputError(f"a key is values with commas between them. got={text[:100]!r}")
-    return rows[0]
-
-
-def _of_one_option(text: str, columns: int) -> list[list[str]]:
-    """The keys of one `--keys`: all lines of a file or of stdin, or what stands there."""
-    if text in ("-", "@-") or text.startswith("@"):
-        lines = sys.stdin.read() if text in ("-", "@-") else Path(text[1:]).read_text("utf-8")
-        return _lines_of_csv(io.StringIO(lines.removeprefix(_MARK)))
-    values = values_in(text)
-    return [[value] for value in values] if columns == 1 else [values]
-
-
-def _lines_of_csv(lines: Iterable[str]) -> list[list[str]]:
-    """The values of each line that has some."""
-    try:
-        return [row for row in csv.reader(lines, strict=True) if row]
-    except csv.Error as error:
-        raise mor.InvalidInputError(
-            "a key is values with commas between them; one that has a comma, a quote or a line break stands in double "
-            f"quotes: {error}"
-        ) from error

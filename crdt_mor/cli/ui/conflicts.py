@@ -5,8 +5,6 @@ The newest commits are looked at, as far as their rows stay below a bound and th
 
 from __future__ import annotations
 
-import csv
-import io
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli.keys import text_of
 from crdt_mor.cli.python_values import records
 
 ROWS_MAX: Final = 1_000_000
@@ -109,28 +107,14 @@ def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> di
     key, partition = table.config.key.fields, table.config.key.partition_fields
     shown = [
         {
-            "text": _text_of([row[written.places[name]] for name in key]),
+            "text": text_of([row[written.places[name]] for name in key]),
             "has_life": all(row[written.places[name]] is not None for name in key),
-            "partition": ", ".join(f"{name}={_text(row[written.places[name]])}" for name in partition),
+            "partition": ", ".join(f"{name}={text_of([row[written.places[name]]])}" for name in partition),
             "commits": row["ordinal"],
         }
         for row in records(found.head(KEYS_MAX).to_arrow())
     ]
     return {"count": found.height, "keys": shown}
-
-
-def _text(value: object) -> str:
-    return "" if value is None else render.plain(value)
-
-
-def _text_of(values: Sequence[object]) -> str:
-    """A key as `crdt-mor why` takes it: values with commas between them, as in CSV, where there are several."""
-    texts = [_text(value) for value in values]
-    if len(texts) == 1:
-        return texts[0]
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(texts)
-    return line.getvalue()
 
 
 def _met(ordinals: Sequence[int], overlaps: Mapping[int, frozenset[int]]) -> set[int]:

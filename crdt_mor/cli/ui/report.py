@@ -16,12 +16,13 @@ import polars as pl
 import crdt_mor as mor
 from crdt_mor.cli import render
 from crdt_mor.cli.history import for_programs, lately
+from crdt_mor.cli.keys import key_of
 from crdt_mor.cli.python_values import records
 from crdt_mor.cli.rules import texts
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
 from crdt_mor.cli.ui.growth import growth_of
 from crdt_mor.cli.ui.health import Sign, health_of
-from crdt_mor.cli.why import has_same_values, key_of
+from crdt_mor.cli.why import has_same_values
 
 COMMITS_MAX: Final = 500
 """The newest commits that the page shows."""
