@@ -17,6 +17,7 @@ from crdt_mor.cli.failures import BROKEN
 from crdt_mor.cli.options import AsOf, Columns, Form, How, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import Format, chosen, send
+from crdt_mor.cli.whole_files import put_whole
 
 
 def changes(
@@ -129,7 +130,5 @@ def _other_table(uri: str, other: str) -> mor.Table:
 
 
 def _note(path: Path, checkpoint: str) -> None:
-    """Whole or not at all: a command that is killed here goes on from the checkpoint before."""
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(checkpoint + "\n")
-    fresh.replace(path)
+    """A command that is killed here goes on from the checkpoint before."""
+    put_whole(path, f"{checkpoint}\n".encode())

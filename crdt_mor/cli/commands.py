@@ -13,6 +13,7 @@ import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.count import unopened_text
 from crdt_mor.cli.data import check_inputs, read_schema
+from crdt_mor.cli.declared import declared
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.history import for_programs, lately, lately_text, writers, writers_text
 from crdt_mor.cli.options import (
@@ -36,7 +37,7 @@ from crdt_mor.cli.options import (
 )
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.rows import TABLE_ROWS, Format, chosen, send
-from crdt_mor.cli.rules import document, texts
+from crdt_mor.cli.rules import document
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.policies import words_of_bytes
 
@@ -202,20 +203,13 @@ def show(uri: Uri, output: Form = Output.text) -> None:
     now = table.scan()
     kinds = pl.DataFrame(files)["kind"].to_list()
     states = timeline["state"].to_list()
-    said_rules = [f"{name}: {text}" for name, text in texts(table.rules).items()]
+    said = declared(table)
     logs = len(kinds) - kinds.count("base")
     unopened = now.unopened
     pairs: dict[str, object] = {
         "table": config.name,
         "uri": uri,
-        "version": table.version,
-        "format": f"Hudi {config.version}, {config.table_type}",
-        "key": list(config.key.fields),
-        "partition_by": list(config.key.partition_fields),
-        "merge": config.merge.summary,
-        "buckets": config.buckets,
-        "properties": dict(table.properties),
-        "rules": list(said_rules),
+        **said,
         "rows": now.count(),
         "unopened": unopened,
         "columns": {field.name: str(field.type) for field in table.schema},
@@ -240,7 +234,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "key": ", ".join(config.key.fields),
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
-        "rules": "; ".join(said_rules) or "-",
+        "rules": "; ".join(said["rules"]) or "-",
         "rows": f"{pairs['rows']:,}" + (f", {unopened_text(unopened)}" if unopened else ""),
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "handed_over": handed_over_text(table) or "-",

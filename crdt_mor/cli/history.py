@@ -93,7 +93,7 @@ def lately_text(found: Mapping[str, int]) -> str:
 
 
 def writers(table: mor.Table) -> list[dict[str, Any]]:
-    """The writes that are under way, as `show --output json` has them."""
+    """The writes that are under way, as `show` and `ui` have them with `--output json`."""
     return [for_programs(row) for row in table.inspect.pending().to_pylist(maps_as_pydicts="strict")]
 
 
@@ -116,12 +116,17 @@ def writer_text(writer: Mapping[str, Any]) -> str:
 def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
     yield writer_text(writer)
     if writer["stuck"]:
-        process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
-        yield (
-            f"  stuck? Look at {process}: if it hangs, end it. No process waits for it, but stable reads stop before "
-            f"it. The first write or compaction that begins after {_moment(writer['expires'])} gives it up; to do so "
-            f"now: crdt-mor rollback URI {writer['requested_at']}"
-        )
+        yield f"  stuck? {stuck_text(writer, 'URI')}"
+
+
+def stuck_text(writer: Mapping[str, Any], uri: str) -> str:
+    """What to do about a writer of which nothing is heard. uri: the table's, as the command has it."""
+    process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
+    return (
+        f"Look at {process}: if it hangs, end it. No process waits for it, but stable reads stop before it. The first "
+        f"write or compaction that begins after {_moment(writer['expires'])} gives it up; to do so now: crdt-mor "
+        f"rollback {uri} {writer['requested_at']}"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from crdt_mor.cli import inputs, render
 from crdt_mor.cli.options import Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.stopping import StoppedError, stopping
+from crdt_mor.cli.whole_files import put_whole
 
 
 def ui(
@@ -34,7 +35,7 @@ def ui(
 ) -> None:
     """Show a table in a browser: what is wrong, who writes, what overlaps, what a read costs, why a row is as it is.
 
-    The page is served on 127.0.0.1 until Ctrl-C, and made anew whenever it is loaded. Nothing is written.
+    The page is served on 127.0.0.1 until Ctrl-C, and made anew whenever it is loaded. No row and no file changes.
 
     Example: crdt-mor ui events --html events.html --key user-17
     """
@@ -56,14 +57,14 @@ def ui(
     if html is not None:
         report = report_of(table, uri)
         page = page_of({**report, "live": False, "lives": lives(table, key or [], report["conflicts"])})
-        _replace(html, page.encode("utf-8", "replace"))
+        put_whole(html, page.encode("utf-8", "replace"))
         render.note(f"wrote {html}")
         return
     try:
         served = server(Served(table, uri), port)
     except OSError as error:
         raise mor.InvalidInputError(f"the page cannot be served there: {error.strerror}. port={port}") from error
-    render.note(f"http://{HOST}:{served.server_address[1]}/ shows {uri} until Ctrl-C")
+    render.note(f"http://{HOST}:{served.server_port}/ shows {uri} until Ctrl-C")
     try:
         with stopping():
             served.serve_forever()
@@ -71,13 +72,3 @@ def ui(
         render.note("stopped")
     finally:
         served.server_close()
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Put a file in the place of one that may be there, which stays as it is if that fails."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_bytes(data)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)

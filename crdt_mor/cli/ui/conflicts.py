@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import polars as pl
@@ -42,15 +43,15 @@ def conflicts_of(table: mor.Table, history: Sequence[Commit]) -> Mapping[str, An
     most = f"the newest of {ROWS_MAX:,} rows and {FILES_MAX:,} files at most"
     said = "" if len(looked) == len(history) else f"of the commits of this page, {most} were looked through"
     versions = sorted({commit["version"] for commit in looked if commit["overlaps"] and commit["kind"] == "write"})
-    written = _written(table, versions[0] - 1) if versions else None
-    if versions and written is None:
+    since = [version - 1 for version in versions]
+    written_since = cache(partial(_written, table))
+    if since and written_since(since[0]) is None:
         said = "the table answers no more for what older commits wrote"
-        first = bisect_left(versions, True, key=lambda version: _written(table, version - 1) is not None)
-        versions = versions[first:]
-        written = _written(table, versions[0] - 1) if versions else None
+        since = since[bisect_left(since, True, key=lambda version: written_since(version) is not None) :]
+    written = written_since(since[0]) if since else None
     if written is None:
         return {**NO_CONFLICTS, "left_out": said}
-    return {"since": versions[0] - 1, "left_out": said, **_found(written, looked, table)}
+    return {"since": since[0], "left_out": said, **_found(written, looked, table)}
 
 
 def _bounded(history: Sequence[Commit]) -> list[Commit]:

@@ -28,10 +28,8 @@ def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]]) -> Sequenc
     for version in dict.fromkeys(chosen):
         try:
             files = pl.DataFrame(table.inspect.files(as_of=version))
-        except mor.SnapshotExpiredError:
+        except (mor.SnapshotExpiredError, mor.UnsupportedFeatureError):  # Hudi 6 has the latest snapshot alone
             continue
-        except mor.UnsupportedFeatureError:
-            continue  # of a table of an older release of Hudi, only the latest snapshot is read
         is_base = files["kind"] == "base"
         points.append(
             {

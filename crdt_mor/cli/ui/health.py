@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 import crdt_mor as mor
-from crdt_mor.cli.history import for_programs, writer_text
+from crdt_mor.cli.history import stuck_text, writer_text
 from crdt_mor.model.policies import plural, words_of_bytes
 
 LOGS_SHARE: Final = 0.5
@@ -44,15 +44,20 @@ class Sign:
 
 
 def health_of(
-    table: mor.Table, uri: str, groups: pl.DataFrame, upkeep: Sequence[Mapping[str, Any]] | None
+    table: mor.Table,
+    uri: str,
+    pending: Sequence[Mapping[str, Any]],
+    groups: pl.DataFrame,
+    upkeep: Sequence[Mapping[str, Any]] | None,
 ) -> list[Sign]:
-    """What is wrong, then what is worth knowing, then what is fine. groups: as `report.file_groups` has them.
+    """What is wrong, then what is worth knowing, then what is fine.
 
-    uri: the table's address as commands take it anywhere on this machine. upkeep: None where it is not known.
+    uri: the table's address as commands take it anywhere on this machine. pending: as `history.writers` has them.
+    groups: as `report.file_groups` has them. upkeep: what `maintain` would do; None where it is not known.
     """
     due = {one["service"] for one in upkeep or () if one["state"] == "due"}
     signs = [
-        *_writers(table, uri),
+        *_writers(pending, uri),
         *([] if upkeep is None else _plans(upkeep, uri)),
         *_posts(table),
         *_logs(groups, uri, is_due="compaction" in due),
@@ -62,20 +67,12 @@ def health_of(
     return sorted(signs, key=lambda sign: _ORDER[sign.state])
 
 
-def _writers(table: mor.Table, uri: str) -> Iterator[Sign]:
-    pending = table.inspect.pending().to_pylist(maps_as_pydicts="strict")
-    for row in pending:
-        said, given_up = writer_text(for_programs(row)), f"crdt-mor rollback {uri} {row['requested_at']}"
-        if not row["stuck"]:
-            yield Sign("note", "writer under way", said)
-            continue
-        process = f"process {row['pid']} on {row['host']}" if row["host"] else "its process"
-        yield Sign(
-            "wrong", "stuck writer", said,
-            f"Look at {process}: if it hangs, end it. No process waits for it, but stable reads stop before it. The "
-            f"first write, or upkeep, that begins after {row['expires']:%Y-%m-%d %H:%M:%S} UTC gives it up; to do so "
-            f"now: {given_up}",
-        )  # fmt: skip
+def _writers(pending: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
+    for writer in pending:
+        if writer["stuck"]:
+            yield Sign("wrong", "stuck writer", writer_text(writer), stuck_text(writer, uri))
+        else:
+            yield Sign("note", "writer under way", writer_text(writer))
     if not pending:
         yield Sign("fine", "writers", "no write is under way")
 

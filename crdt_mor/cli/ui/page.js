@@ -95,8 +95,8 @@ function showOverview() {
       + `${number(o.lately.groups)} are groups of several`
     : "no commit yet";
   const facts = {
-    rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key), "partitioned by": some(o.partition_by) || "nothing", merge: o.merge,
-    columns: some(columns),
+    rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key),
+    "partitioned by": some(o.partition_by) || "nothing", merge: o.merge, columns: some(columns),
     files: `${plural(o.file_groups, "file group")} in ${plural(o.partitions, "partition")}: ${bytes(o.base_bytes)} of `
       + `base files, ${plural(o.logs, "log file")} of ${bytes(o.log_bytes)}`,
     "stable reads": report.stable_before === null ? "show all of it"
@@ -105,7 +105,8 @@ function showOverview() {
     properties: some(Object.entries(o.properties).map(([name, value]) => `${name}=${value}`)) || "none",
     savepoints: some(o.savepoints.map((one) => one.name)) || "none",
   };
-  for (const [name, text] of Object.entries(facts)) find("#overview dl").append(element("dt", name), element("dd", text));
+  const list = find("#overview dl");
+  for (const [name, text] of Object.entries(facts)) list.append(element("dt", name), element("dd", text));
 }
 
 const KINDS = {
@@ -175,13 +176,17 @@ function showTimeline() {
   }).filter((trace) => trace.x.length);
   const made = all.filter((bar) => bar.kind !== "pending");
   const ends = [Math.min(...made.map((bar) => bar.begin)), Math.max(...made.map((bar) => bar.end))];
-  const span = ends[1] - ends[0], whole = Math.max(...all.map((bar) => bar.end)) - Math.min(...all.map((bar) => bar.begin));
+  const whole = Math.max(...all.map((bar) => bar.end)) - Math.min(...all.map((bar) => bar.begin));
+  const span = ends[1] - ends[0];
   // A write that has been under way for long would leave no room for the commits: then these alone are shown at first.
   const zoomed = made.length && whole > 4 * span && { range: [ends[0] - span / 20, ends[1] + span / 20] };
   const shown = (lane, i) => (i && lanes[i - 1].name === lane.name ? "" : escaped(lane.name));
   chart("chart-timeline", traces, {
-    barmode: "overlay", height: Math.min(900, 130 + 26 * lanes.length), xaxis: { type: "date", ...zoomed }, dragmode: "zoom",
-    yaxis: { tickvals: lanes.map((lane) => lane.place), ticktext: lanes.map(shown), fixedrange: true, autorange: "reversed" },
+    barmode: "overlay", height: Math.min(900, 130 + 26 * lanes.length), dragmode: "zoom",
+    xaxis: { type: "date", ...zoomed },
+    yaxis: {
+      tickvals: lanes.map((lane) => lane.place), ticktext: lanes.map(shown), fixedrange: true, autorange: "reversed",
+    },
   });
   find("#chart-timeline").on("plotly_click", (event) => {
     find("#commit").textContent = event.points[0].customdata;
@@ -199,14 +204,16 @@ function showGroups() {
       hovertext: top.map((row) => `${name(row)}: ${title} ${bytes(row[field])}`), hoverinfo: "text",
       marker: { color: color(shade) },
     });
-    chart("chart-groups", [trace("base file", "base_bytes", "compaction"), trace("log files", "log_bytes", "pending")], {
+    const both = [trace("base file", "base_bytes", "compaction"), trace("log files", "log_bytes", "pending")];
+    chart("chart-groups", both, {
       barmode: "stack", height: 120 + 20 * top.length, xaxis: { title: { text: "bytes" } },
       yaxis: { tickvals: top.map((row, i) => i), ticktext: top.map(name), autorange: "reversed", fixedrange: true },
     });
   }
   if (!rows.length) find("#groups p").textContent = "There are none yet.";
+  const partition = rows.some((row) => row.partition) ? [["partition", (row) => row.partition]] : [];
   grid("#table-groups", [
-    ...(rows.some((row) => row.partition) ? [["partition", (row) => row.partition]] : []), ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
+    ...partition, ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
     ["base bytes", (row) => row.base_bytes], ["logs", (row) => row.logs], ["log rows", (row) => row.log_rows],
     ["log bytes", (row) => row.log_bytes],
   ], rows);
@@ -241,7 +248,8 @@ const values = (row, names) => names.map((name) => `${name} = ${row[name] === nu
 
 function lineOf(line) {
   const item = element("li", undefined, line.effect);
-  const by = line.writers ? ` by one of ${some([...new Set(line.writers)])}` : line.application ? ` by ${who(line)}` : "";
+  const alone = line.application ? ` by ${who(line)}` : "";
+  const by = line.writers ? ` by one of ${some([...new Set(line.writers)])}` : alone;
   const seen = line.completed ? `, completed ${moment(line.completed)}, version ${line.version}` : "";
   const said = line.message ? `: ${line.message}` : "";
   item.append(element("strong", `${moment(line.requested)}  ${line.change}${by}${seen}${said}`));
@@ -280,7 +288,8 @@ function draw(lines) {
 async function lifeOf(key, column, asOf) {
   if (!report.live) {
     const found = report.lives.find((one) => one.text === key);
-    return found || { error: `this page has the lives of ${report.lives.length} keys alone; crdt-mor why tells others` };
+    const error = `this page has the lives of ${report.lives.length} keys alone; crdt-mor why tells others`;
+    return found || { error };
   }
   const asked = new URLSearchParams({ key, column, as_of: asOf });
   return (await fetch(`why?${asked}`)).json();
@@ -296,10 +305,10 @@ async function tell(key) {
   draw([]);
   if (!key) { said.textContent = "Type a key first."; return; }
   said.textContent = `looking for ${key} …`;
-  const number = asked += 1;
+  const turn = asked += 1;
   const answer = await lifeOf(key, form.column.value, asOf)
     .catch((error) => ({ error: `the server does not answer: ${error.message}` }));
-  if (number !== asked) return;  // something else was asked meanwhile
+  if (turn !== asked) return;  // something else was asked meanwhile
   const none = answer.lines && !answer.lines.length ? `no commit that is kept has written this key${at}: ${key}` : "";
   said.textContent = answer.error || none || `the life of ${key}${of}${at}`;
   draw(answer.lines || []);

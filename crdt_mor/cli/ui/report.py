@@ -15,10 +15,10 @@ import polars as pl
 
 import crdt_mor as mor
 from crdt_mor.cli import render
-from crdt_mor.cli.history import for_programs, lately
+from crdt_mor.cli.declared import declared
+from crdt_mor.cli.history import for_programs, lately, writers
 from crdt_mor.cli.keys import key_of
 from crdt_mor.cli.python_values import records
-from crdt_mor.cli.rules import texts
 from crdt_mor.cli.ui.conflicts import NO_CONFLICTS, conflicts_of
 from crdt_mor.cli.ui.growth import growth_of
 from crdt_mor.cli.ui.health import Sign, health_of
@@ -38,8 +38,6 @@ VERIFY: Final = "crdt-mor verify names what is damaged, what it means, and what 
 Document = dict[str, Any]
 T = TypeVar("T")
 
-NOTHING: Final[Sequence[Document]] = ()
-
 
 def report_of(table: mor.Table, uri: str) -> Document:
     """All that the page shows but lives of keys. Texts are as they stand in the table: the page escapes them.
@@ -49,7 +47,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
     What cannot be told, as a file is damaged, say, is a sign of the table's health, and the rest is told.
     """
     history = [for_programs(row) for row in table.history(COMMITS_MAX).to_pylist(maps_as_pydicts="strict")]
-    pending = [for_programs(row) for row in table.inspect.pending().to_pylist(maps_as_pydicts="strict")]
+    pending = writers(table)
     groups = file_groups(pl.DataFrame(table.inspect.files()))
     timeline = pl.DataFrame(table.inspect.timeline())
     failed: list[Sign] = []
@@ -64,16 +62,16 @@ def report_of(table: mor.Table, uri: str) -> Document:
         return otherwise
 
     rows = told("the number of rows", lambda: table.scan().count(), None)
-    upkeep = told("upkeep", lambda: _upkeep(table), None)
+    upkeep: Sequence[Document] | None = told("upkeep", lambda: _upkeep(table), None)
     conflicts = told("conflicts", lambda: conflicts_of(table, history), NO_CONFLICTS)
-    growth = told("growth", lambda: growth_of(table, history), NOTHING)
+    growth: Sequence[Document] = told("growth", lambda: growth_of(table, history), ())
     return {
         "crdt_mor": mor.__version__,
         "uri": uri,
         "seen_ms": table.environment.now_ms(),
         "stable_before": str(table.scan(consistency="stable").as_of) if pending else None,
         "overview": {**_overview(table, groups, timeline), "rows": rows},
-        "health": [vars(one) for one in [*failed, *health_of(table, uri, groups, upkeep)]],
+        "health": [vars(one) for one in [*failed, *health_of(table, uri, pending, groups, upkeep)]],
         "timeline": {"commits": history, "pending": pending, "is_all": len(history) < COMMITS_MAX},
         "groups": {"count": groups.height, "shown": groups.head(GROUPS_MAX).to_dicts()},
         "conflicts": conflicts,
@@ -99,31 +97,23 @@ def file_groups(files: pl.DataFrame) -> pl.DataFrame:
 
 
 def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) -> Document:
-    config = table.config
-    payloads = {name: str(merge.payload) for merge in config.merge.columns for name in merge.columns}
+    payloads = {name: str(merge.payload) for merge in table.config.merge.columns for name in merge.columns}
     sums = groups.select(pl.col("base_bytes", "base_rows", "logs", "log_bytes", "log_rows").sum()).row(0, named=True)
     return {
-        "table": config.name,
-        "version": table.version,
-        "format": f"Hudi {config.version}, {config.table_type}",
-        "key": list(config.key.fields),
-        "partition_by": list(config.key.partition_fields),
-        "merge": config.merge.summary,
-        "buckets": config.buckets,
+        "table": table.config.name,
+        **declared(table),
         "partitions": groups["partition"].n_unique(),
         "file_groups": groups.height,
         **sums,
         "columns": [
             {"name": field.name, "type": str(field.type), "payload": payloads.get(field.name)} for field in table.schema
         ],
-        "properties": dict(table.properties),
-        "rules": [f"{name}: {text}" for name, text in texts(table.rules).items()],
         "lately": lately(timeline),
         "savepoints": [{"name": one.name, "comment": one.comment} for one in table.savepoints()],
     }
 
 
-def _upkeep(table: mor.Table) -> Sequence[Document] | None:
+def _upkeep(table: mor.Table) -> Sequence[Document]:
     """What `maintain` would do now."""
     done = table.maintenance.maintain(dry_run=True)
     return [{"service": one.service, "state": one.state, "said": str(one)} for one in done.actions]
