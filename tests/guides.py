@@ -78,3 +78,22 @@ def interpreter(folder: Path, site: Path | None = None) -> Iterator[Interpreter]
 
 def words(text: str) -> list[str]:
     return text.split()
+
+
+def run_page(page: Path, folder: Path, sizes: str) -> None:
+    """Run the blocks of a page in `folder`, one after another: each prints what it shows.
+
+    One that begins with `# name.py` is a module that others import. sizes: a pattern of what is not compared, as bytes
+    depend on the version of the compressor.
+    """
+    with interpreter(folder) as python:
+        for block in blocks(page.read_text()):
+            where = f"docs/{page.name}:{block.line}"
+            assert block.language == "python", f"{where}: a {block.language!r} block is executed by nothing"
+            module = re.match(r"# (\w+\.py)\n", block.code)
+            if module:
+                (folder / module[1]).write_text(block.code)
+                continue
+            printed = python.run(block.code)
+            shown, found = (re.sub(sizes, "…", text) for text in (block.shown, printed))
+            assert words(found) == words(shown), f"{where}\n{printed}"

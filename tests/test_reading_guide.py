@@ -10,7 +10,7 @@ import pytest
 from crdt_mor.format import bloom
 from crdt_mor.model.policies import POLICIES
 from crdt_mor.services.verify_findings import CHECKS
-from tests.guides import blocks, interpreter, words
+from tests.guides import run_page
 from tests.tiers import slow
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -26,14 +26,7 @@ GUIDES = [
 
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
-    with interpreter(fast_path) as python:
-        for block in blocks((DOCS / guide).read_text()):
-            assert block.language == "python", f"line {block.line}: a {block.language!r} block is executed by nothing"
-            printed = python.run(block.code)
-            # Bytes depend on the version of the compressor.
-            sizes = r"[\d,]+ bytes|[\d.]+ [KM]iB|\"bytes\": \d+"
-            shown, found = (re.sub(sizes, "…", text) for text in (block.shown, printed))
-            assert words(found) == words(shown), f"docs/{guide}:{block.line}\n{printed}"
+    run_page(DOCS / guide, fast_path, r"[\d,]+ bytes|[\d.]+ [KM]iB|\"bytes\": \d+")
 
 
 def test_the_table_of_findings_is_what_verify_says() -> None:

@@ -16,7 +16,7 @@ import pytest
 import crdt_mor
 from crdt_mor import payloads, testing
 from docs.site.entries import FOLDER, entries
-from tests.guides import blocks, interpreter, words
+from tests.guides import run_page
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(page.name for page in FOLDER.glob("*.md"))
@@ -42,17 +42,7 @@ def test_every_block_of_the_other_pages_does(fast_path: Path) -> None:
 
 
 def run(page: str, folder: Path) -> None:
-    """Run the blocks of a page, one after another. One that begins with `# name.py` is a module that others import."""
-    with interpreter(folder) as python:
-        for block in blocks((FOLDER / page).read_text()):
-            assert block.language == "python", f"{page}:{block.line}: a {block.language!r} block is executed by nothing"
-            module = re.match(r"# (\w+\.py)\n", block.code)
-            if module:
-                (folder / module[1]).write_text(block.code)
-                continue
-            printed = python.run(block.code)
-            shown, found = (re.sub(r"[\d,]+ bytes", "…", text) for text in (block.shown, printed))
-            assert words(found) == words(shown), f"docs/reference/{page}:{block.line}\n{printed}"
+    run_page(FOLDER / page, folder, r"[\d,]+ bytes")
 
 
 # --- the entries ------------------------------------------------------------------------------------------------------
