@@ -22,13 +22,20 @@ def make(fast_path: Path) -> Iterator[Maker]:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiSpark]:
-    """Hudi's own Spark; the tests that use it are marked `spark`."""
+def spark_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HudiSpark]:
+    """The process that all modules share, as starting it takes long."""
     if not spark_is_possible():
         pytest.skip("no Java or no Maven here")
     reader = HudiSpark(tmp_path_factory.mktemp("spark"))
     yield reader
     reader.close()
+
+
+@pytest.fixture(scope="module")
+def spark(spark_process: HudiSpark) -> Iterator[HudiSpark]:
+    """Hudi's own Spark; the tests that use it are marked `spark`. What a module sets in the session ends with it."""
+    yield spark_process
+    spark_process.sql("reset")
 
 
 @pytest.fixture(params=MADE_BY_HUDI)
