@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, __version_info__, settings
 from crdt_mor.store.protocol import Store
 from tests import bytecode
 from tests.stores import SERVED, STORES
-from tests.tiers import left_out, thin_out
+from tests.tiers import left_out, spread, thin_out
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
@@ -54,6 +54,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Tiers are told before those that are not asked for are left out; a sample is one of the rest."""
     thin_out(items)
+    spread(items)
     yield
     config.hook.pytest_deselected(items=left_out(items, config.getoption("one_in")))
 

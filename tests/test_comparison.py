@@ -127,6 +127,7 @@ def test_the_commands_of_pyiceberg_run() -> None:
         assert done.exit_code == 0, (command, done.output)
 
 
+@pytest.mark.costly
 @EACH
 def test_a_script_gives_the_rows_that_stand_below_it(
     page: Page, title: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch

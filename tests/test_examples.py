@@ -21,6 +21,7 @@ PARTS = ["film_payloads"]
 """What is no task by itself."""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ALONE)
 def test_an_example_of_one_process_does_what_it_says(
     name: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -53,6 +53,7 @@ def call(code: str, names: dict[str, Any]) -> bool:
     return True
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("title", "least"),
     [

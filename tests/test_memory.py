@@ -25,6 +25,7 @@ print(min(faults() for _ in range(3)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has rules of its own")
 def test_blocks_that_come_and_go_are_not_made_of_new_pages() -> None:
     def faults(way: str) -> int:

@@ -405,6 +405,7 @@ def check_words(message: str) -> None:
     assert re.search(r"\w=\S|\w\(|: | - |;", message), message
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("case", IN_PYTHON)
 def test_a_mistake_in_python_is_explained(world: World, case: str) -> None:
     mistake, error, words = IN_PYTHON[case]

@@ -53,6 +53,7 @@ def run(project: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_program_beside_packages_of_these_names_finds_ours(project: Path) -> None:
     assert run(project, "-c", PROGRAM) == "[('a', 3)]\n"
 

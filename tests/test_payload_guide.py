@@ -241,6 +241,7 @@ def test_a_payload_serves_the_columns_that_the_guide_says(name: str) -> None:
             payload.check(pa.struct([("value", pa.int64()), (BY, kind)]) if record else kind)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", SHIPPED)
 def test_null_means_what_the_guide_says_and_a_delete_starts_afresh(name: str, fast_path: Path) -> None:
     payload = SHIPPED[name]

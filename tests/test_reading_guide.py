@@ -24,6 +24,7 @@ GUIDES = [
 ]  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("guide", GUIDES)
 def test_every_block_of_the_guide_runs_and_shows_what_it_prints(guide: str, fast_path: Path) -> None:
     run_page(DOCS / guide, fast_path, r"[\d,]+ bytes|[\d.]+ [KM]iB|\"bytes\": \d+")

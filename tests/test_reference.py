@@ -28,6 +28,7 @@ ELSEWHERE = {"README.md", "spark.md"}
 # --- the examples -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", FAST)
 def test_every_block_of_a_page_runs_and_shows_what_it_prints(page: str, fast_path: Path) -> None:
     run(page, fast_path)

@@ -6,6 +6,8 @@
 
 CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed of a slow case is long. Of the slow
 cases of a test the slow tier runs every third, beginning with the first, and the long tier the others (`thin_out`).
+A test that takes more than half a second of a processor is marked `slow`; one whose cases take that together is marked
+`costly`, and the slow tier runs all of its cases but the first (`spread`).
 """
 
 from __future__ import annotations
@@ -52,6 +54,18 @@ def thin_out(items: Iterable[pytest.Item]) -> None:
         for number, item in enumerate(of_test):
             if number % 3:
                 item.add_marker(pytest.mark.long)
+
+
+def spread(items: Iterable[pytest.Item]) -> None:
+    """Of the cases of a costly test the first stays in the fast tier, and the others are slow."""
+    met: set[str] = set()
+    for item in items:
+        test = item.nodeid.partition("[")[0]
+        if not item.get_closest_marker("costly") or item.get_closest_marker("slow") or item.get_closest_marker("long"):
+            continue
+        if test in met:
+            item.add_marker(pytest.mark.slow)
+        met.add(test)
 
 
 def left_out(items: list[pytest.Item], one_in: int) -> list[pytest.Item]:

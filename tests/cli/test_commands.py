@@ -506,6 +506,7 @@ def test_a_checkpoint_file_and_since_contradict(table: Path, tmp_path: Path) -> 
     assert "the file says where to begin: leave --since out" in " ".join(said.replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_follow_prints_what_comes_until_it_is_stopped(table: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     command = [sys.executable, "-m", "crdt_mor.cli.main", "changes", str(table), "--follow", "--format", "jsonl"]

@@ -44,6 +44,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return own_module(MINE, tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_payload_of_ones_own_is_simulated(mine: str) -> None:
     result = simulate("--seeds", 2, "--payload", f"{mine}:Longest")
     assert result.stdout == ""

@@ -475,6 +475,7 @@ def test_the_join_is_a_semilattice(a: TableSchema, b: TableSchema, c: TableSchem
         assert a.join(b.join(joined)).declared.equals(joined.declared)
 
 
+@pytest.mark.slow
 def test_the_join_of_every_three_types_does_not_depend_on_the_order() -> None:
     kinds = _NUMBERS[2:] + _OTHERS[::2]
     for a in kinds:

@@ -202,6 +202,7 @@ def count(table: Table, number: int) -> Commit:
     return table.upsert(pa.Table.from_pylist(rows("w", number), WRITTEN), token=("w", number))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_commit_that_is_repeated_after_a_death_at_any_moment_counts_once(
@@ -225,6 +226,7 @@ def test_a_commit_that_is_repeated_after_a_death_at_any_moment_counts_once(
     assert repeated == {False, True}, "some deaths come before the commit, some after"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", EVERY)
 def test_a_compaction_may_die_at_any_moment_and_nothing_counts_twice(fast_path: Path, every: int) -> None:
     died = True

@@ -114,6 +114,7 @@ def moments(fast_path: Path, every: int, scene: Callable[[World, int], bool]) ->
     raise AssertionError("an operation without an end")
 
 
+@pytest.mark.costly
 @ways
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_process_may_die_at_any_moment_of_a_commit(fast_path: Path, after: bool, write: Write, every: int) -> None:
@@ -134,6 +135,7 @@ def test_a_process_may_die_at_any_moment_of_a_commit(fast_path: Path, after: boo
     assert seen == {1, 2}, "some of these deaths come before the commit, some after"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after: bool, every: int) -> None:
@@ -149,6 +151,7 @@ def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after:
     assert moments(fast_path, every, scene) >= 9
 
 
+@pytest.mark.costly
 @ways
 def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_nothing(
     fast_path: Path, write: Write, every: int
@@ -187,6 +190,7 @@ def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_
     assert outcomes == ({"expired", "committed"} if write is in_block else {"committed"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", EVERY)
 def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path, every: int) -> None:
     def scene(world: World, at: int) -> bool:
@@ -210,6 +214,7 @@ def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path, e
     assert moments(fast_path, every, scene) >= 6
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("write", "stays_full"),
     [(Table.upsert, True), slow(Table.upsert, False), slow(in_block, True), (in_block, False)],

@@ -52,6 +52,7 @@ FAST = [
 ROWS = (*VERBS, *PLACES)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("row", "fault"), FAST)
 def test_some_cells(row: str, fault: str) -> None:
     assert run(row, fault, every=8)

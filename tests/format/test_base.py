@@ -131,6 +131,7 @@ def test_a_dictionary_only_where_values_repeat_even_if_only_far_apart() -> None:
     assert found == {"_hoodie_commit_time", "city", "country", "empty"}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("log_block", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 20_000])
 def test_values_are_plain_or_from_a_dictionary_as_flink_refuses_other_encodings(log_block: bool, rows: int) -> None:

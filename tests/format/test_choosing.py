@@ -37,6 +37,7 @@ def small(file: bytes, columns: list[str] | None, groups: list[int]) -> bytes | 
     return None if chosen is None else chosen.file([file[start : start + size] for start, size in chosen.places])
 
 
+@pytest.mark.slow
 @given(st.sets(st.sampled_from(STORED.names), min_size=1), st.sets(st.integers(0, 3)))
 def test_of_any_columns_and_row_groups_the_rows_are_those_of_the_file(columns: set[str], groups: set[int]) -> None:
     names = [name for name in STORED.names if name in columns]

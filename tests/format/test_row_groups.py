@@ -56,6 +56,7 @@ def one_writer(
     return bytes(sink.getvalue().to_pybytes())
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 5),
     st.integers(1, 40),
@@ -106,11 +107,13 @@ values: st.SearchStrategy[Value] = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(structs)
 def test_a_thrift_struct_comes_back(struct: Struct) -> None:
     assert decode(encode(struct)) == struct
 
 
+@pytest.mark.slow
 @given(structs, st.integers(0, 400), st.binary(min_size=1, max_size=3))
 def test_a_struct_that_is_cut_short_or_too_long_is_an_error(struct: Struct, at: int, more: bytes) -> None:
     data = encode(struct)

@@ -40,6 +40,7 @@ class Archiver:
             assert self.read(self.root) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 20), range(20, 40)))
 @pytest.mark.parametrize("ordering", ["n", slow(None)])
 def test_random_histories_in_hudi_rs(make: Maker, seed: int, ordering: str | None) -> None:

@@ -120,6 +120,7 @@ CASES: Final = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("door", "turn"), CASES, ids=lambda value: getattr(value, "__name__", value))
 def test_what_is_written_after_a_turn_of_hudis_is_shown(
     table: Table, make: Maker, door: Callable[[Table], None], turn: str

@@ -39,6 +39,7 @@ def ours(table: Table, start: str) -> tuple[Rows, set[str]]:
     return upserts, deleted
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(2), range(2, 6)))
 def test_upserts_after_any_commit_are_the_same(seed: int, fast_path: Path) -> None:
     """Slow commits and compactions among them, as long as none comes late to a key that another has written since."""
@@ -77,6 +78,7 @@ def test_of_a_late_row_that_loses_hudi_rs_does_not_show_what_won(fast_path: Path
     assert hudi_rs(table, winner.completed_at, late.commit.completed_at).get("a") != upserts["a"]
 
 
+@pytest.mark.slow
 @needs_hudi_files
 @pytest.mark.parametrize(
     "made_by_hudi",

@@ -36,6 +36,7 @@ def verdict(table: Table, read: Callable[[Path], Rows], path: Path) -> Verdict:
 SOME = one_in(6, SHAPES)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", SOME, ids=lambda shape: shape.name)
 def test_hudi_rs(shape: Shape, make: Maker) -> None:
     assert verdict(shape.build(make), hudi_rs, make.root) == shape.hudi_rs

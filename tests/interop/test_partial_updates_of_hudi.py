@@ -82,6 +82,7 @@ BASE = base(row("x", 10, "a", "b"), row("y", 10, "c", "d"))
 UNTOUCHED = ("y", 10, "c", "d", "1")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("rule", "blocks", "expected"),
     [

@@ -64,6 +64,7 @@ def moments(root: Path) -> Moments:
     return {time: ours(table, as_of=time) for time in table.inspect.timeline()["completed_at"].to_pylist()}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("count", only([1, 4], range(1, 7)))
 def test_every_moment_reads_the_same_whatever_part_is_archived(root: Path, count: int) -> None:
     before = moments(root)
@@ -99,6 +100,7 @@ def test_such_a_table_is_written_and_hudi_goes_on_archiving_it(root: Path, count
     assert ours(Table.open(root)) == hudi_rs(root)
 
 
+@pytest.mark.slow
 def test_archived_one_by_one_while_a_table_is_open_and_rolled_up(root: Path) -> None:
     before, table = moments(root), Table.open(root)
     for count in range(5):
@@ -182,6 +184,7 @@ def look(root: Path, meanwhile: Callable[[object], None] = lambda _: None) -> Fo
         reply = perform(step, store, environment)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("at", range(12))
 def test_hudi_may_archive_at_any_moment_of_a_look(root: Path, at: int) -> None:
     expected, count = completions(root), 0

@@ -64,6 +64,7 @@ def test_reading_writes_nothing_into_the_table(made_by_hudi: Path) -> None:
     assert contents(made_by_hudi) == before
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("made_by_hudi", one_in(2, MADE_BY_HUDI), indirect=True)
 def test_every_moment_is_answered_as_it_was(made_by_hudi: Path) -> None:
     """Hudi wrote these tables one commit after another, so that its time travel and ours mean the same."""
@@ -89,6 +90,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_the_table_as_it_was(made_b
     assert contents(made_by_hudi) == before
 
 
+@pytest.mark.costly
 def test_the_life_of_a_key_ends_with_its_row(made_by_hudi: Path) -> None:
     """Hudi rewrote base files, overwrote partitions and clustered: `why` follows a key through all of it."""
     table = Table.open(made_by_hudi)

@@ -107,6 +107,7 @@ def on_the_way(monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> Non
     monkeypatch.setattr(restore, "drop", looked)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("made", [partial(history, buckets=1), overwritten], ids=["plain", "overwrites"])
 def test_hudi_rs_sees_earlier_moments_on_the_way(
     make: Maker, made: Callable[[Maker], tuple[Table, list[Commit]]], monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ def test_hudi_rs_sees_earlier_moments_on_the_way(
     assert hudi_rs(table.uri) == ours(table) == ours(table, as_of=to)
 
 
+@pytest.mark.slow
 def test_hudi_rs_after_archiving_up_to_a_savepoint_and_a_restore_to_it(
     make: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ def _writes_look(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(views, "LOOK_AT_END_MS", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 6), range(6, 46)))
 def test_each_row_is_shown_by_each_reader_after_each_turn(seed: int, fast_path: Path) -> None:
     run(seed, fast_path / "t")

@@ -37,6 +37,7 @@ def in_hudi_rs(history: UpkeepHistory) -> None:
         assert hudi_rs(path) == ours(history.table), history.story
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 2), range(2, 6)))
 @pytest.mark.parametrize("kind", [kind if kind in FAST else slow(kind) for kind in KINDS])
 def test_hudi_rs_after_each_step(make: Maker, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +55,7 @@ def in_hudi_rs_wherever_it_was(history: UpkeepHistory) -> None:
         assert hudi_rs(history.left[-1].path) == history.left[-1].rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 2)))
 @pytest.mark.parametrize("kind", [kind if kind == "default" else slow(kind) for kind in KINDS])
 def test_hudi_rs_after_each_step_of_tables_that_move(
@@ -65,6 +67,7 @@ def test_hudi_rs_after_each_step_of_tables_that_move(
     assert history.left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 2), range(2, 6)))
 @pytest.mark.parametrize("kind", [kind if kind == "default" else slow(kind) for kind in KINDS])
 def test_hudi_rs_beside_processes_that_freeze_and_users_who_may_not_delete(

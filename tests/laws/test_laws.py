@@ -44,6 +44,7 @@ def shipped(name: str) -> Payload:
 # --- who passes -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("examples", [5, slow(100)])
 @pytest.mark.parametrize("cls", LAWFUL, ids=lambda cls: cls.__name__)
 def test_the_lawful_pass(cls: type[Payload], examples: int) -> None:
@@ -51,12 +52,14 @@ def test_the_lawful_pass(cls: type[Payload], examples: int) -> None:
     assert check_laws(cls(), deep=True, examples=examples) is None  # type: ignore[func-returns-value]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("examples", [6, slow(200)])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_ones_pass(name: str, examples: int) -> None:
     assert check_laws(shipped(name), deep=True, examples=examples) is None  # type: ignore[func-returns-value]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("cls", UNLAWFUL, ids=lambda cls: cls.__name__)
 def test_the_unlawful_are_refused_by_every_law_that_they_break(cls: type[Payload]) -> None:
     assert set(refusal(cls()).laws) == UNLAWFUL[cls]
@@ -120,6 +123,7 @@ def test_a_counterexample_is_plain(cls: type[Payload], words: str) -> None:
     assert words in str(refusal(cls()))
 
 
+@pytest.mark.slow
 def test_dots_have_short_names_and_the_written_values_stand_by() -> None:
     assert str(refusal(unlawful.ForgetfulConflicts())).splitlines()[1] == (
         "  settled: value(join(settle([{time: t1, place: 0, pending: '', text: 'a'}]), "
@@ -144,6 +148,7 @@ def test_a_join_that_changes_what_it_is_given_is_refused() -> None:
 # --- beyond the examples ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_deep_finds_and_shrinks_what_the_examples_do_not_show() -> None:
     payload = unlawful.MaxOfSmall()
     assert "(values of the checker, which the examples do not show)" in str(refusal(payload))
@@ -270,6 +275,7 @@ def test_edges_are_among_the_values_where_the_examples_have_them() -> None:
     assert any(None in value for value in values(pa.list_(pa.int64()), 30, [[1, None]]))
 
 
+@pytest.mark.slow
 def test_the_edges_of_floats_are_drawn_where_the_examples_have_them() -> None:
     def some(seen: list[float]) -> list[float]:
         drawn: list[float] = []
@@ -299,6 +305,7 @@ def test_without_hypothesis_deep_says_what_to_install(monkeypatch: pytest.Monkey
     assert str(caught.value) == 'the deep check needs hypothesis: pip install "crdt-mor[testing]"'
 
 
+@pytest.mark.slow
 def test_without_hypothesis_and_pytest_all_else_of_testing_is_there() -> None:
     code = (
         "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None\n"

@@ -66,6 +66,7 @@ def lines_of(found: Contributions) -> pl.DataFrame:
     return of_rows.join(rows, on=AT, how="left", maintain_order="left").drop(AT)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("columns", [COLUMNS, NUMBERED], ids=["plain", "numbered"])
 @pytest.mark.parametrize("rule", RULES)
 def test_contributions_of_some_keys_are_those_among_all(rule: str, columns: Columns) -> None:

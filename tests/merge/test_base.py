@@ -31,6 +31,7 @@ def _counted(call: Callable[..., Any], calls: list[object]) -> Callable[..., Any
 KEYS = st.lists(st.text("ab", max_size=3), unique=True, max_size=12)
 
 
+@pytest.mark.slow
 @given(KEYS, KEYS, st.booleans())
 def test_every_key_is_found_where_it_is(here: list[str], wanted: list[str], collide: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -45,6 +46,7 @@ def test_every_key_is_found_where_it_is(here: list[str], wanted: list[str], coll
     assert found.others(["id"])["id"].to_list() == [key for key in here if key not in wanted]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("select", [["k", "v"], ["v", "k"], ["v"], ["k"]])
 @pytest.mark.parametrize("groups", [1, 4])

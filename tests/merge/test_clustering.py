@@ -28,6 +28,7 @@ def frame(rows: list[tuple[int | None, float | None, str]]) -> pl.DataFrame:
     return pl.DataFrame(columns, {"key": pl.String, "a": pl.Int64, "b": pl.Float64, "c": pl.String})
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_linear_is_by_the_columns_one_after_the_other_and_then_by_key(
     rows: list[tuple[int | None, float | None, str]],
@@ -38,6 +39,7 @@ def test_linear_is_by_the_columns_one_after_the_other_and_then_by_key(
     assert found["key"].to_list() == [row[0] for row in expected]
 
 
+@pytest.mark.slow
 @given(ROWS, st.sampled_from(["linear", Z_ORDER]), st.permutations(["a", "b", "c"]), st.integers(1, 3))
 def test_every_row_has_one_place_whatever_the_chunks(
     rows: list[tuple[int | None, float | None, str]], order: str, columns: list[str], count: int
@@ -49,6 +51,7 @@ def test_every_row_has_one_place_whatever_the_chunks(
     assert clustered_places(in_chunks, layout).to_list() == places.to_list()
 
 
+@pytest.mark.slow
 @given(ROWS, st.sampled_from(["a", "b", "c"]))
 def test_a_z_order_of_one_column_is_linear(rows: list[tuple[int | None, float | None, str]], column: str) -> None:
     there = frame(rows)

@@ -267,6 +267,7 @@ FAST = [CASES[0], CASES[7]]
 """The cases of the fast tier: each kind of key once, with the plainest rule and with the one that keeps most."""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("rule", "key_column", "examples"),
     [

@@ -17,6 +17,7 @@ FEW = st.text(alphabet=st.sampled_from("ab\0é€😀"), max_size=30)
 """Many of them begin alike, or differ in zero bytes alone."""
 
 
+@pytest.mark.slow
 @given(st.lists(FEW | st.text(max_size=30)))
 @example(["a\0", "a", "a\0\0", ""])
 @example(["common-beginning-of-all/" + tail for tail in ("b", "a" * 9, "a" * 8, "a" * 17, "a" * 8 + "b", "")])
@@ -42,6 +43,7 @@ WORDS = st.sampled_from(["", "k", "user-", "a-long-beginning/"]).flatmap(
 """Keys that are words or nearly so."""
 
 
+@pytest.mark.slow
 @given(WORDS, WORDS)
 @example(["k1", "k10", "k2"], ["k10", "k3"])
 @example(["a\0", "a"], ["a"])
@@ -79,6 +81,7 @@ def test_the_last_of_each_key_is_found(keys: list[str]) -> None:
         assert [distinct.texts[int(i)] for i in ascending] == sorted(set(keys), key=str.encode)
 
 
+@pytest.mark.slow
 @given(WORDS, WORDS, st.booleans())
 @example(["k0", "k9"], ["k3", "k2"], True)
 @example(["k3"], ["k0", "k9", "j"], True)

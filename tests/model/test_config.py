@@ -130,6 +130,7 @@ _COLUMNS = st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=4, uni
 )
 
 
+@pytest.mark.slow
 @given(
     st.builds(lambda column: MergeSpec("ordering", ordering=column), st.text(min_size=1, max_size=8))
     | st.builds(lambda nulls: MergeSpec("partial", nulls=nulls), st.sampled_from(["value", "keep"]))

@@ -72,6 +72,7 @@ def test_buckets_of_slices_views_chunks_and_many_rows_are_javas() -> None:
     assert buckets(pa.array(fixed), spec, 64).tolist() == [java_bucket([key], 64) for key in fixed]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.none() | PLAIN, st.none() | PLAIN, st.integers(-5, 5)), min_size=1, max_size=20))
 def test_buckets_of_composite_keys_hash_the_values_or_some_of_them_in_field_order(
     rows: list[tuple[str | None, str | None, int]],

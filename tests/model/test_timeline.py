@@ -484,6 +484,7 @@ def test_two_that_race_to_give_a_table_its_id_hold_that_of_the_winner() -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(2), range(2, 6)))
 def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -521,6 +522,7 @@ def wide(number: int, groups: int = 800) -> list[DataFile]:
     return [DataFile(f"day={i:05d}/{LogFileName(bucket_file_id(0), instant)}", 4_000, 1) for i in range(groups)]
 
 
+@pytest.mark.slow
 def test_a_wide_commit_rides_in_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.log.segments.SEGMENTS_MAX", 3)
     scene = Scene()

@@ -229,6 +229,7 @@ def test_values_come_through_the_door_as_they_are_or_not_at_all(seed: int) -> No
     assert kept
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(4))
 def test_values_are_read_as_they_were_written_or_the_write_changes_nothing(fast_path: Path, seed: int) -> None:
     batches = [some_batch(77_000 + 100 * seed + number) for number in range(8)]

@@ -486,6 +486,7 @@ def compacted(payload: Payload, world: World, states: pl.Series, draw: random.Ra
     return base, done
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(20), range(20, 60)))
 def test_sets_and_registers_mean_what_intervals_say(seed: int) -> None:
     draw = random.Random(seed)

@@ -142,6 +142,7 @@ def check(seed: int) -> int:
 SEEDS = range(250)
 
 
+@pytest.mark.slow
 def test_what_goes_is_in_no_view_that_is_still_to_be_had() -> None:
     assert sum(check(seed) for seed in SEEDS) > 400
 

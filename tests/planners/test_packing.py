@@ -39,6 +39,7 @@ def needed_by(completions: list[Completion], cut: Cut) -> list[object]:
     return [(s.group, s.base, s.logs) for s in fold_slices(c for c in completions if cut.shows(c))]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", range(8))
 def test_what_a_clean_drops_and_packs_anew_is_missed_by_no_view_that_is_answered(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -87,6 +88,7 @@ def held(value: Timeline) -> int:
     return len(value.completions) + sum(segment.count for segment in value.segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("days", "commits"), [(8, 75), slow(12, 150)])
 def test_opening_reads_few_segments_for_ever_and_the_value_names_few(days: int, commits: int) -> None:
     """Each day some commits, a compaction now and then, and a clean that keeps a day."""

@@ -130,6 +130,7 @@ QUERIES: dict[str, Callable[[pl.LazyFrame], pl.LazyFrame]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("query", "engine"),
     [
@@ -166,6 +167,7 @@ def test_a_row_limit_goes_down(table: Table, engine: Engine, asked: list[dict[st
     assert [said["limit"] for said in asked] == [7, 7]
 
 
+@pytest.mark.costly
 def test_rows_are_counted_before_a_later_filter_and_after_an_earlier_one(table: Table, engine: Engine) -> None:
     lazy = scan_table(table)
     first = lazy.head(20).collect()
@@ -181,6 +183,7 @@ def test_rows_are_counted_before_a_later_filter_and_after_an_earlier_one(table: 
     assert lazy.filter(pl.col("n") > 1).head(20).filter(pl.col("n") < 0).collect(engine=engine).height == 0
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("own_table", only(["payload"], MERGES), indirect=True)
 def test_a_frame_shows_one_snapshot_for_ever(own_table: Table, engine: Engine) -> None:
     table = own_table
@@ -232,6 +235,7 @@ def test_a_table_can_be_sunk_to_a_file(table: Table, tmp_path: Path) -> None:
     assert_frame_equal(pl.read_parquet(tmp_path / "copy.parquet"), table.scan().to_polars(), check_row_order=False)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("table", only(["payload"], MERGES), indirect=True)
 def test_many_tables_in_one_query(table: Table, engine: Engine) -> None:
     joined = scan_table(table).select("id", "n")

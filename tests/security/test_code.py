@@ -379,6 +379,7 @@ USES = {
 }
 
 
+@pytest.mark.slow
 def test_a_pickle_brings_the_payloads_along(stranger: Stranger) -> None:
     table = mor.Table.open(stranger.uri, payloads=stranger.module)
     plan = table.maintenance.plan_compaction()
@@ -412,6 +413,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_processes_that_a_program_starts_may_use_what_it_has_allowed(stranger: Stranger) -> None:
     (stranger.folder / "program.py").write_text(SPAWN.format(module=stranger.module))
     done = run(sys.executable, "program.py", folder=stranger.folder)

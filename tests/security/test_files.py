@@ -237,6 +237,7 @@ def changed(found: Any, place: tuple[Any, ...], value: object) -> Any:
     return copy
 
 
+@pytest.mark.slow
 def test_a_timeline_of_the_wrong_shape_is_an_error_of_ours_and_ends(uri: str) -> None:
     writer = mor.Table.open(uri).transaction(token=("app", 1)).__enter__()
     writer.upsert(rows(4))
@@ -302,6 +303,7 @@ def test_a_log_block_that_claims_more_than_there_is_is_named(uri: str, claimed: 
         mor.Table.open(uri).scan().to_arrow()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("place", range(14, 200, 6))
 def test_lengths_inside_a_log_block_that_claim_too_much_are_named(uri: str, place: int) -> None:
     log = log_of(uri)

@@ -28,6 +28,7 @@ def _folder() -> Iterator[None]:
     tables.remove_folder()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("name", "inputs"),
     [

@@ -20,6 +20,7 @@ def history(seed: int, steps: int = 60) -> AlteringHistory:
     return found
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(3), range(3, 20), range(20, 200)))
 def test_every_column_shows_what_was_written_to_it_under_the_name_that_it_has(seed: int) -> None:
     assert history(seed).altered
@@ -40,6 +41,7 @@ def the_names_of_then_are_those_of_now(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(table_reads, "names_at", lambda alterations, moment: alteration.names_of(alterations))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "plant",
     [

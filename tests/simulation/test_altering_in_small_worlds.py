@@ -77,6 +77,7 @@ def world(who: Sequence[str], **options: Any) -> World:
     return NamedWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("who", "options"),
     [

@@ -241,6 +241,7 @@ LATE_HELP = {"standing": 9, "deletions": False}
 """Nearly all versions stand at first, and an expirer deletes them."""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("history", "who", "options", "archived"),
     [

@@ -146,6 +146,7 @@ def files_of(completions: Sequence[Completion]) -> set[str]:
     return {f.path for s in fold_slices(completions) for f in (*s.logs, *([s.base] if s.base else []))}
 
 
+@pytest.mark.slow
 def test_a_reader_across_a_clean_and_a_write_that_began_before_it() -> None:
     assert Cleaned("ckck", ["cleaner", "reader"]).search() > 100
     assert Cleaned("cbkc", ["cleaner"]).search() > 500

@@ -134,6 +134,7 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[PostedEven
 # --- every interleaving -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -45,6 +45,7 @@ def written(*acts: str) -> Copied:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [act if act == "erase" else slow(act) for act in ACTS])
 def test_a_copy_is_the_table_and_follows_it(act: str) -> None:
     made = written()
@@ -70,6 +71,7 @@ def disturbed(update: bool, act: str, calls: Sequence[int]) -> tuple[Copied, int
     return made, made.copy(update=update)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["clean", *map(long, (act for act in ACTS if act != "clean"))])
 @pytest.mark.parametrize("update", [False, long(True)], ids=["first", "update"])
 def test_a_copy_is_whole_whatever_happens_at_any_of_its_calls(act: str, update: bool) -> None:
@@ -103,6 +105,7 @@ def dying(made: Copied, update: bool, at: int, after: bool) -> bool:
     return False
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("update", "after", "step"),
     [
@@ -136,6 +139,7 @@ def test_a_copy_that_dies_anywhere_is_no_table_or_an_earlier_moment_and_is_finis
 # --- a copy that is written to ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [29, long(1)])
 def test_what_is_written_to_a_copy_while_it_is_moved_is_never_lost(step: int) -> None:
     """At every put and removal of an update somebody writes to the copy: one of the two comes first."""
@@ -170,6 +174,7 @@ def test_what_is_written_to_a_copy_while_it_is_moved_is_never_lost(step: int) ->
     assert outcomes == {"moved", "refused"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [7, long(1)])
 def test_a_writer_of_a_copy_that_is_moved_beside_it_writes_to_what_the_copy_shows_then(
     step: int, monkeypatch: pytest.MonkeyPatch
@@ -241,6 +246,7 @@ def test_a_copy_that_was_asked_for_a_later_moment_moves_on_when_the_table_has() 
     made.check_moved()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("update", "step"), [(True, 53), long(False, 1), long(True, 1)])
 def test_of_two_copies_at_once_the_later_moment_stays(update: bool, step: int) -> None:
     """At every put and removal of a copy, all of another one happens, of a later moment."""

@@ -73,6 +73,7 @@ def test_who_is_alone_posts_nothing_and_looks_for_others_once_in_a_while(monkeyp
     assert asked == {"put": 0, "list": len(sim.commits) // LOOK_EVERY}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("writers", "think_s", "rate", "p50_s", "p99_s", "requests"),
     [
@@ -96,6 +97,7 @@ def test_the_commits_of_a_crowd(
     assert sim.requests < requests * len(sim.commits)
 
 
+@pytest.mark.slow
 def test_on_a_disk_one_owner_commits_while_the_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look takes far less there than a commit, by which an owner has to wait before it takes another one for dead."""
     claims, put = Counter[str](), MemoryStore.put
@@ -122,6 +124,7 @@ def test_transaction_blocks_of_a_crowd_are_published_by_turns_and_none_starves()
     assert min(map(len, took)) > max(map(len, took)) / 2
 
 
+@pytest.mark.slow
 def test_a_crowd_leaves_no_posts_but_those_that_are_under_way() -> None:
     """Each writer has one post under way, and one that is being deleted, at most."""
     sim = crowd_of(20, seconds=10, latency_ms=30)

@@ -16,12 +16,14 @@ from tests.simulation.deadline_history import run_deadlines
 from tests.tiers import seeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds((1,), range(2, 40), range(40, 400)))
 def test_what_a_write_was_told_at_its_deadline_stays_true(seed: int) -> None:
     history = run_deadlines(seed, steps=40)
     assert history.resumed, "else it showed nothing"
 
 
+@pytest.mark.slow
 def test_histories_meet_writes_whose_outcome_is_not_known_and_that_are_there() -> None:
     assert sum(run_deadlines(seed, steps=25).repeated for seed in (1, 4, 5))
 
@@ -42,6 +44,7 @@ def a_look_that_fails_has_found_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group, "unknown_outcome", careless)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("plant", "seeds_that_find"),
     [(every_put_that_fails_has_made_nothing, (8, 11, 16)), (a_look_that_fails_has_found_nothing, (3, 4, 5))],

@@ -14,6 +14,7 @@ from tests.simulation.random_history import RULES
 from tests.tiers import long, slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [["latest"], slow(list(RULES))])
 def test_file_groups_that_cannot_be_compacted_change_no_answer_and_hold_no_other(
     rules: list[str], tmp_path: Path
@@ -43,6 +44,7 @@ def by_its_name_alone(group: Any) -> list[str | None]:
     return [group.partition, group.file_id]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "name", "planted"),
     [

@@ -35,6 +35,7 @@ def looking(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("seldom")
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("looking")
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 3)))
 @pytest.mark.parametrize("ahead_ms", [0, 15_000, *BEHIND])
@@ -71,6 +72,7 @@ def what_a_scan_hands_out_is_not_looked_after(patch: pytest.MonkeyPatch) -> None
     patch.setattr(Views, "unseen", careless)
 
 
+@pytest.mark.costly
 @pytest.mark.usefixtures("seldom")
 @pytest.mark.parametrize(
     ("plant", "first_seed", "ahead_ms"),

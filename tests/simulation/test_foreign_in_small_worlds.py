@@ -243,6 +243,7 @@ def check_burying(tail: Timeline, objects: dict[str, Any]) -> None:
                 raise Violation(f"an open plan would bury a commit of Hudi's: {plan.barrier} {done.requested}")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("clock", CLOCKS)
 @pytest.mark.parametrize(
     ("who", "options"),

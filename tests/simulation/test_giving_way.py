@@ -48,6 +48,7 @@ def scene() -> tuple[MemoryStore, SimulatedEnvironment]:
 # --- a service beside a writer that does not pause, by a virtual clock ------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [1, slow(20)])
 def test_a_service_gets_its_turn_beside_writers_that_commit_without_a_pause(writers: int) -> None:
     for seed in (7, 8):
@@ -70,6 +71,7 @@ def test_a_service_that_asks_for_a_turn_waits_for_less(monkeypatch: pytest.Monke
     assert waits() > 1.2 * asking
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writers", [1, slow(3), slow(10)])
 def test_a_transaction_block_ends_beside_writers_that_commit_without_a_pause(writers: int) -> None:
     """Commits in one event, and groups, take its begin and its end along: beside one writer a block took 26 seconds."""

@@ -58,6 +58,7 @@ def test_so_they_do_of_more_seeds(rule: str, seed: int, fast_path: Path) -> None
     run(seed, rule, fast_path / "t", steps=25)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 def test_a_filter_that_rules_out_a_key_that_is_there_is_found(fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The histories look keys up in base files that are in another order, else they showed nothing of them."""
@@ -80,6 +81,7 @@ def asked_for_none(self: Window, mode: Mode, select: Sequence[str]) -> Iterator[
     return frames
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("place", "name", "planted", "what"),
     [(snapshot, "selected", without_rows, "rows without columns"), (Window, "frames", asked_for_none, "Follower")],
@@ -99,6 +101,7 @@ def test_long_histories_too(rule: str, seed: int, fast_path: Path) -> None:
     run(seed, rule, fast_path / "t", steps=80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules", [["latest"], slow(["payloads", "ordering", "partial", "partial, keep", "partial, payloads"])]
 )
@@ -179,6 +182,7 @@ def no_deletes_are_carried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compact, "compact_all", lambda *files: replace(fold(*files), carry=list))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("plant", "rule", "seeds_that_find"),
     [

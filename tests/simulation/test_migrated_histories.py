@@ -17,6 +17,7 @@ def moved(seed: int, rule: str, path: Path, patch: pytest.MonkeyPatch, steps: in
     run(seed, rule, path / "t", steps=steps, kind=MigratedHistory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1, 2), range(2, 4), range(4, 6)))
 @pytest.mark.parametrize("rule", [rule if rule == "partial" else slow(rule) for rule in RULES])
 def test_a_table_that_moves_keeps_every_answer(

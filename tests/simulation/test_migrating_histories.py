@@ -14,6 +14,7 @@ from tests.tiers import slow
 SEEDS = {"latest": 7, "ordering": 1, "partial": 2, "partial, keep": 3, "payloads": 4, "partial, payloads": 5}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["latest", *(slow(rule) for rule in RULES if rule != "latest")])
 def test_every_answer_of_tables_that_move_between_all_else(rule: str, tmp_path: Path) -> None:
     history = run_moving(SEEDS[rule], rule, tmp_path, steps=2)

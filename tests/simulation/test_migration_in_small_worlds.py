@@ -181,6 +181,7 @@ def source_world(who: Sequence[str], *, announced: bool = False, closed: bool = 
     return SourceWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("who", "options"),
     [
@@ -329,6 +330,7 @@ def a_given_up_table_is_opened(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("plant", "world", "found"),
     [

@@ -58,6 +58,7 @@ def world(
 # --- every interleaving -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "options",
     [

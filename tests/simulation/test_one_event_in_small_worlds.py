@@ -144,6 +144,7 @@ def world(
 # --- every interleaving -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -41,6 +41,7 @@ def world(who: Sequence[str], plan: str = "projected", **options: Any) -> World:
     return World(place.objects, place.actors, **{"check_leftovers": True, "faulty": is_version, **options})
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("who", "options", "states"),
     [

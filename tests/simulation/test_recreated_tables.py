@@ -26,6 +26,7 @@ from tests.simulation.recreated_tables import run
 from tests.tiers import seeds, slow
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds([0, 1, 51, 235], range(2, 5)))
 def test_no_table_has_anything_of_the_one_before_it(seed: int, fast_path: Path) -> None:
     run(seed, fast_path / "t", steps=60)

@@ -26,6 +26,7 @@ def history(rule: str, seed: int, path: Path) -> RenamingHistory:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), (), range(1, 30)))
 @pytest.mark.parametrize("rule", [rule if rule in FAST else slow(rule) for rule in RULES])
 def test_whatever_columns_are_called_every_answer_is_the_fold(rule: str, seed: int, fast_path: Path) -> None:

@@ -136,6 +136,7 @@ def run(seed: int) -> History:
     return history
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", [0, 1, *map(slow, range(2, 10))])
 def test_rules_hold_beside_all_else(seed: int) -> None:
     assert run(seed).refused

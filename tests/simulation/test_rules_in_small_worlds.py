@@ -142,6 +142,7 @@ def world(who: Sequence[str], **options: Any) -> World:
     return RuledWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("who", "options"),
     [
@@ -201,6 +202,7 @@ def the_rule_is_withdrawn_whoever_added_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(model, "withdrawing", careless)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("plant", "who", "found"),
     [

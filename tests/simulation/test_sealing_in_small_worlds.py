@@ -73,6 +73,7 @@ def world(
     return World(place.objects, place.actors, faulty=seals, **options)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("options", "states"),
     [

@@ -63,6 +63,7 @@ def test_who_reads_a_table_that_moves_meanwhile_is_held_to_what_was_there(seed: 
     assert outcome.violation is None, story_of(outcome)
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_run_each_time() -> None:
     first, again = run_seed(5), run_seed(5)
     assert (first.digest, first.calls, first.story) == (again.digest, again.calls, again.story)

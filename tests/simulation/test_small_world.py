@@ -60,6 +60,7 @@ def world(
 # --- the search itself ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "options",
     [
@@ -101,6 +102,7 @@ def test_no_attempt_repeats_the_nonce_of_one_that_may_still_land() -> None:
 # --- every interleaving -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_writer_a_cleaner_a_reader_and_deletions() -> None:
     assert world(writers=1, others=["cleaner", "reader"]).search() > 10_000
 
@@ -110,6 +112,7 @@ def test_two_writers_that_race_from_the_first_begin() -> None:
     assert world(writers=2).search() > 10_000
 
 
+@pytest.mark.slow
 def test_two_writers_from_their_begin_on() -> None:
     assert world(begun=2, faults=1, deletions=False).search() > 1_000
 
@@ -119,6 +122,7 @@ def test_two_writers_a_cleaner_and_deletions_from_their_begin_on() -> None:
     assert world(begun=2, others=["cleaner"], check_leftovers=True).search() > 100_000
 
 
+@pytest.mark.slow
 def test_a_put_may_lose_its_reply_land_late_or_be_repeated() -> None:
     assert world(begun=1, others=["cleaner"], faults=2).search() > 1_000
 
@@ -272,6 +276,7 @@ TWO = {"begun": 2, "others": ["cleaner"]}
 LATE = {"staged": 1, "late": 1, "dead": 1, "others": ["cleaner"]}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("plant", "options", "found"),
     [

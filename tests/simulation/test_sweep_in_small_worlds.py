@@ -160,6 +160,7 @@ def check_recovered(objects: dict[str, Any]) -> None:
             raise Violation(f"no sweep removes it: {path}")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("options", "states"),
     [

@@ -29,6 +29,7 @@ def history(rule: str, seed: int, path: Path) -> UpdateHistory:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 2), range(2, 30)))
 @pytest.mark.parametrize("rule", [rule if rule in FAST else slow(rule) for rule in RULES])
 def test_updates_are_computed_from_what_comes_before_them(rule: str, seed: int, fast_path: Path) -> None:

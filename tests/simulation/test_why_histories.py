@@ -92,6 +92,7 @@ ASKED: Final = ("plain", "updates", "renames", "services", "restores")
 """The kinds of histories in which lives are asked for."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "rule"), [("plain", "ordering"), *(slow("plain", rule) for rule in RULES)])
 def test_a_life_leads_to_the_row_that_readers_see(kind: str, rule: str, fast_path: Path, watched: list[int]) -> None:
     KINDS[kind](1, rule, fast_path, 40)

@@ -103,6 +103,7 @@ class Wide(RecoveringWorld):
         check_recovered(recovered(objects))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("options", "states"),
     [

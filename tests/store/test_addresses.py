@@ -151,6 +151,7 @@ def test_secrets_are_neither_shown_nor_pickled() -> None:
     assert dict(pickle.loads(pickle.dumps(options))) == KEYS, "the same process finds them again"
 
 
+@pytest.mark.slow
 def test_another_process_says_which_variables_to_set(tmp_path: Path) -> None:
     pickled = tmp_path / "options"
     pickled.write_bytes(pickle.dumps(storage_options("s3://lake/a", KEYS)))

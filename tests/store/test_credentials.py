@@ -274,6 +274,7 @@ def without_keys(server: servers.Server) -> dict[str, str]:
     return {name: value for name, value in server.options.items() if name not in servers.AWS_KEYS}
 
 
+@pytest.mark.slow
 def test_a_table_is_used_through_a_provider() -> None:
     server = servers.s3()
     uri, options = server.address(), {**without_keys(server), "credential_provider": vending.of_obstore}

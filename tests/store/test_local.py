@@ -91,6 +91,7 @@ def race(root: Path, names: str, slots: int) -> None:
     assert temp_files(LocalStore(root)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "rounds", "slots"), [("abc", 1, 100), slow("abcdefgh", 1, 500), long("abcdefgh", 4, 1500)]
 )
@@ -124,6 +125,7 @@ def test_a_polling_reader_never_sees_half_a_file(disk: LocalStore, monkeypatch: 
         writer.join()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("at", ["fsync", "link"])
 def test_a_killed_writer_leaves_no_object_and_its_temp_file_is_swept(disk: LocalStore, at: str) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED_WRITER, at, str(disk.root)], check=False)

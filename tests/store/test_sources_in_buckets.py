@@ -56,6 +56,7 @@ def landing(server: servers.Server) -> str:
     return folder
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "ending", only([".parquet", ".csv.gz"], [".parquet", ".arrow", ".csv", ".csv.gz", ".jsonl", ".jsonl.gz"])
 )
@@ -85,6 +86,7 @@ def test_patterns_fit_objects_as_they_fit_files(server: servers.Server, tmp_path
         assert sorted(there) == sorted(here), pattern
 
 
+@pytest.mark.slow
 def test_a_folder_or_a_pattern_in_a_bucket_is_loaded_with_the_columns_of_its_levels(
     server: servers.Server, landing: str
 ) -> None:
@@ -159,6 +161,7 @@ def run(server: servers.Server, *arguments: str, code: int = 0) -> Result:
     return done
 
 
+@pytest.mark.slow
 def test_commands_take_addresses(server: servers.Server, landing: str, tmp_path: Path) -> None:
     uri = server.address()
     run(server, "create-from", uri, landing, "--key", "id")

@@ -168,6 +168,7 @@ def by_many(table: Table, data: pa.Table) -> None:
     table.complete_write(job, [job.stage(data, task=1)])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("statement", "number"), one_in(5, product(STATEMENTS, range(len(SETTINGS)))))
 def test_a_statement_says_the_same_whatever_columns_are_called(
     places: Callable[[str], Place], statement: str, number: int
@@ -232,6 +233,7 @@ def test_a_dropped_column_is_gone_and_its_name_is_free(make: Make) -> None:
     assert values(table) == [("a", "eu", 1, None), ("b", "us", 2, None), ("c", "us", 3, "dear")]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", [{"n": Counter()}, PartialUpdate(columns={"n": Counter()})], ids=str)
 def test_a_column_with_a_payload_is_renamed_and_dropped(make: Make, merge: Any) -> None:
     table = make(merge=merge)
@@ -260,6 +262,7 @@ def test_a_column_with_a_payload_is_renamed_and_dropped(make: Make, merge: Any) 
 PRICED: dict[str, Any] = {"merge": {("n", "price"): LatestBy("n")}}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "merge", [PRICED["merge"], PartialUpdate(columns=PRICED["merge"])], ids=["whole rows", "partial updates"]
 )

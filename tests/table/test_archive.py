@@ -45,6 +45,7 @@ def table(fast_path: Path) -> mor.Table:
     return mor.Table.create(str(fast_path), schema=SCHEMA, key="id", buckets=2)
 
 
+@pytest.mark.slow
 def test_the_directory_gets_small_and_every_reader_sees_the_same(table: mor.Table, fast_path: Path) -> None:
     commits = []
     checkpoint = table.scan().checkpoint
@@ -101,6 +102,7 @@ def test_the_history_holds_what_stood_in_the_directory(table: mor.Table, fast_pa
     assert {row["action"] for row in columns.to_pylist()} == {"deltacommit", "commit"}
 
 
+@pytest.mark.slow
 def test_ten_small_files_become_one_and_old_manifests_go(
     table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +123,7 @@ def test_ten_small_files_become_one_and_old_manifests_go(
     assert rows(table) == hudis(fast_path)
 
 
+@pytest.mark.slow
 def test_a_pending_write_holds_what_came_after_it(table: mor.Table, fast_path: Path) -> None:
     write(table, range(10))
     table.maintenance.compact()
@@ -150,6 +153,7 @@ def test_what_is_no_number_of_commits_is_refused(table: mor.Table, keep: Any) ->
         table.maintenance.archive(keep_commits=keep)
 
 
+@pytest.mark.slow
 def test_a_clean_drops_what_is_archived_and_a_look_costs_one_listing(
     table: mor.Table, fast_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -150,6 +150,7 @@ EXTREMES: dict[pa.DataType, list[object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", EXTREMES, ids=str)
 def test_a_row_is_deleted_at_the_extremes_of_its_ordering(make: Make, kind: pa.DataType) -> None:
     table = make(schema=SCHEMA.set(2, pa.field("n", kind)), ordering="n", buckets=1)

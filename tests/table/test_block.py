@@ -96,6 +96,7 @@ def shown(scan: Scan) -> list[dict[str, Any]]:
     return [{k: sorted(v) if isinstance(v, list) else v for k, v in row.items()} for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 3), range(3, 60)))
 @pytest.mark.parametrize("name", only(["partial, payloads"], SETTINGS))
 def test_a_block_sees_what_its_statements_make_one_after_another(name: str, seed: int) -> None:

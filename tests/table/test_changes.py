@@ -97,6 +97,7 @@ def test_images_say_commit_by_commit_what_was_and_what_is(make: Make, state: str
     assert {to_datetime(second.completed_at), to_datetime(third.completed_at)} <= times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", only([STATES[-1]], STATES), indirect=True)
 def test_changes_without_a_column_of_the_table_say_how_many_rows_changed_and_how(make: Make, state: str) -> None:
     table = make(buckets=2)

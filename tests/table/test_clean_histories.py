@@ -148,6 +148,7 @@ class World:
         assert there == set(self.table.inspect.files()["path"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "steps"), [(0, 20), *(slow(seed, 50) for seed in range(1, 4))])
 def test_a_clean_takes_nothing_that_anybody_may_still_ask_for(seed: int, steps: int, simulated: Simulated) -> None:
     world = World(seed, simulated)

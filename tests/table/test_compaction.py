@@ -97,6 +97,7 @@ def test_a_straggler_never_stops_compaction_never_loses_a_row_and_never_wins_lat
     assert every_answer(table, commits) == before
 
 
+@pytest.mark.costly
 def test_a_carry_does_not_grow_with_the_number_of_commits(table: Table) -> None:
     straggler = open_write(table, ("s", "x", 1))
     carried = []
@@ -110,6 +111,7 @@ def test_a_carry_does_not_grow_with_the_number_of_commits(table: Table) -> None:
     assert rows(table, "id", "n") == [("a", 32), ("s", 1)]
 
 
+@pytest.mark.costly
 def test_a_plan_is_frozen_whatever_happens_before_it_is_executed(table: Table, place: Place) -> None:
     straggler = open_write(table, ("a", "straggler", 2))
     commits = [table.upsert(frame(("a", "x", 1), ("b", "x", 1)))]
@@ -256,6 +258,7 @@ def test_a_winning_tombstone_is_carried_through_every_compaction(make: Make) -> 
     assert rows(table, "id", "n") == [("a", 8), ("other", 1)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("form", MERGES)
 def test_compaction_is_right_beside_writers_that_end_in_any_order(make: Make, form: str) -> None:
     table = make(buckets=1, **MERGES[form])

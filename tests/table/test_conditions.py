@@ -179,6 +179,7 @@ OF_EACH_ROW: dict[str, pl.Expr | str] = {
 }  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", one_in(2, OF_EACH_ROW))
 def test_a_filter_of_each_row_gives_what_polars_gives_of_the_whole_frame(shared: Table, name: str) -> None:
     given = OF_EACH_ROW[name]
@@ -236,6 +237,7 @@ UNKNOWN: dict[str, tuple[pa.DataType, object, pl.DataType | type[pl.DataType]]] 
 }  # fmt: skip
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_type_that_polars_has_not_is_shown_to_it_as_one_that_it_has(
     fast_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

@@ -60,6 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- sources ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "source",
     [
@@ -287,6 +288,7 @@ def require_refused(source: Path) -> None:
 # --- what the table is afterwards -------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "settings",
     [
@@ -499,6 +501,7 @@ def require_whole(table: Table, rows: pl.DataFrame, store: mor.Store) -> None:
     assert {path.rpartition("/")[0] for path in paths if path.endswith(".hoodie_partition_metadata")} == partitions
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("stride", [7, slow(1)])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_load_that_dies_at_any_step_leaves_a_whole_table_or_none(stride: int, after: bool, small: None) -> None:
@@ -521,6 +524,7 @@ def test_a_load_that_dies_at_any_step_leaves_a_whole_table_or_none(stride: int, 
     assert whole
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("stride", [7, slow(1)])
 @pytest.mark.parametrize("kind", ["load", "create"])
 def test_of_two_who_make_a_table_exactly_one_does(kind: str, stride: int, small: None) -> None:
@@ -551,6 +555,7 @@ def test_of_two_who_make_a_table_exactly_one_does(kind: str, stride: int, small:
         assert store.walk(LOADS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [3, slow(1)])
 def test_who_opens_a_table_whose_load_died_at_its_end_may_stall(stride: int) -> None:
     """The load dies as soon as its table is there; who puts its timeline in place is overtaken at each step."""
@@ -593,6 +598,7 @@ def step_of_the_settings() -> int:
     raise AssertionError
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("lost", range(4))
 def test_a_load_whose_replies_get_lost_says_the_truth(lost: int, small: None) -> None:
     for seed in range(lost * 10, lost * 10 + 10):
@@ -618,6 +624,7 @@ mor.Table.create_from(sys.argv[1], rows, key="id", on_progress=kill)
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_has_left_stops_nobody(tmp_path: Path) -> None:
     uri = tmp_path / "t"
     died = subprocess.run([sys.executable, "-c", DYING, str(uri)], check=False, env=os.environ, cwd=Path.cwd())
@@ -634,6 +641,7 @@ def test_what_a_killed_process_has_left_stops_nobody(tmp_path: Path) -> None:
 BATCH = 16_384
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [600_000, slow(2_000_000)])
 def test_few_of_the_batches_of_a_large_source_are_alive_at_once(rows: int) -> None:
     alive = most = 0
@@ -659,6 +667,7 @@ def test_few_of_the_batches_of_a_large_source_are_alive_at_once(rows: int) -> No
 PLACES = st.tuples(st.sampled_from(["", "eu", "é/😀", "z"]), st.integers(0, 3), st.text("ab\0é😀", max_size=20))
 
 
+@pytest.mark.slow
 @given(st.lists(PLACES, min_size=1, unique=True), st.integers(1, 4), st.data())
 def test_rows_are_sorted_by_partition_bucket_and_the_bytes_of_their_keys(
     places: list[tuple[str, int, str]], pieces: int, data: st.DataObject
@@ -675,6 +684,7 @@ def test_rows_are_sorted_by_partition_bucket_and_the_bytes_of_their_keys(
     assert cursor.rows.rows() == [place for place in found.rows() if place > bound]
 
 
+@pytest.mark.slow
 def test_a_sort_holds_a_piece_of_each_run_that_it_merges(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
     fill = load_sorting._Cursor.fill

@@ -115,6 +115,7 @@ def took_s(bucket: FailingBucket, call: Callable[[], object]) -> tuple[float, Ex
     return (bucket.environment.now_ms() - began_ms) / 1000, None
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", [name if name in FAST else slow(name) for name in OPERATIONS])
 def test_a_store_that_dies_fails_an_operation_after_one_deadline(name: str) -> None:
     """At whatever request of it the store dies; once it lives again, the table is as whole as before."""
@@ -355,6 +356,7 @@ def commanded(bucket: FailingBucket, *words: str) -> tuple[float, Result]:
     return (bucket.environment.now_ms() - began_ms) / 1000, done
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("words", [("upsert", "-"), ("count",), slow(("compact",))], ids=lambda words: words[0])
 def test_a_command_ends_after_one_deadline_at_whatever_request_the_store_dies(
     bucket: FailingBucket, words: tuple[str, ...]

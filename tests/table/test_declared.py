@@ -122,6 +122,7 @@ def read(table: Table, **what: Any) -> None:
         tx.scan(**what).to_arrow()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("declared", [{"partitions": ["DE"]}, {"columns": ["note"]}], ids=str)
 @pytest.mark.parametrize("work", [*WAITING])
 def test_who_waits_for_a_write_that_says_what_it_touches(work: str, declared: dict[str, Any]) -> None:

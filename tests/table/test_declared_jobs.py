@@ -57,6 +57,7 @@ def for_hours(world: Simulated, job: WriteJob, given: pa.Table, happens: Any) ->
     return job.stage(reader, task=0, environment=world.environment)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("operation", ["upsert", "overwrite"])
 def test_updates_of_other_partitions_do_not_wait_for_a_backfill_of_six_hours(world: Simulated, operation: Any) -> None:
     table, other = make(world), again(world)
@@ -73,6 +74,7 @@ def test_updates_of_other_partitions_do_not_wait_for_a_backfill_of_six_hours(wor
     assert shown(table) == [("a", 11, "late"), ("b", 9, "y")]
 
 
+@pytest.mark.slow
 def test_updates_of_other_columns_do_not_wait_for_a_backfill_of_six_hours(world: Simulated) -> None:
     table, other = make(world, merge=PartialUpdate()), again(world)
     given = pa.table({"id": ["a"], "land": ["DE"], "note": ["late"]})

@@ -82,6 +82,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_what_differs_is_what_a_plain_comparison_of_all_rows_says(data: st.DataObject) -> None:

@@ -35,6 +35,7 @@ from tests.table.staging import PARTS, STAGED, TABLES, leftovers, staged
 from tests.tiers import only, slow
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("joined_rows_min", [0, job_files.JOINED_ROWS_MIN], ids=["joined", "folded"])
 @pytest.mark.parametrize("settings", only(["partitioned", "payloads"], TABLES))
 def test_staged_in_parts_it_is_what_one_writer_writes(
@@ -78,6 +79,7 @@ def test_blocks_of_tasks_stay_as_they_are_where_no_key_is_in_two_of_them(make: M
     assert [file["rows"] for file in table.inspect.files().to_pylist()] == [2 * step, 3 * step - 1]
 
 
+@pytest.mark.slow
 def test_columns_that_sets_and_partial_updates_are_written_in_survive_the_fold(places: Places) -> None:
     seen = ("seen", pa.list_(pa.int64()))
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), seen, ("n", pa.int64())])
@@ -294,6 +296,7 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(fast_path: Path
     assert number > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [7, slow(1)])
 def test_at_every_moment_of_the_end_a_driver_can_die_or_be_given_up(fast_path: Path, every: int) -> None:
     def run(number: int, interrupt: Callable[[InterruptedStore, Table], None] | None) -> bool:

@@ -36,6 +36,7 @@ def ids(table: Table, **scan: Any) -> list[tuple[object, ...]]:
     return rows(table, "id", "region", "n", **scan)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("settings", one_in(3, TABLES))
 def test_staged_in_parts_it_is_what_one_writer_overwrites(places: Places, settings: str) -> None:
     one, many = (places(name).create(schema=SCHEMA, key="id", **TABLES[settings]) for name in ("one", "many"))
@@ -57,6 +58,7 @@ def test_staged_in_parts_it_is_what_one_writer_overwrites(places: Places, settin
     assert rows(many) == rows(one)
 
 
+@pytest.mark.slow
 def test_sets_and_partial_rows_that_several_tasks_have_are_merged_as_one_writer_does(places: Places) -> None:
     schema = pa.schema([("id", pa.string()), ("tags", pa.list_(pa.string())), ("n", pa.int64())])
     merge = PartialUpdate(columns={"tags": ORSet()})
@@ -284,6 +286,7 @@ def scenes(
     raise AssertionError("an operation without an end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [slow(ONE), TWO], ids=["same receipts", "other attempts"])
 @pytest.mark.parametrize("after", [False, slow(True)])
 def test_where_a_driver_died_the_old_rows_or_the_new_are_there_and_the_next_one_finds_out(
@@ -302,6 +305,7 @@ def test_where_a_driver_died_the_old_rows_or_the_new_are_there_and_the_next_one_
     assert outcomes == {False, True}
 
 
+@pytest.mark.slow
 def test_where_a_driver_died_and_nobody_comes_again_nothing_is_left(fast_path: Path) -> None:
     for scene in scenes(fast_path, None, every=3):
         world = scene.world
@@ -311,6 +315,7 @@ def test_where_a_driver_died_and_nobody_comes_again_nothing_is_left(fast_path: P
         world.check(ONE if landed else [OLD])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "every"),
     [slow(ONE, 2), (TWO, 5), slow(TWO, 2)],
@@ -329,6 +334,7 @@ def test_of_two_drivers_at_once_one_commits(fast_path: Path, parts: list[pa.Tabl
     assert outcomes == {False, True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [6, slow(2)])
 def test_a_write_that_is_given_up_under_its_driver_replaces_nothing(fast_path: Path, every: int) -> None:
     for scene in scenes(fast_path, lambda world: world.table.abandon_write(world.job), every=every):
@@ -338,6 +344,7 @@ def test_a_write_that_is_given_up_under_its_driver_replaces_nothing(fast_path: P
         scene.world.check(ONE if done else [OLD])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("after", "every"), [slow(False, 2), (True, 6), slow(True, 2)])
 def test_attempts_that_come_late_harm_nothing(fast_path: Path, after: bool, every: int) -> None:
     """Also just after the event, when the base files do not have their names yet."""

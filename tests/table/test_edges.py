@@ -183,6 +183,7 @@ def check(tables: Iterable[Table], seed: int, count: int) -> None:
                 raise AssertionError(said) from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "count"), [(1, 30), slow(100, 150), *(long(seed, 500) for seed in range(101, 104))])
 def test_a_filter_gives_what_polars_gives_of_the_whole_frame(tables: dict[str, Table], seed: int, count: int) -> None:
     check(tables.values(), seed, count)
@@ -191,6 +192,7 @@ def test_a_filter_gives_what_polars_gives_of_the_whole_frame(tables: dict[str, T
 # --- what is known to lose rows, or to fail ---------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "condition",
     [
@@ -282,6 +284,7 @@ def mixed(numbers: range, good: bool) -> pa.Table:
     return pa.Table.from_pylist([{"id": n, **row} for n in numbers], MIXED)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", [None, PartialUpdate()], ids=["latest", "columns"])
 def test_a_filter_never_fails_of_a_value_that_no_reader_sees(fast_path: Path, merge: PartialUpdate | None) -> None:
     table = Table.create(fast_path / "t", MIXED, key="id", partition_by="p", buckets=2, merge=merge)

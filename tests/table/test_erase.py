@@ -100,6 +100,7 @@ def history(world: World) -> list[InstantTime]:
 # --- no byte is left --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("merge", "how", "partitions"), one_in(5, product(MERGES, ["keys", "frame", "filter"], [(), ("day",)]))
 )
@@ -127,6 +128,7 @@ def asked(how: str, key: str = KEY) -> dict[str, Any]:
     return ways[how]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_row_that_was_deleted_long_ago_goes_from_history(merge: str) -> None:
     world = World(**MERGES[merge])
@@ -440,6 +442,7 @@ STEPS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", [*list(MERGES)[:1], *map(slow, list(MERGES)[1:])])
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(STEPS, max_size=14), how=st.sampled_from(["keys", "filter"]))
@@ -511,6 +514,7 @@ def moments(world: Callable[[], World], how: str, *, after: bool) -> Iterator[Wo
     raise AssertionError("an erasure does not take so many steps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("merge", "how", "after"),
     [("latest", "filter", False), slow("ordering", "filter", True), slow("payloads", "keys", False)],

@@ -92,6 +92,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", ["keys", slow("frame"), slow("filter")])
 @pytest.mark.parametrize("partitions", [{}, {"partition_by": "day"}], ids=["whole", "partitioned"])
 @each_merge
@@ -110,6 +111,7 @@ def test_no_byte_of_the_values_is_left_and_all_others_stay(merge: str, partition
     assert [row["email"] for row in world.shown(filter=pl.col("id") == ADA)] == [None]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", [name for name in MERGES if "theirs" not in name])
 def test_values_that_only_history_has_go_from_it(merge: str) -> None:
     world = World(**MERGES[merge]).history()

@@ -90,6 +90,7 @@ def test_no_step_on_the_way_to_a_value_wraps_around(unchanged: Table, case: str)
     assert unchanged.scan(columns="k").to_arrow()["k"].to_pylist() == [1, 3]
 
 
+@pytest.mark.slow
 def test_what_can_be_computed_is_what_mathematics_says() -> None:
     table = filled()
     for column, value, becomes in [

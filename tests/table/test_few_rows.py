@@ -92,6 +92,7 @@ def staged(folder: Path, request: pytest.FixtureRequest) -> Staged:
     return Staged(Table.create(folder / f"{request.param}", ALL, key="id", buckets=request.param))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [30, slow(100)])
 def test_a_few_rows_of_any_types_give_the_files_that_a_frame_gives(staged: Staged, examples: int) -> None:
     @settings(max_examples=examples)

@@ -92,6 +92,7 @@ def test_an_import_leaves_alone_what_only_some_calls_need() -> None:
     assert not {"fastavro", "pyarrow.compute", "obstore", "typer", "pyspark"} & found
 
 
+@pytest.mark.slow
 def test_a_read_and_a_write_leave_alone_what_they_do_not_need() -> None:
     """pandas among it, which takes longer to import than all of ours: pyarrow does so wherever it is given values."""
     found = modules_after("""
@@ -110,6 +111,7 @@ for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "o
     assert not {f"crdt_mor.laws.{name}" for name in ("check", "examine", "trial", "fingerprint")} & found
 
 
+@pytest.mark.slow
 def test_the_help_of_the_commands_needs_no_engine() -> None:
     program = "from typer.testing import CliRunner\nfrom crdt_mor.cli.main import app\nCliRunner().invoke(app, {})"
     for arguments in (["--help"], ["count", "--help"]):

@@ -58,6 +58,7 @@ TABLES: dict[str, dict[str, Any]] = {
 # --- a column that came later is optional -----------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("settings", TABLES.values(), ids=TABLES)
 def test_a_writer_that_leaves_out_a_column_that_came_later_writes_null(
@@ -262,6 +263,7 @@ REFUSED: dict[str, Callable[[Table, pa.Table], object]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("case", [*IN_COLUMNS, *IN_ROWS])
 def test_a_merge_that_is_refused_changes_nothing(make: Make, place: Place, case: str) -> None:
     settings, bad = (IN_COLUMNS | IN_ROWS)[case]

@@ -155,6 +155,7 @@ DAMAGES: Final[dict[str, Callable[[bytes, bytes], bytes]]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_hint_changes_nothing(logged: Table, damage: str) -> None:
     before, store = answers(logged), store_of(logged)
@@ -186,6 +187,7 @@ def test_names_tell_apart_what_is_written_alike() -> None:
     assert len(names) == 5
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("merge", "layout"), fast_only(FAST, CASES))
 @pytest.mark.parametrize("seed", seeds([0], range(1, 4), range(4, 40)))
 def test_random_histories_read_the_same_with_hints_of_any_age_and_damage(

@@ -71,6 +71,7 @@ def images(table: Table, since: int | None, columns: list[str] | None) -> list[s
     return sorted(map(repr, rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     steps=STEPS,

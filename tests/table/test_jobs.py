@@ -194,6 +194,7 @@ def one_task(world: World, receipts: list[Receipt]) -> Commit:
 SECONDS: dict[Meanwhile, list[Rows]] = {same_receipts: ONE, other_attempts: TWO, one_task: TWO[:1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "after"),
     [
@@ -219,6 +220,7 @@ def test_when_a_driver_has_died_the_next_one_commits_its_own_receipts_or_finds_t
     assert outcomes == {False, True}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("second", [other_attempts, slow(same_receipts), slow(one_task)])
 def test_a_slow_driver_is_given_the_commit_that_another_has_made_meanwhile(fast_path: Path, second: Meanwhile) -> None:
     outcomes = set()
@@ -234,6 +236,7 @@ def test_a_slow_driver_is_given_the_commit_that_another_has_made_meanwhile(fast_
     assert outcomes == {False, True}
 
 
+@pytest.mark.slow
 def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_again(fast_path: Path) -> None:
     def takes_over_and_dies(world: World, receipts: list[Receipt]) -> None:
         other, store = world.driver()

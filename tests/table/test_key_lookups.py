@@ -63,6 +63,7 @@ def table(request: pytest.FixtureRequest, key: str | list[str]) -> Iterator[Tabl
         yield made(bucket.store(), key)
 
 
+@pytest.mark.costly
 @settings(max_examples=8)
 @given(asked=st.lists(st.integers(-3, 5 * LARGEST), max_size=60, unique=True), more=st.booleans())
 def test_keys_are_found_as_a_filter_of_all_rows_finds_them(
@@ -116,6 +117,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", MERGES)
 def test_of_other_keys_nothing_is_decoded_of_logs_and_the_rows_are_those_of_the_whole_read(
     make: Make, place: Place, merge: str, monkeypatch: pytest.MonkeyPatch

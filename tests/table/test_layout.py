@@ -79,6 +79,7 @@ def test_overwrites_and_first_loads_are_compressed_as_the_table_asks_for(make: M
     assert copy.properties == {"crdt_mor.compression": "lz4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", SOME_MERGES)
 def test_the_order_changes_at_any_time_and_no_answer_does(make: Make, place: Place, merge: str) -> None:
     table = make(buckets=1, cluster_by=["region", "n"], **MERGES[merge])
@@ -174,6 +175,7 @@ def test_whoever_finds_a_base_in_another_order_under_its_name_uses_it(make: Make
     assert every_answer(table, commits) == before
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_change_makes_nothing_due_and_a_rewrite_is_asked_for(make: Make, place: Place, merge: str) -> None:
     table = make(buckets=2, **MERGES[merge])
@@ -217,6 +219,7 @@ def test_an_overwrite_leaves_its_rows_in_the_order_that_the_table_asks_for(make:
 LOOKED_UP = pytest.mark.skipif(not bloom.are_written(), reason="this release of pyarrow writes no Bloom filters")
 
 
+@pytest.mark.slow
 @LOOKED_UP
 @pytest.mark.parametrize("merge", SOME_MERGES)
 def test_a_key_is_looked_up_in_few_row_groups_and_found_as_it_is(
@@ -268,6 +271,7 @@ def test_keys_of_several_columns_and_those_in_an_or_are_looked_up_too(monkeypatc
     assert table.scan(filter="a = 3").explain().row_groups == 10, "half a key names no row"
 
 
+@pytest.mark.slow
 @LOOKED_UP
 def test_a_key_whose_condition_is_decided_late_is_looked_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of 16 bits is stored as one of 32, so that nothing of the condition goes down to Parquet."""
@@ -371,6 +375,7 @@ def test_a_table_that_is_there_keeps_its_order(place: Place) -> None:
         create(cluster_by="price")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("order", ["linear", "z-order"])
 def test_filters_on_the_columns_skip_row_groups(
     order: Literal["linear", "z-order"], monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,7 @@ def test_a_snapshot_that_is_older_than_all_versions_reads_the_newest_segments(fa
     assert table.maintenance.compact(), "the open plan is there, and that of the compaction before is swept"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_memory")
 def test_upkeep_drops_from_the_value_what_it_has_archived_and_cleaned(fast_path: Path) -> None:
     schema = pa.schema([("k", pa.string()), ("n", pa.int64())])

@@ -46,6 +46,7 @@ def table(request: pytest.FixtureRequest) -> Table:
     return table
 
 
+@pytest.mark.costly
 @settings(max_examples=15)
 @given(limit=st.integers(0, ROWS + 20))
 def test_so_many_rows_of_the_snapshot_come(table: Table, limit: int) -> None:

@@ -38,6 +38,7 @@ def layout(table: Table) -> list[tuple[str, int]]:
     return list(zip(files["kind"].to_pylist(), files["rows"].to_pylist(), strict=True))
 
 
+@pytest.mark.costly
 def test_the_logs_become_one_and_the_base_stays_as_it_is(table: Table, place: Place) -> None:
     commits = [table.upsert(frame(("k0", "x", 10 + i), (f"own{i}", "x", i))) for i in range(3)]
     commits.append(remove(table, "k1"))
@@ -55,6 +56,7 @@ def test_the_logs_become_one_and_the_base_stays_as_it_is(table: Table, place: Pl
     assert every_answer(table, commits) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", only(["partial"], MERGES), indirect=True)
 def test_stragglers_take_their_place_before_and_after_it(table: Table) -> None:
     early, late, last = (open_write(table, ("k0", f"straggler {i}", 50 + i)) for i in range(3))

@@ -333,6 +333,7 @@ def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simu
     assert table.maintenance.clean(timedelta(hours=2), readers=timedelta(0)).files == 0
 
 
+@pytest.mark.slow
 def test_a_clean_that_is_not_due_lists_the_table_only_where_a_file_could_go(simulated: Simulated) -> None:
     store = Listing(simulated.store)
     table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)

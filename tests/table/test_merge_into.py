@@ -180,6 +180,7 @@ def test_a_lower_ordering_value_is_refused_unless_a_condition_leaves_it_out() ->
     assert table.scan().to_polars().rows() == [("b", "us", 6, 2.0)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ordering", [None, "n"])
 def test_a_row_whose_partition_changes_moves(ordering: str | None) -> None:
     table = make(SCHEMA, partition_by="region", ordering=ordering)
@@ -320,6 +321,7 @@ def test_it_meets_the_rows_of_writes_that_began_before_it() -> None:
 ROWS = st.dictionaries(st.sampled_from("abcdef"), st.integers(-3, 3), max_size=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [8, slow(50)])
 def test_it_is_what_a_loop_over_dictionaries_is(examples: int) -> None:
     settings(max_examples=examples)(given(ROWS, ROWS, st.integers(-2, 2), st.booleans())(check_a_merge))()

@@ -90,6 +90,7 @@ def all_clauses(merge: MergeInto) -> MergeInto:
 SOURCE = frame(*((f"k{i}", "eu" if i % 2 else "us", i + 10, 99.0) for i in range(4, 30, 2)))
 
 
+@pytest.mark.slow
 def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
     one, many = (
         filled(places(name).create(schema=SCHEMA, key="id", partition_by="region", buckets=4)) for name in "om"
@@ -117,6 +118,7 @@ def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
 # --- the same as in one process ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("settings", "clauses"), one_in(5, product(TABLES, [all_clauses, upserting])))
 def test_it_is_what_one_process_makes(places: Places, settings: str, clauses: Clauses) -> None:
     asked = {"schema": SCHEMA, "key": "id", "buckets": 4, **TABLES[settings]}
@@ -135,6 +137,7 @@ def test_it_is_what_one_process_makes(places: Places, settings: str, clauses: Cl
     assert rows(many) == rows(one)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ordering", [None, "n"])
 def test_a_row_whose_partition_changes_moves(ordering: str | None) -> None:
     """The old row and the new one lie in different file groups, which are of one part."""
@@ -145,6 +148,7 @@ def test_a_row_whose_partition_changes_moves(ordering: str | None) -> None:
     assert rows(table) == rows_of(source)
 
 
+@pytest.mark.slow
 def test_no_row_moves_to_where_a_delete_would_hide_it() -> None:
     """Its ordering value is below that of the delete, which lies in a file group of the same part."""
     table = make(partition_by="region", ordering="n")
@@ -192,6 +196,7 @@ def test_rows_of_different_keys_that_concern_each_other_are_one_part(on: list[st
     assert rows(many) == rows(one)
 
 
+@pytest.mark.slow
 def test_columns_have_the_names_that_people_see_and_rows_the_rules_of_the_table() -> None:
     """Keys of several columns and partitions name stored columns in their texts, of which tasks know the new names."""
     settings = {"key": ["id", "region"], "partition_by": "region", "check": {"small": "n < 60"}, "buckets": 2}
@@ -216,6 +221,7 @@ VALUES = st.dictionaries(st.sampled_from([f"k{i}" for i in range(8)]), st.intege
 NUMBERS = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [3, slow(20)])
 def test_it_is_what_one_process_makes_of_any_rows(examples: int) -> None:
     check = given(VALUES, VALUES, st.integers(1, 9), st.integers(-2, 2))(check_in_parts)
@@ -240,6 +246,7 @@ def check_in_parts(target: dict[str, int], source: dict[str, int], parts: int, l
 # --- beside others, and what is refused -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_token_makes_it_once_and_an_earlier_write_is_waited_for() -> None:
     table = filled(make())
     done, _ = in_parts(table, SOURCE, upserting, token=("job", 1))

@@ -153,6 +153,7 @@ def test_columns_that_come_without_rows_arrive_as_well(table: Table, there: Plac
     assert there.open().schema == table.schema
 
 
+@pytest.mark.slow
 def test_states_of_payloads_arrive_as_they_are(make: Make, there: Place, move: Move) -> None:
     schema = pa.schema([("id", pa.string()), ("views", pa.int64()), ("tags", pa.list_(pa.string()))])
 
@@ -333,6 +334,7 @@ def test_what_is_pending_is_rolled_back(table: Table, there: Place, move: Move) 
     assert ids(table) == ROWS
 
 
+@pytest.mark.slow
 def test_a_writer_that_died_is_given_up() -> None:
     environment = SimulatedEnvironment()
     store, target = MemoryStore(environment.now_ms), MemoryStore(environment.now_ms)
@@ -725,6 +727,7 @@ class Scene:
             old.upsert(frame(("a", "us", 100)))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("every", [13, slow(1)])
 def test_a_process_may_die_at_every_change_and_another_one_goes_on(every: int, after: bool) -> None:

@@ -47,6 +47,7 @@ def test_a_table_in_which_a_key_may_live_twice_is_warned_of() -> None:
         make(key=["name", "country", "year"])
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("ordering", [None, "age"])
 def test_a_row_moves_and_keeps_its_other_columns(ordering: str | None) -> None:
     table = make(ordering=ordering)
@@ -77,6 +78,7 @@ def merged_rows(land: str) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(MERGED.names, row, strict=True)) for row in rows], MERGED)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("in_parts", "compacted"), [(False, True), slow(True, False)])
 @pytest.mark.parametrize(
     ("merge", "total"),

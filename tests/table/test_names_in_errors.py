@@ -83,6 +83,7 @@ REFUSED: dict[str, Callable[[Table, str], object]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("make", [odd, renamed])
 def test_no_refusal_has_a_name_of_files(make: Callable[[], Table]) -> None:
     table, said = make(), list[tuple[str, str]]()

@@ -94,6 +94,7 @@ def upserted(around: Around, **settings: Any) -> Table:
 GROWN = {"k1": A_GROWN, "k2": None, "k3": B, "k4": A_GROWN, "k5": B}
 
 
+@pytest.mark.costly
 @each_merge
 @each_around
 def test_old_files_are_read_as_the_struct_is_now(around: Around, merge: dict[str, Any]) -> None:
@@ -119,6 +120,7 @@ def test_filters_on_a_field_that_old_files_lack(merge: dict[str, Any]) -> None:
         table.maintenance.compact()
 
 
+@pytest.mark.costly
 @each_merge
 @each_around
 def test_changes_and_images_have_old_rows_with_the_fields_of_now(around: Around, merge: dict[str, Any]) -> None:

@@ -50,6 +50,7 @@ def one_after_another(order: int, at: int, meanwhile: Callable[[], object]) -> I
         yield
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("versions", [1, 7])
 @pytest.mark.parametrize("is_ghost_left", [False, True], ids=["", "and a ghost"])
 def test_the_newest_version_is_found_whatever_comes_between(

@@ -72,6 +72,7 @@ def test_parts_have_the_columns_and_the_condition_and_no_slices_that_it_rules_ou
     assert table.scan(filter="region = 'nowhere'").parts() == []
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("how", [{}, {"raw": True}, {"images": True}], ids=["merged", "raw", "images"])
 @pytest.mark.parametrize(
     ("begun", "left_out"),
@@ -88,6 +89,7 @@ def test_the_parts_of_changes_are_the_changes(table: Table, how: dict[str, bool]
     assert elsewhere(changes.parts()) == listed(changes)
 
 
+@pytest.mark.slow
 def test_a_part_is_read_without_a_look_at_the_timeline(fast_path: Path) -> None:
     table = eventful(Place.of("local", fast_path / "t"))
     rows: list[ArrowRows] = [table.scan(), table.changes(), table.changes(1, images=True), table.changes(2, raw=True)]
@@ -97,6 +99,7 @@ def test_a_part_is_read_without_a_look_at_the_timeline(fast_path: Path) -> None:
     assert [elsewhere(some) for some in parts] == want
 
 
+@pytest.mark.slow
 def test_a_part_is_read_in_a_process_that_knows_nothing_else(make: Make, path: str, fast_path: Path) -> None:
     table = make(merge={"n": Counter()})
     for _ in range(3):
@@ -162,6 +165,7 @@ def test_a_window_cannot_end_before_it_begins_nor_in_the_future(make: Make) -> N
         table.changes(until=table.changes(consistency="stable").checkpoint)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("consistency", ["latest", "stable"])
 def test_limited_changes_end_earlier_and_a_chain_of_them_misses_nothing(make: Make, consistency: str) -> None:
     table = make(buckets=2)

@@ -259,6 +259,7 @@ print(json.dumps(table.scan().to_arrow().to_pylist()))
 """
 
 
+@pytest.mark.slow
 def test_another_process_needs_what_the_table_stores_and_leave_to_import_it(make: Make, path: str) -> None:
     table = make({"n": Counter(), "tags": ORSet(), ("price", "at"): LatestBy("at"), "v": Longest()})
     put(table, {"id": "a", "n": 1, "tags": adds("x"), "price": 1.5, "at": 7, "v": "abc"})
@@ -448,6 +449,7 @@ def test_a_column_has_one_payload(make: Make) -> None:
         make({("at", "at"): LatestBy("at")})
 
 
+@pytest.mark.slow
 def test_the_same_table_may_be_created_again_but_not_with_other_payloads(make: Make) -> None:
     put(make(), {"id": "a", "n": 1})
     assert rows(make(exist_ok=True), columns=["n"]) == [{"n": 1}]
@@ -737,6 +739,7 @@ ITEMS: dict[pa.DataType, object] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "payload", [ORSet(), *map(slow, [MVRegister(), GrowOnlySet(), EventList()])], ids=lambda p: p.name
 )
@@ -760,6 +763,7 @@ def test_items_are_written_in_the_type_that_was_declared(payload: Payload) -> No
         assert table.schema == schema
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("payload", [ORSet(), MVRegister()], ids=lambda p: p.name)
 def test_items_that_the_declared_type_cannot_hold_are_refused(payload: Payload) -> None:
     """A number too large for its column was taken, and the table could not be read any more."""
@@ -805,6 +809,7 @@ FILTERS: dict[str, tuple[Any, list[str]]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("case", FILTERS)
 def test_a_filter_speaks_of_merged_values(filled: Table, case: str) -> None:
     condition, keys = FILTERS[case]
@@ -817,6 +822,7 @@ def test_a_filter_speaks_of_merged_values(filled: Table, case: str) -> None:
     assert filled.scan(filter=condition).count() == len(keys)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("columns", [["tags"], ["n"], ["at"], ["v"], ["price", "id"], ["tags", "at", "n"]], ids=str)
 def test_some_columns_are_those_of_the_whole_rows(filled: Table, columns: list[str]) -> None:
     whole = filled.scan().to_arrow().select(columns).to_pylist()

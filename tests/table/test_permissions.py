@@ -88,6 +88,7 @@ def grown(make: Make, path: str, monkeypatch: pytest.MonkeyPatch) -> Table:
 # --- readers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("grown")
 def test_reading_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: LocalStore, path: str, *_: object, **__: object) -> bool:
@@ -110,6 +111,7 @@ def test_a_table_that_nobody_of_us_wrote_to_is_read_without_a_trace(make: Make, 
     assert files(path) == before
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.usefixtures("grown")
 def test_a_user_who_may_not_write_reads_a_table_of_many_versions(path: str) -> None:
@@ -123,6 +125,7 @@ def test_a_user_who_may_not_write_reads_a_table_of_many_versions(path: str) -> N
 # --- publishers -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_version_that_cannot_be_deleted_fails_no_commit_and_keeps_all_that_are_newer(
     grown: Table, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,6 +175,7 @@ def text_of(found: pl.DataFrame) -> list[str]:
     return sorted(map(repr, found.rows()))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_filter_gives_the_rows_that_it_holds_for_whatever_it_rules_out(
@@ -230,6 +231,7 @@ def test_conjuncts_hold_together_where_the_condition_holds(
     check()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_row_is_found_by_its_key(tables: dict[str, Table], contents: dict[str, pl.DataFrame], shape: str) -> None:
     table, every = tables[shape], contents[shape]
@@ -307,6 +309,7 @@ def opened(scan: Scan, store: WatchedStore) -> int:
     return expected
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("condition", "slices"),
     [
@@ -391,6 +394,7 @@ def test_hudis_tables_and_groups_that_are_no_buckets_are_never_ruled_out_by_key(
     assert len(prune.prune(renamed, condition, config, snapshot.schema).kept) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("path")  # over one store: it takes seconds
 def test_very_long_conditions_are_no_trouble(make: Make) -> None:
     table = make(buckets=4)
@@ -639,6 +643,7 @@ def test_a_limit_that_is_none_is_refused(make: Make, limit: Any) -> None:
 # --- narrowed ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_scan_can_be_narrowed_on_the_same_snapshot(place: Place, layout: str) -> None:
     with many(place, layout) as table:

@@ -46,6 +46,7 @@ def found(rows: pl.DataFrame, condition: pl.Expr, kinds: dict[str, pa.DataType])
     return form, pl.scan_parquet(file.getvalue()).filter(form).collect().rows()
 
 
+@pytest.mark.slow
 @given(
     kind=st.sampled_from(list(LIMITS)),
     values=st.lists(st.one_of(INTEGERS, st.none()), min_size=2, max_size=12),
@@ -65,6 +66,7 @@ def test_integers_beside_a_float_are_found_by_integers(
     assert "cast" not in str(form)
 
 
+@pytest.mark.slow
 @given(
     values=st.lists(st.one_of(INTEGERS, st.none()), min_size=2, max_size=12),
     compare=st.sampled_from(["<", "<=", ">", ">=", "="]),
@@ -89,6 +91,7 @@ LISTS: dict[str, tuple[pa.DataType, Callable[[int], Any]]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("what", LISTS)
 @settings(max_examples=30)
 @given(

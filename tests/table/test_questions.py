@@ -209,6 +209,7 @@ SERVICES: Final = ("no services", "after each write", "a process of their own")
 COMBINATIONS: Final = list(product(MERGES, WRITERS, CLEANING, SERVICES))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("merge", "writers", "cleaning", "services"), one_in(10, COMBINATIONS))
 def test_kinds_of_tables_by_concurrency_cleaning_and_services(
     simulated: Simulated, merge: str, writers: str, cleaning: str, services: str

@@ -64,6 +64,7 @@ def test_duckdb_queries_a_scan_as_it_is(table: Table) -> None:
     assert found == [("eu", 15, sum(range(11, 40, 2))), ("us", 15, sum(range(10, 40, 2)))]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("table", only(["base and logs"], STATES), indirect=True)
 @pytest.mark.parametrize("filter", [None, "n >= 10", "n + 1 > 10", pl.col("id") == "k07"], ids=str)
 def test_every_output_of_no_columns_has_as_many_rows_as_are_shown(table: Table, filter: Any) -> None:

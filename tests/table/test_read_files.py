@@ -254,6 +254,7 @@ def test_rows_of_json_are_lines_or_an_array(folder: Path, text: str) -> None:
         assert rows.to_arrow().sort_by("id").to_pylist() == [{"id": "a", "n": Decimal("1.10")}, {"id": "b", "n": None}]
 
 
+@pytest.mark.slow
 def test_a_row_of_json_may_be_long_and_have_many_parts(folder: Path) -> None:
     text, parts = "x" * 3_000_000, [{"n": n} for n in range(500)]
     (folder / "a.jsonl").write_text(json.dumps({"id": text}) + "\n" + json.dumps({"id": "b", "parts": parts}))

@@ -57,6 +57,7 @@ def conditions(table: Table, number: int) -> list[pl.Expr]:
     return [whole, whole & (pl.col("n") > 0)]
 
 
+@pytest.mark.costly
 def test_a_read_of_other_keys_goes_on(table: Table) -> None:
     for number, total in ((1, 3), (3, 5), (4, None)):
         for where in conditions(table, number):

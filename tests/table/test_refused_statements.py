@@ -57,6 +57,7 @@ def test_what_is_refused_leaves_nothing_in_its_block(
     assert table.schema.names == ROWS.columns
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("by", ["move", "merge", "block"])
 def test_no_row_moves_to_where_a_delete_would_hide_it(by: str) -> None:
     rows = pl.DataFrame({"id": [1, 1, 2], "land": ["DE", "FR", "DE"], "ts": [5, 9, 5]})

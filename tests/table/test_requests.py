@@ -224,6 +224,7 @@ OPERATIONS: dict[str, Callable[[], Count]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_page_says_what_an_operation_asks(name: str) -> None:
     row, count = said()[name], OPERATIONS[name]()
@@ -295,6 +296,7 @@ UNLISTED = "scan", "the same again, 1", "the same again, 50", "`count", "a commi
 NO_LISTING = [name for name in OPERATIONS if name.startswith(UNLISTED)]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", NO_LISTING)
 def test_no_listing_is_in_the_way_of_a_read_or_a_commit(name: str) -> None:
     assert not [request for request in OPERATIONS[name]().asked if "LIST" in request]

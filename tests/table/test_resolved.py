@@ -44,6 +44,7 @@ def answers(table: Table, **scan: Any) -> list[object]:
     return [every, narrow, table.scan(**scan).count(), chosen]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("merge", "layout"), only(FAST, CASES))
 @pytest.mark.parametrize("seed", seeds([0], range(1, 4), range(4, 40)))
 def test_every_scan_of_a_history_says_what_the_first_one_of_a_process_says(
@@ -57,6 +58,7 @@ def test_every_scan_of_a_history_says_what_the_first_one_of_a_process_says(
         assert first == answers(table, as_of=moment) == answers(table, as_of=moment)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("merge", OF_BITS)
 def test_no_keys_are_merged_again(make: Make, merge: str, merges: list[int]) -> None:
     table = make(buckets=3, **MERGES[merge])
@@ -87,6 +89,7 @@ def test_a_block_sees_what_it_has_written_and_nobody_else_does(make: Make, merge
     assert answers(table) != before
 
 
+@pytest.mark.slow
 def test_a_merge_of_payloads_is_done_each_time(make: Make, merges: list[int]) -> None:
     table = make(buckets=2, merge={"n": Counter()})
     written(table, random.Random(3))
@@ -94,6 +97,7 @@ def test_a_merge_of_payloads_is_done_each_time(make: Make, merges: list[int]) ->
     assert not session_of(table).views.found_out
 
 
+@pytest.mark.slow
 def test_what_is_forgotten_is_found_out_again(make: Make, merges: list[int]) -> None:
     table = make(buckets=7)
     written(table, random.Random(4))

@@ -111,6 +111,7 @@ def test_a_name_is_taken_once_until_it_is_dropped(table: Table) -> None:
         table.savepoint("b", comment="x" * 1025)
 
 
+@pytest.mark.slow
 def test_what_a_savepoint_shows_stays_exact_however_far_history_has_moved_on(table: Table) -> None:
     write(table, 0)
     write(table, 1)
@@ -455,6 +456,7 @@ def _fails(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_many_commits_in_segments_are_cut_and_those_left_are_found(
     simulated: Simulated, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pytest
 
 import crdt_mor as mor
 from crdt_mor.format.log import read_log
@@ -17,6 +18,7 @@ from crdt_mor.merge.contributions import row_groups
 ROWS = 300_000
 
 
+@pytest.mark.slow
 def test_large_commits_and_base_files_are_sorted_by_key_and_numbered(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.string()), ("city", pa.string()), ("n", pa.int64())])
     table = mor.Table.create(tmp_path / "t", schema, key="id", buckets=1)

@@ -26,6 +26,7 @@ def numbers(table: Table, **scan: Any) -> dict[Any, Any]:
     return {key: n for key, n in rows(table, "id", "n", **scan)}  # noqa: C416  `dict` asks for pairs
 
 
+@pytest.mark.costly
 def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
     make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,6 +41,7 @@ def test_old_versions_are_deleted_oldest_first_and_a_range_is_kept(
     assert rows(place.open(), "id", "n") == [(f"k{i % 5}", i) for i in range(145, 150)]
 
 
+@pytest.mark.costly
 def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
     make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +58,7 @@ def test_a_handle_that_slept_through_the_deletion_of_its_version_finds_the_tail(
     assert rows(table, "n") == [(80,)]
 
 
+@pytest.mark.costly
 def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     make: Make, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +81,7 @@ def test_history_that_compaction_has_superseded_is_not_read_for_a_snapshot(
     assert superseded & set(store.paths("read")), "the past needs them"
 
 
+@pytest.mark.costly
 def test_a_commit_costs_the_same_number_of_store_operations_however_old_the_table_is(make: Make, place: Place) -> None:
     make(buckets=1)
     table, store = place.watched()

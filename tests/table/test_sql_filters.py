@@ -158,6 +158,7 @@ LIKE_DUCKDB = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("condition", one_in(3, LIKE_DUCKDB))
 def test_a_condition_holds_for_the_rows_for_which_it_does_in_duckdb(
     table: Table, engine: duckdb.DuckDBPyConnection, condition: str
@@ -346,6 +347,7 @@ CONDITIONS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [15, slow(300), long(1000)])
 def test_any_condition_holds_for_the_rows_for_which_it_does_in_duckdb(
     table: Table, engine: duckdb.DuckDBPyConnection, examples: int

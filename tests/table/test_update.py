@@ -365,6 +365,7 @@ PAYLOADS: list[tuple[Any, pa.DataType, Any, Any]] = [
 ]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("payload", "kind", "before", "after"), PAYLOADS, ids=lambda v: getattr(v, "name", ""))
 @pytest.mark.parametrize(("partial", "compacted"), one_in(4, product([False, True], [True, False])))
 def test_a_column_with_a_payload_shows_what_it_is_set_to(
@@ -528,6 +529,7 @@ def test_a_restore_meanwhile_ends_it() -> None:
     assert shown(table) == {"a": 1}
 
 
+@pytest.mark.slow
 def test_updates_of_many_threads_lose_nothing() -> None:
     table = make()
     table.upsert(numbers(a=0, b=0))

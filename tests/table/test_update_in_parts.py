@@ -75,6 +75,7 @@ def filled(table: Table) -> Table:
 # --- the same as in one process ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("settings", only(["partitioned", "payloads"], TABLES))
 def test_it_is_what_one_process_makes(places: Places, settings: str) -> None:
     one, many = (filled(places(name).create(schema=SCHEMA, key="id", **TABLES[settings])) for name in ("one", "many"))
@@ -110,6 +111,7 @@ def test_a_payload_that_keeps_a_state_knows_what_comes_before() -> None:
     assert {key: sorted(tags) for key, tags in shown.items()} == expected
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("where", ["n > 1000", "region = 'xx'"])
 def test_where_nothing_matches_a_commit_says_so(where: str) -> None:
     table = filled(make(partition_by="region"))

@@ -51,6 +51,7 @@ def test_a_sound_table_is_called_so(fast_path: Path, settings: Any) -> None:
     assert (found.rows, found.keys_in_several_partitions, found.some_keys) == (9, 0, ())
 
 
+@pytest.mark.slow
 def test_keys_in_several_partitions_are_counted(fast_path: Path) -> None:
     table = made(fast_path / "t")
     table.upsert(rows(*((f"k{i}", "z") for i in range(8)), ("k9", "x"), ("k9", "y"), ("new", "z")))

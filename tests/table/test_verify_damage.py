@@ -57,6 +57,7 @@ def test_a_base_file_is_cut(folder: Path) -> None:
     assert only(folder).check == "size"
 
 
+@pytest.mark.slow
 def test_a_base_file_is_another_one(folder: Path, fast_path: Path) -> None:
     """One of the same file group, of another one, and of another table with the same columns, keys and settings."""
     base = bases(folder)[-1]
@@ -272,6 +273,7 @@ def test_a_log_deletes_a_key_of_another_file_group(folder: Path) -> None:
 # --- what is said of it -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_not_looked_at_is_said(folder: Path) -> None:
     assert any("delete blocks" in what for what in verified(folder).not_looked_at)
     assert any("plain fold" in what for what in verified(folder).not_looked_at)

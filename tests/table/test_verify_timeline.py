@@ -52,6 +52,7 @@ def test_the_newest_version_cannot_be_read(folder: Path) -> None:
     assert any("rows" in what for what in found.not_looked_at)
 
 
+@pytest.mark.slow
 def test_an_older_version_is_gone_or_damaged(folder: Path) -> None:
     older = sorted((folder / OWN / "timeline").iterdir())[3]
     data = older.read_bytes()
@@ -61,6 +62,7 @@ def test_an_older_version_is_gone_or_damaged(folder: Path) -> None:
     assert (only(folder).check, only(folder).path) == ("old version", str(older.relative_to(folder)))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("back", "check"), [(0, "version"), (1, "old version")])
 def test_the_columns_in_a_version_cannot_be_read(folder: Path, back: int, check: str) -> None:
     version = sorted((folder / OWN / "timeline").iterdir())[-1 - back]
@@ -141,6 +143,7 @@ def segments(folder: Path) -> list[Path]:
     return sorted((folder / OWN / "segments").iterdir())
 
 
+@pytest.mark.slow
 def test_a_segment_is_gone(sealed: Path) -> None:
     assert verified(sealed).is_sound
     gone = segments(sealed)[0]
@@ -172,6 +175,7 @@ def test_a_segment_is_said_to_be_needed_by_no_snapshot(sealed: Path) -> None:
 # --- plans and hints --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_open_plan_is_gone(folder: Path) -> None:
     plan = opened(folder).maintenance.plan_compaction()
     assert plan is not None
@@ -229,6 +233,7 @@ def test_the_settings_are_changed_at_this_moment_or_a_process_died_changing_them
 # --- what Hudi is told ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_hole_in_hudis_timeline(folder: Path) -> None:
     for told in sorted((folder / HUDI).glob("*_*.*commit")):
         data = told.read_bytes()
@@ -238,6 +243,7 @@ def test_a_hole_in_hudis_timeline(folder: Path) -> None:
         told.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_a_completed_instant_says_something_else(folder: Path) -> None:
     told = min((folder / HUDI).glob("*_*.deltacommit"))
     data = told.read_bytes()
@@ -306,6 +312,7 @@ def test_hudis_history_lacks_an_instant(archived: Path) -> None:
     assert instants[0].name.requested in finding.said
 
 
+@pytest.mark.slow
 def test_hudi_is_not_told_of_the_newest_version_yet(folder: Path) -> None:
     """Its publisher died before it did: the next one does it."""
     opened(folder).upsert(rows(0, 1))

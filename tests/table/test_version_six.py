@@ -230,6 +230,7 @@ def test_a_table_whose_commits_say_no_columns() -> None:
         table.rows()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(6), range(6, 60)))
 def test_random_histories(seed: int) -> None:
     history = History(Random(seed))
@@ -279,6 +280,7 @@ def shown_by(table: Table, moment: int) -> dict[str, int]:
     return {row["id"]: row["v"] for row in rows}
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", seeds(range(3), range(3, 40)))
 def test_random_histories_before_an_upgrade(seed: int) -> None:
     history = History(Random(seed), keeps_all=True)

@@ -137,6 +137,7 @@ TOLD: dict[str, tuple[Any, pa.DataType, list[Any], list[Any]]] = {
 """Of each payload what is written to its column, one commit after another, and what readers see after each."""
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", TOLD)
 def test_a_payload_is_told_by_what_it_made_of_each_value(path: Path, name: str) -> None:
     payload, kind, written, seen = TOLD[name]
@@ -308,6 +309,7 @@ def test_an_erased_row_is_not_told(path: Path) -> None:
     assert [line["result"]["v"] for line in told(table, "b")] == [2]
 
 
+@pytest.mark.slow
 def test_which_compaction_folded_a_delete_is_told_as_the_files_have_it(path: Path) -> None:
     table = mor.Table.create(path, SCHEMA, key="id", buckets=1, merge={"v": p.Counter()})
     table.upsert(rows(v(1), {"id": "c", "v": 1, "s": None}))

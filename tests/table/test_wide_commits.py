@@ -53,6 +53,7 @@ def versions(scene: Scene) -> Iterator[bytes]:
         yield data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_the_value_stays_small_however_many_files_a_commit_has(count: int) -> None:
     scene = Scene()
@@ -109,6 +110,7 @@ def dying(scene: Scene, steps: Steps[object], at: int, *, after: bool) -> None:
             raise DiedError
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_process_may_die_at_any_step_of_a_wide_commit(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "KEPT_VERSIONS", 4)

@@ -415,6 +415,7 @@ def test_a_token_makes_a_repeated_write_a_no_op_that_returns_the_first_commit(ma
     assert rows(table) == [A, B]
 
 
+@pytest.mark.costly
 def test_a_token_is_remembered_for_as_long_as_the_table_lives(make: Make, place: Place) -> None:
     table = make()
     first = table.upsert(frame(A), token=("loader", 1))

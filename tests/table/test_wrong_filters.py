@@ -118,6 +118,7 @@ def table() -> Table:
     return table
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_filter_is_refused_in_one_line_that_says_what_is_wrong(table: Table, name: str) -> None:
     wrong, why = WRONG[name]

@@ -86,6 +86,7 @@ DOORS: dict[str, Callable[[Table, str], object]] = {
 }
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("door", DOORS)
 def test_an_unknown_name_is_refused_with_what_became_of_it_or_a_near_one(table: Table, door: str) -> None:
     before = table.scan().to_arrow()

@@ -62,6 +62,7 @@ def test_there_is_a_table_of_each_format() -> None:
     assert RELEASES == ["release-0", "release-1", "release-2", "release-3", "release-4", "release-5", "release-6"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), KEPT, indirect=["release"])
 def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[str, dict[str, Any]]) -> None:
     table, then = mor.Table.open(lake / name), noted[name]
@@ -78,12 +79,14 @@ def test_every_answer_is_that_of_the_release(name: str, lake: Path, noted: dict[
     assert [plan.barrier for plan in table.maintenance.open_plans()] == then["open_plans"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_it_is_whole(name: str, lake: Path) -> None:
     """Files without what later releases put there, and versions that know fewer rules, are no damage."""
     assert mor.Table.open(lake / name).verify(deep=True).findings == ()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_the_life_of_each_key_ends_with_its_row(name: str, lake: Path) -> None:
     table = mor.Table.open(lake / name)
@@ -96,6 +99,7 @@ def test_the_life_of_each_key_ends_with_its_row(name: str, lake: Path) -> None:
         assert repr(row) in map(repr, ends.values())
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_it_is_compacted_beside_the_writes_that_are_still_pending(
     name: str, lake: Path, noted: dict[str, dict[str, Any]]
@@ -109,6 +113,7 @@ def test_it_is_compacted_beside_the_writes_that_are_still_pending(
     _require_history(table, then)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(("release", "name"), CHANGED, indirect=["release"])
 def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted: dict[str, dict[str, Any]]) -> None:
     """A writer of today gives the pending writes up, as their processes are long gone.
@@ -129,6 +134,7 @@ def test_it_is_written_to_and_compacted_to_the_end(name: str, lake: Path, noted:
     _require_history(table, then)
 
 
+@pytest.mark.costly
 def test_a_token_of_the_release_is_known(lake: Path) -> None:
     table = mor.Table.open(lake / "pages")
     before = plain(table.scan())

@@ -235,6 +235,7 @@ def test_options_that_do_not_go_together_are_refused(uri: Path, options: list[st
     assert (done.exit_code, said in " ".join(done.output.replace("│", " ").split())) == (2, True)
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_asked_to_end(uri: Path) -> None:
     words = [sys.executable, "-m", "crdt_mor", "ui", str(uri)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:

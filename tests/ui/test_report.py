@@ -53,6 +53,7 @@ def signs(table: mor.Table) -> dict[str, tuple[str, str]]:
 # --- health -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_wants_an_act_comes_first_and_says_which_process_it_is(told: dict[str, Any]) -> None:
     states = [sign["state"] for sign in told["health"]]
     assert states == sorted(states, key=["wrong", "note", "fine"].index)
@@ -290,6 +291,7 @@ def test_growth_falls_where_a_compaction_was(told: dict[str, Any]) -> None:
     assert len(told["growth"]) <= 41
 
 
+@pytest.mark.slow
 def test_lives_are_of_the_keys_asked_for_and_of_the_first_conflicts(told: dict[str, Any], shown: mor.Table) -> None:
     found = lives(shown, ["item-399", "no such"], told["conflicts"])
     assert [life["text"] for life in found[:2]] == ["item-399", "no such"]
