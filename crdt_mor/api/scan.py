@@ -24,7 +24,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
-from crdt_mor.read.expressions import conjunction, conjuncts, with_columns_named
+from crdt_mor.read.expressions import columns_in, conjunction, conjuncts, with_columns_named
 from crdt_mor.read.filter_errors import failed_on_rows
 from crdt_mor.read.prune import Pruning, pinned_keys, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
@@ -231,7 +231,7 @@ class Scan(ArrowRows):
         late: list[pl.Expr] = []
         for part, inside in self._parts_of_filter:
             # The statistics of numbers say nothing of the order of their texts.
-            is_late = inside is None or bool(numbered & set(inside.meta.root_names()))
+            is_late = inside is None or bool(numbered & set(columns_in(inside)))
             form = None if is_late or inside is None else parquet_form(inside, schema)
             (late if form is None else down).append(part if form is None else form)
         return conjunction(down), conjunction(late)
@@ -239,7 +239,7 @@ class Scan(ArrowRows):
     def _needed(self, columns: Sequence[str]) -> list[str]:
         """`columns`, and those that the late part of the filter names; stored names."""
         _, late = self._conditions
-        named = [] if late is None else [self._by_shown[name] for name in late.meta.root_names()]
+        named = [] if late is None else [self._by_shown[name] for name in columns_in(late)]
         return list(dict.fromkeys([*columns, *named]))
 
     def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
@@ -260,7 +260,7 @@ class Scan(ArrowRows):
 
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
         """`columns` of the rows of which a condition on restored columns is true."""
-        named = selected(frame, list(dict.fromkeys(self._by_shown[name] for name in condition.meta.root_names())))
+        named = selected(frame, list(dict.fromkeys(self._by_shown[name] for name in columns_in(condition))))
         try:
             keep = self._shown(self._restore_polars(named)).select(condition.alias("keep"))["keep"]
         except pl.exceptions.PolarsError as error:

@@ -14,6 +14,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.conditions import is_element_wise
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.filter_errors import cause_of, is_syntax_error
 from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_names import QUOTED, in_sql, lacking_quotes
@@ -75,7 +76,7 @@ def new_value(
             expression = value if isinstance(value, pl.Expr) else pl.lit(value, allow_object=False)
         if expression.meta.has_multiple_outputs():
             raise InvalidInputError(f"a {what} is one value for each row, and this is several. {which}")
-        unknown = [root for root in expression.meta.root_names() if root not in columns]
+        unknown = [root for root in columns_in(expression) if root not in columns]
         if unknown:
             raise InvalidInputError(
                 f"a {what} names columns that are not there{_meant(unknown, columns, schema)}; a text to "
@@ -142,7 +143,7 @@ def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema
     """
     if not isinstance(kind, pl.Decimal):
         return False
-    floats = pl.Schema({root: _with_floats(columns[root]) for root in expression.meta.root_names()})
+    floats = pl.Schema({root: _with_floats(columns[root]) for root in columns_in(expression)})
     with suppress(pl.exceptions.PolarsError):
         found = pl.LazyFrame(schema=floats).select(expression.alias("value")).collect_schema()["value"]
         return isinstance(found, pl.Decimal)

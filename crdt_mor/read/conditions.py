@@ -18,7 +18,7 @@ from polars.io.plugins import register_io_source
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.polars_types import polars_schema
-from crdt_mor.read.expressions import bounds, comparison, literal, operands
+from crdt_mor.read.expressions import bounds, columns_in, comparison, literal, operands
 from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
 from crdt_mor.read.sql import Condition
 
@@ -41,7 +41,7 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
         if condition.meta.has_multiple_outputs():
             raise InvalidInputError(f"a filter names each of its columns: write pl.col for each. filter={filter}")
         known = schema.declared.names
-        unknown = [name for name in condition.meta.root_names() if name not in known and name not in META_COLUMNS]
+        unknown = [name for name in columns_in(condition) if name not in known and name not in META_COLUMNS]
         if unknown:
             raise unknown_columns(unknown, schema, filter)
         columns = columns_of(schema)

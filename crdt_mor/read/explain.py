@@ -16,6 +16,7 @@ from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import distinct
 from crdt_mor.model.slices import FileSlice
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.prune import Pruning
 from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, ranges_of, within
 
@@ -93,7 +94,7 @@ def explain(
     source_of: a base file by its path, as its store hands it out.
     """
     slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
-    need = merging.rule.below(distinct(columns, [] if pushed is None else pushed.meta.root_names()))
+    need = merging.rule.below(distinct(columns, [] if pushed is None else columns_in(pushed)))
     if any(slice_.logs for slice_ in pruning.kept):
         need = distinct(need, [merging.columns.merge_key], [merging.rule.ordering] if merging.rule.ordering else [])
     skipped: list[FileSlice] = []

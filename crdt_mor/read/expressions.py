@@ -23,6 +23,14 @@ Build = Callable[[pl.Expr, pl.Expr], pl.Expr]
 """What makes one expression of two."""
 
 
+def columns_in(expression: pl.Expr) -> list[str]:
+    """The columns that an expression names, as often as it does.
+
+    Of `list.filter` polars tells its `pl.element()` as a column without a name, which no column of a table is.
+    """
+    return [name for name in expression.meta.root_names() if name]
+
+
 def conjuncts(condition: pl.Expr) -> list[pl.Expr]:
     """The conditions that must all hold, in their order; one alone where it is no `and`."""
     return flat(condition, and_)

@@ -21,6 +21,7 @@ from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import COMMIT_TIME, Slice, distinct, is_partial
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, within
 
 
@@ -90,7 +91,7 @@ def _columns(files: Slice, merging: Merging, select: Sequence[str], predicate: p
     rule, columns = merging.rule, merging.columns
     if any(is_partial(block) for block in files.blocks) and rule.kind != "columns":
         return columns.select_all()  # Hudi's partial updates are laid on whole rows
-    need = distinct(select, [] if predicate is None else predicate.meta.root_names())
+    need = distinct(select, [] if predicate is None else columns_in(predicate))
     if not files.blocks or files.resolution is not None:
         return need
     late = [COMMIT_TIME] if rule.kind != "columns" and kernel.is_late(files) else []

@@ -13,6 +13,7 @@ import polars as pl
 
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.sql_names import QUOTED, lacking_quotes
 
 _EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
@@ -124,7 +125,7 @@ def _types(schema: TableSchema, filter: pl.Expr | str) -> dict[str, str]:
     """The columns that a filter names, or all of a table's where it cannot tell, with their declared types."""
     declared = dict.fromkeys(META_COLUMNS, "string") | {field.name: str(field.type) for field in schema.declared}
     try:
-        named = (pl.sql_expr(filter) if isinstance(filter, str) else filter).meta.root_names()
+        named = columns_in(pl.sql_expr(filter) if isinstance(filter, str) else filter)
     except pl.exceptions.PolarsError:
         named = schema.declared.names[:_SHOWN]
     return {name: declared[name] for name in dict.fromkeys(named) if name in declared}

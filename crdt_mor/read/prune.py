@@ -30,7 +30,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.keys import KeySpec, buckets
 from crdt_mor.model.names import bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
-from crdt_mor.read.expressions import Comparison, comparison, conjuncts, operands
+from crdt_mor.read.expressions import Comparison, columns_in, comparison, conjuncts, operands
 
 KEYS_MAX = 100_000
 """More keys than this touch every bucket anyway."""
@@ -109,7 +109,7 @@ def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: Ta
 def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
     """Those of `paths` whose rows may meet the conditions, as far as a path alone decides them."""
     known = {*key.partition_fields, PARTITION_PATH}
-    decidable = [(part, names) for part in parts if (names := set(part.meta.root_names())) and names <= known]
+    decidable = [(part, names) for part in parts if (names := set(columns_in(part))) and names <= known]
     if not decidable:
         return paths
     return {

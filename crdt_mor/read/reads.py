@@ -24,7 +24,7 @@ from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import Declared
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.expressions import conjuncts, with_columns_named
+from crdt_mor.read.expressions import columns_in, conjuncts, with_columns_named
 from crdt_mor.read.prune import partitions_left
 
 
@@ -67,7 +67,7 @@ class Reads:
             return False
         if declared.columns is None or self.columns is None:
             return True
-        named = {name for part in parts for name in part.meta.root_names()}
+        named = {name for part in parts for name in columns_in(part)}
         if not (self.columns | named).isdisjoint({*declared.columns, *META_COLUMNS}):
             return True
         return not declared.existing and not _rules_out_new(parts, config, schema)
@@ -84,12 +84,10 @@ def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableS
     payloads = {name for merge in config.merge.columns for name in merge.columns}
     given = {*config.key.fields, *config.key.partition_fields, *META_COLUMNS, *payloads}
     return any(
-        _fails_on_null(part, names, schema) for part in parts if (names := _names(part)) and names.isdisjoint(given)
+        _fails_on_null(part, names, schema)
+        for part in parts
+        if (names := set(columns_in(part))) and names.isdisjoint(given)
     )
-
-
-def _names(part: pl.Expr) -> set[str]:
-    return set(part.meta.root_names())
 
 
 def _fails_on_null(part: pl.Expr, names: Collection[str], schema: TableSchema) -> bool:

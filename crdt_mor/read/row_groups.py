@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from crdt_mor.format.bloom import may_have
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.blocks import RECORD_KEY
+from crdt_mor.read.expressions import columns_in
 
 
 def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Mapping[str, pl.DataType]) -> list[int]:
@@ -23,7 +24,7 @@ def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Map
     every = list(range(footer.num_row_groups))
     if condition is None or not every:
         return every
-    kinds = {name: types[name] for name in condition.meta.root_names()}
+    kinds = {name: types[name] for name in columns_in(condition)}
     # Not public. Where polars has it no more, no row group is ruled out here, and polars itself skips no less.
     skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
     if skips is None:

@@ -34,7 +34,7 @@ from crdt_mor.model.slices import FileSlice, fold_slices, with_logs
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import naming_damage
-from crdt_mor.read.expressions import conjunction, conjuncts, literals
+from crdt_mor.read.expressions import columns_in, conjunction, conjuncts, literals
 from crdt_mor.read.fetching import Fetch, plan
 from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_of, fetch_end, open_slice
 from crdt_mor.read.pushdown import one_of
@@ -235,7 +235,7 @@ class Snapshot:
 
         Where `select` names none, it is one that the predicate reads anyway, or the key, which every merge reads.
         """
-        named = [] if predicate is None else predicate.meta.root_names()
+        named = [] if predicate is None else columns_in(predicate)
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
@@ -341,7 +341,7 @@ def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: 
         wanted = pl.Series(keys, dtype=pl.String).cast(columns.schema[key], strict=False)
         return kernel.Asked(key, pl.col(key).is_in(wanted.implode()), len(wanted))
     parts = [] if predicate is None else conjuncts(predicate)
-    asked = conjunction([part for part in parts if set(part.meta.root_names()) == {key}])
+    asked = conjunction([part for part in parts if set(columns_in(part)) == {key}])
     return None if asked is None else kernel.Asked(key, asked, literals(asked))
 
 

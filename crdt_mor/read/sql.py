@@ -25,7 +25,7 @@ from typing import Final
 import polars as pl
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.read.expressions import joined
+from crdt_mor.read.expressions import columns_in, joined
 from crdt_mor.read.sql_tokens import (
     COMPARISONS,
     PREDICATES,
@@ -221,7 +221,7 @@ class Condition:
         return moment.dt.date() if kind == ("DATE",) else moment
 
     def _type(self, value: pl.Expr) -> pl.DataType:
-        if not set(value.meta.root_names()) <= set(self.columns):
+        if not set(columns_in(value)) <= set(self.columns):
             return pl.Null()  # which is refused later, by name
         if value.meta.is_column():
             return self.columns[value.meta.output_name()]

@@ -20,6 +20,7 @@ from polars.datatypes import DataTypeClass
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.assignments import Assignments
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.operations import Operation, column, named, operation_of, tree_of
 
 Kind = pl.DataType | DataTypeClass
@@ -67,7 +68,7 @@ def new_values(
 def _computed(frame: pl.DataFrame, name: str, expression: pl.Expr, kind: pl.DataType | None, key: KeyOf) -> pl.Series:
     if expression.meta.is_column():
         return frame[expression.meta.output_name()].alias(name)
-    roots = dict.fromkeys(expression.meta.root_names())
+    roots = dict.fromkeys(columns_in(expression))
     wide = frame.with_columns(pl.col(root).cast(_with(frame.schema[root], pl.Int64())) for root in roots)
     steps = _Steps(wide, name, expression, key)
     tree = tree_of(expression)
@@ -102,7 +103,7 @@ class _Steps:
             return step.column
         if not step.inputs:
             alone = step.expression()
-            return self._made(alone, is_constant=not alone.meta.root_names())
+            return self._made(alone, is_constant=not columns_in(alone))
         names, masks = list[str](), list[pl.Series | None]()
         for tree in step.inputs:
             masks.append(self._needed(step.word, names, needed))
@@ -123,7 +124,7 @@ class _Steps:
         """The column with the value of an expression whose steps cannot be told."""
         made = self._made(expression, is_constant=False)
         if ".python_udf(" not in str(expression):
-            self._refuse_overflow(expression, "", [*dict.fromkeys(expression.meta.root_names())], made, None)
+            self._refuse_overflow(expression, "", [*dict.fromkeys(columns_in(expression))], made, None)
         return made
 
     def fitting(self, made: str, kind: pl.DataType | None) -> pl.Series:

@@ -25,7 +25,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rule, Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.expressions import with_columns_named
+from crdt_mor.read.expressions import columns_in, with_columns_named
 from crdt_mor.read.sql_names import name_of, quoted
 from crdt_mor.read.sql_tokens import Token, tokens_of
 from crdt_mor.write.named import shown_config
@@ -269,7 +269,7 @@ def _require_columns(names: Collection[str], schema: TableSchema) -> None:
 def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
     """The columns that a check names, in the table's order."""
     try:
-        named = set(checked(text, schema).meta.root_names())
+        named = set(columns_in(checked(text, schema)))
     except InvalidInputError as error:
         raise InvalidInputError(
             f"a check is what a filter may be, and this one is not: {error} check={name!r}"

@@ -28,6 +28,7 @@ from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rules, asked_together
 from crdt_mor.read.assignments import Assignments
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.new_values import KeyOf, new_values
 from crdt_mor.write.statements import columns_of_delete
@@ -82,7 +83,7 @@ def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableC
     if not config.merge.partial:
         return list(schema.declared.names)
     written = asked_together(rules, assigned)
-    named = {root for expression in assigned.values() for root in expression.meta.root_names()}
+    named = {root for expression in assigned.values() for root in columns_in(expression)}
     identity = (*config.key.fields, *config.key.partition_fields)
     needed = {*identity, *written, *named, *config.merge.decided_with(written)}
     return [name for name in schema.declared.names if name in needed]

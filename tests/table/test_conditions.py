@@ -163,6 +163,7 @@ OF_EACH_ROW: dict[str, pl.Expr | str] = {
     "a date of a known format": s.str.to_date("%Y-%m-%d") > dt.date(2024, 1, 3),
     "a part of a list": many.list.get(0) > 3,
     "the greatest of a list": many.list.max() > 3,
+    "those of a list that are great": many.list.filter(pl.element() > 3).list.len() > 0,
     "the greatest of a row": pl.max_horizontal("v", "f") > 3,
     "any of a row": pl.any_horizontal(v > 3, f < 1),
     "replaced": v.replace_strict({1: True}, default=False, return_dtype=pl.Boolean),
