@@ -1,53 +1,141 @@
 """Whether the parts of a Parquet footer fit each other, which is asked before pyarrow looks at its column chunks.
 
 pyarrow checks a chunk when that is asked for, and ends the process, with no error, where it does not fit: it is of
-another type than the schema says, its row group has fewer chunks than the schema has columns, or it is encrypted. So
-the footer of a file of elsewhere is looked through here first, once for each file that a process meets.
+another type than the schema says, its row group has fewer chunks than the schema has columns, it is encrypted, its
+statistics are shorter than a value of its type, or its histograms of levels are not as long as the schema's levels are
+many. So the footer of a file of elsewhere is looked through here first, once for each file that a process meets.
 
-Source: the field numbers in Parquet's `parquet.thrift`; `ColumnChunkMetaData` and `RowGroupMetaData` of Arrow's C++.
+Arrow's C++ reads the items of a list as what Parquet declares, whatever kind they say they are, and takes a field of
+another kind for one that is not there. So a footer whose lists or fields are of other kinds does not fit either: it
+would be read as something else than what is looked at here.
+
+Source: the field numbers in Parquet's `parquet.thrift`; `ColumnChunkMetaData`, `RowGroupMetaData`,
+`SizeStatistics::Validate`, `TypedStatisticsImpl::PlainDecode` and `schema::Unflatten` of Arrow's C++.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from crdt_mor.errors import FormatError
-from crdt_mor.ground.thrift import LIST, STRUCT, Struct, Value, decode
+from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Struct, decode
 
 TAIL_BYTES: Final = 8
 """Bytes after a footer: its length, and the magic number."""
 
 _SCHEMA, _GROUPS = 2, 4
-_TYPE, _CHILDREN = 1, 5
+_TYPE, _LENGTH, _REPETITION, _CHILDREN = 1, 2, 3, 5
 _COLUMNS = 1
 _META, _CRYPTO = 3, 8
+_STATISTICS, _SIZES = 12, 16
+_TEXT_BYTES, _REPETITIONS, _DEFINITIONS = 1, 2, 3
+
+_OPTIONAL, _REPEATED = 1, 2
+_BYTE_ARRAY, _FIXED = 6, 7
+_WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+"""Bytes of a value of each type whose values are all as long as each other."""
+
+Shape = int | Mapping[int, Any] | list[Any]
+"""A kind; of a struct the shapes of some fields by their numbers; of a list the shape of its items."""
+
+_ENDS: Final = dict.fromkeys((1, 2, 5, 6), BINARY)
+"""The least and the greatest value in statistics, under their old numbers and under those of now."""
+
+_ELEMENT: Final = {_TYPE: I32, _LENGTH: I32, _REPETITION: I32, _CHILDREN: I32}
+_META_DATA: Final = {
+    _TYPE: I32,
+    2: [I32],
+    3: [BINARY],
+    8: [{}],
+    _STATISTICS: _ENDS,
+    13: [{}],
+    _SIZES: {_TEXT_BYTES: I64, _REPETITIONS: [I64], _DEFINITIONS: [I64]},
+}
+_FOOTER: Final = {_SCHEMA: [_ELEMENT], _GROUPS: [{_COLUMNS: [{_META: _META_DATA}], 4: [{}]}], 5: [{}], 7: [{}]}
+"""What is looked at here, and every list that Parquet declares beside it."""
+
+
+class _Column(NamedTuple):
+    """A column of the schema. width: bytes of a value, where all have as many. repetition, definition: its levels."""
+
+    type: int
+    width: int | None
+    repetition: int
+    definition: int
 
 
 @lru_cache(maxsize=64)
 def fits(footer: bytes) -> bool:
-    """Whether each row group has a chunk in plain for each column of the schema, and of its type."""
+    """Whether each row group has a chunk in plain for each column of the schema, as pyarrow can look at it."""
     try:
         file = decode(footer)
-        leaves = [element[_TYPE].value for element in _structs(file[_SCHEMA])[1:] if not _children(element)]
-        return all(_types(group) == leaves for group in _structs(file[_GROUPS]))
-    except (FormatError, LookupError, TypeError, AttributeError):
+        if not _is_of(_FOOTER, STRUCT, file):
+            return False
+        columns = _columns(file[_SCHEMA].value.values)
+        return all(_are_of(columns, group[_COLUMNS].value.values) for group in file[_GROUPS].value.values)
+    except (FormatError, LookupError):
         return False
 
 
-def _structs(value: Value) -> list[Struct]:
-    if value.kind != LIST or (value.value.values and value.value.kind != STRUCT):
-        raise TypeError("no list of structs")
-    return list(value.value.values)
+def _is_of(shape: Shape, kind: int, value: Any) -> bool:
+    if isinstance(shape, int):
+        return kind == shape
+    if isinstance(shape, list):
+        return kind == LIST and all(_is_of(shape[0], value.kind, item) for item in value.values)
+    return kind == STRUCT and all(_is_of(shape[n], value[n].kind, value[n].value) for n in shape if n in value)
 
 
-def _children(element: Struct) -> int:
-    return int(element[_CHILDREN].value) if _CHILDREN in element else 0
+def _columns(elements: list[Struct]) -> list[_Column]:
+    """The leaves of a schema, whose nodes stand one after another, each before its children; raises LookupError."""
+    columns = list[_Column]()
+    above = [[_number(elements[0], _CHILDREN), 0, 0]]  # of each open node: children to come, and its levels
+    for element in elements[1:]:
+        while not above[-1][0]:
+            above.pop()
+        above[-1][0] -= 1
+        _, repetition, definition = above[-1]
+        repeats = _number(element, _REPETITION)
+        levels = repetition + (repeats == _REPEATED), definition + (repeats in (_OPTIONAL, _REPEATED))
+        if children := _number(element, _CHILDREN):
+            above.append([children, *levels])
+        else:
+            type_ = element[_TYPE].value
+            width = _number(element, _LENGTH) if type_ == _FIXED else _WIDTHS.get(type_)
+            columns.append(_Column(type_, width, *levels))
+    if any(left for left, *_ in above):
+        raise LookupError("a schema without some of its columns")
+    return columns
 
 
-def _types(group: Struct) -> list[object]:
-    """The types of the chunks in a row group; raises LookupError for one that is encrypted or says none."""
-    chunks = _structs(group[_COLUMNS])
-    if any(_CRYPTO in chunk for chunk in chunks):
-        raise LookupError("an encrypted chunk")
-    return [chunk[_META].value[_TYPE].value for chunk in chunks]
+def _number(element: Struct, field: int) -> int:
+    number = int(element[field].value) if field in element else 0
+    if number < 0:
+        raise LookupError("a number of children, of bytes or of a repetition below 0")
+    return number
+
+
+def _are_of(columns: list[_Column], chunks: list[Struct]) -> bool:
+    """Whether these are the chunks of a row group; raises LookupError for one that says nothing of its type."""
+    return len(chunks) == len(columns) and all(
+        _CRYPTO not in chunk and _is_chunk(column, chunk[_META].value)
+        for column, chunk in zip(columns, chunks, strict=True)
+    )
+
+
+def _is_chunk(column: _Column, meta: Struct) -> bool:
+    statistics: Struct = meta[_STATISTICS].value if _STATISTICS in meta else {}
+    sizes: Struct = meta[_SIZES].value if _SIZES in meta else {}
+    return (
+        meta[_TYPE].value == column.type
+        and all(column.width in (None, len(statistics[end].value)) for end in _ENDS if end in statistics)
+        and (_TEXT_BYTES not in sizes or column.type == _BYTE_ARRAY)
+        and _is_histogram(sizes, _REPETITIONS, column.repetition)
+        and _is_histogram(sizes, _DEFINITIONS, column.definition)
+    )
+
+
+def _is_histogram(sizes: Struct, field: int, level_max: int) -> bool:
+    counts = sizes[field].value if field in sizes else Items(I64, [])
+    return len(counts.values) in (0, level_max + 1)

@@ -25,6 +25,9 @@ _NUMBERS: Final = frozenset({I16, I32, I64})
 _SHIFT_MAX: Final = 63
 """Where the tenth byte of a number of 64 bits has its bits; no number has more."""
 
+_FIELD_MAX: Final = 32_767
+"""The number of a field has 16 bits: readers that drop the others would take a greater one for another field."""
+
 _LONG: Final = 15
 """Lists of 15 items or more store their length separately; a field whose id is more than 15 above that of the field
 before it stores the id itself (Thrift's compact protocol)."""
@@ -91,6 +94,8 @@ class _Reader:
         while header := self.data[self.position]:
             self.position += 1
             field = field + (header >> 4) if header >> 4 else self.number()
+            if field in fields or not 0 <= field <= _FIELD_MAX:
+                raise ValueError(f"a field stands twice, or has a number that none has. field={field}")
             kind = header & 15
             fields[field] = Value(kind, kind == TRUE if kind in _BOOLS else _READ.get(kind, _Reader.unknown)(self))
         self.position += 1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import struct
 from collections.abc import Callable
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -127,14 +130,92 @@ def encrypted(footer: Struct) -> None:
     _chunk(footer, 0)[8] = Value(STRUCT, {1: Value(STRUCT, {})})
 
 
-@pytest.mark.parametrize("change", [another_type, fewer_chunks, encrypted])
-def test_chunks_that_are_not_those_of_the_schema_do_not_end_the_process(change: Callable[[Struct], None]) -> None:
-    source = ParquetSource.in_memory(changed(parquet(), change), name="base")
-    with pytest.raises(pa.ArrowInvalid):
+def of_another_kind(footer: Struct) -> None:
+    """Arrow takes a field of another kind for none, and so the column for a group of none."""
+    footer[2].value.values[1][1].kind = I64
+
+
+def items_of_another_kind(footer: Struct) -> None:
+    """Arrow reads each item as the text that Parquet declares, whatever kind the list says."""
+    _chunk(footer, 0)[3].value[3].value = Items(I32, [7])
+
+
+def fewer_children(footer: Struct) -> None:
+    footer[2].value.values[0][5].value -= 1
+
+
+def more_children(footer: Struct) -> None:
+    footer[2].value.values[0][5].value += 1
+
+
+def too_many_levels(number: int) -> Callable[[Struct], None]:
+    def change(footer: Struct) -> None:
+        _chunk(footer, 0)[3].value[16] = Value(STRUCT, {number: Value(LIST, Items(I64, [1, 1, 1, 1]))})
+
+    return change
+
+
+def bytes_of_numbers(footer: Struct) -> None:
+    _chunk(footer, 2)[3].value[16] = Value(STRUCT, {1: Value(I64, 7)})
+
+
+def short_statistics(number: int) -> Callable[[Struct], None]:
+    def change(footer: Struct) -> None:
+        _chunk(footer, 2)[3].value[12].value[number] = Value(BINARY, b"\1")
+
+    return change
+
+
+NOT_THOSE = {
+    "another type": another_type,
+    "fewer chunks": fewer_chunks,
+    "encrypted": encrypted,
+    "a type of another kind": of_another_kind,
+    "a path of another kind": items_of_another_kind,
+    "fewer children": fewer_children,
+    "more children": more_children,
+    "repetition levels": too_many_levels(2),
+    "definition levels": too_many_levels(3),
+    "bytes of texts that are numbers": bytes_of_numbers,
+    **{f"short statistics, {number}": short_statistics(number) for number in (1, 2, 5, 6)},
+}
+
+
+@pytest.mark.parametrize("case", NOT_THOSE)
+def test_chunks_that_are_not_those_of_the_schema_do_not_end_the_process(case: str) -> None:
+    source = ParquetSource.in_memory(changed(parquet(), NOT_THOSE[case]), name="base")
+    with pytest.raises((pa.ArrowInvalid, OSError)):
         source.metadata()
-    assert row_groups(source, "_hoodie_record_key") is None
-    assert bloom.may_have(source, "_hoodie_record_key", ["a"]) is None
-    assert row_groups(ParquetSource.in_memory(parquet()), "_hoodie_record_key") is not None
+    for column in ("_hoodie_record_key", "n"):
+        assert row_groups(source, column) is None
+        assert bloom.may_have(source, column, ["a"]) is None
+
+
+COLUMNS = {
+    "numbers": pa.array([1, None, 3], pa.int32()),
+    "texts": pa.array(["a", "b", ""]),
+    "truths": pa.array([True, None, False]),
+    "decimals": pa.array([Decimal("1.50"), None, Decimal("-2.25")], pa.decimal128(30, 2)),
+    "lists": pa.array([[1], None, [2, None]]),
+    "structs": pa.array([{"a": 1, "b": ["x"]}, None, {"a": None, "b": []}]),
+    "maps": pa.array([[("k", [1])], None, []], pa.map_(pa.string(), pa.list_(pa.int64()))),
+    "none": pa.array([None, None, None], pa.string()),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_what_arrow_writes_fits(column: str) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"c": COLUMNS[column]}), sink)
+    footer = ParquetSource.in_memory(sink.getvalue().to_pybytes()).metadata()
+    chunks = [footer.row_group(0).column(number) for number in range(footer.num_columns)]
+    assert all(chunk.num_values >= 3 for chunk in chunks)
+
+
+def test_what_polars_writes_fits() -> None:
+    sink = io.BytesIO()
+    pl.DataFrame([pl.Series(name, values) for name, values in COLUMNS.items() if name != "maps"]).write_parquet(sink)
+    assert ParquetSource.in_memory(sink.getvalue()).metadata().num_rows == 3
 
 
 def test_a_scan_of_a_base_file_of_such_chunks_does_not_end_the_process(fast_path: Path) -> None:
@@ -242,6 +323,14 @@ def test_chunks_that_are_said_to_lie_outside_of_the_file_are_told() -> None:
 def test_thrift_that_goes_on_for_ever_is_named(data: bytes) -> None:
     for parse in (decode, decode_front):
         with pytest.raises(mor.FormatError, match="not a struct of Thrift's compact protocol"):
+            parse(data)
+
+
+@pytest.mark.parametrize("data", [b"\x15\2\5\2\4\0", b"\5\x82\x80\x08\2\0"], ids=["twice", "of 17 bits"])
+def test_a_field_of_thrift_that_other_readers_take_for_another_one_is_named(data: bytes) -> None:
+    """A reader that goes on to the same field has the later value or both; one that drops bits has the field 1."""
+    for parse in (decode, decode_front):
+        with pytest.raises(mor.FormatError, match=r"a field stands twice, or has a number that none has"):
             parse(data)
 
 
