@@ -28,7 +28,7 @@ test: setup      ## The fast tier of the tests: three minutes on two quiet cores
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 
-check-slow: setup  ## The slow tier: a quarter of an hour
+check-slow: setup  ## The slow tier: half an hour
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not long and not spark" $(ARGS)
 
 check-long: setup  ## The long tier, which CI leaves out: what takes minutes by itself, and more seeds
