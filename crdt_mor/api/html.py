@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = Late("html")
 
 _LONGEST: Final = 100
 """Characters of one value."""
@@ -19,11 +25,11 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def html_line(text: str) -> str:
     """A line of text, above or below a table."""
-    return f"<p>{escape(text)}</p>"
+    return f"<p>{html.escape(text)}</p>"
 
 
 def _shown(value: object) -> str:
     if value is None:
         return "<em>null</em>"
     text = str(value)
-    return escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+    return html.escape(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")

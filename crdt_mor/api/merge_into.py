@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 import pyarrow as pa
@@ -15,16 +15,16 @@ from crdt_mor.api.data import Data, read_data
 from crdt_mor.columns.casts import plain_values
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operation
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.config import TableConfig
 from crdt_mor.read.sql_names import name_of
-from crdt_mor.write.merge_into import (
-    merged,
-    refuse_hidden,
-    refuse_occupied,
-    refuse_there,
-)
 from crdt_mor.write.merge_into_plan import Action, Clause, Kind, MergePlan
 from crdt_mor.write.named import NamedStatements
+
+if TYPE_CHECKING:
+    from crdt_mor.write import merge_into as merging
+else:
+    merging = Late("crdt_mor.write.merge_into")
 
 _COLUMN: Final = r"""(\w+)\.("(?:[^"]|"")+"|\w+)"""
 _EQUALITY: Final = re.compile(rf"^\s*{_COLUMN}\s*==?\s*{_COLUMN}\s*$")
@@ -119,16 +119,16 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
     """
     config, schema = statements.config, statements.schema
     target = read(filter=None if plan.reads_all else plan.meets(schema))
-    outcome = merged(plan, target, statements)
+    outcome = merging.merged(plan, target, statements)
     fields = config.key.fields
     own = tuple((name, name) for name in fields)
     if outcome.inserted is not None and not outcome.are_unmet:
         by_key = MergePlan(outcome.inserted, own)
-        refuse_there(plan, outcome.inserted, read(filter=by_key.meets(schema)), statements)
+        merging.refuse_there(plan, outcome.inserted, read(filter=by_key.meets(schema)), statements)
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
         there = MergePlan(keys, own).meets(schema)
-        refuse_occupied(outcome, read(filter=there), plan, statements)
+        merging.refuse_occupied(outcome, read(filter=there), plan, statements)
     for gone in outcome.deletes:
         statements.delete(gone, plain=False)
     for rows in (*outcome.rows, *outcome.moved):
@@ -136,7 +136,7 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
     if outcome.moved and config.merge.ordering is not None:
-        refuse_hidden(outcome, read(filter=there), plan, statements)
+        merging.refuse_hidden(outcome, read(filter=there), plan, statements)
     return _counted(plan, outcome.counts)
 
 

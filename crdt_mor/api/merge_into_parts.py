@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pyarrow as pa
@@ -28,16 +29,22 @@ from crdt_mor.api.update_parts import Elsewhere, PartDone, commit_in_parts, exec
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.job_values import Job
-from crdt_mor.write.merge_into_parts import Spread
 from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import NamedStatements, shown_config, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Statements
-from crdt_mor.write.update_parts import Word, columns_of
+
+if TYPE_CHECKING:
+    from crdt_mor.write import merge_into_parts as spreading
+    from crdt_mor.write import update_parts as in_parts
+else:
+    spreading = Late("crdt_mor.write.merge_into_parts")
+    in_parts = Late("crdt_mor.write.update_parts")
 
 
 @operations
@@ -81,9 +88,9 @@ class MergeSpread:
     columns: those of the source that say it; none where all rows belong to one part.
     """
 
-    _spread: Spread = field(repr=False)
+    _spread: spreading.Spread = field(repr=False)
     _session: Session = field(repr=False)
-    _word: Word = field(repr=False)
+    _word: in_parts.Word = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -186,9 +193,9 @@ def _merged(
         do_merge(plan, named, partial(_no_rows, named))
 
     def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
-        spread = Spread.of(plan, view.shown, session.config, view.names, parts_max)
-        spreads.append(MergeSpread(spread, session, Word(view.cut.time, session.environment.nonce())))
-        columns = columns_of(view)
+        spread = spreading.Spread.of(plan, view.shown, session.config, view.names, parts_max)
+        spreads.append(MergeSpread(spread, session, in_parts.Word(view.cut.time, session.environment.nonce())))
+        columns = in_parts.columns_of(view)
         views = map(view.with_slices, spread.slices(view.slices))
         return [MergePart(number, session, job, part, plan, columns) for number, part in enumerate(views)]
 

@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
@@ -324,6 +323,8 @@ def _refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
 
 def near(unknown: str, known: Iterable[str]) -> str:
     """Which name is meant by one that is unknown, as part of an error's message; "" where none is near."""
+    from difflib import get_close_matches
+
     names = list(known)
     lower = {name.lower(): name for name in names}
     match = lower.get(unknown.lower()) or next(iter(get_close_matches(unknown, names, 1)), None)

@@ -9,14 +9,19 @@ are made with the table.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.model import layout
 from crdt_mor.model.policies import BY_NAME, parsed
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = Late("difflib")
 
 Properties = tuple[tuple[str, str], ...]
 """(name, value), by name."""

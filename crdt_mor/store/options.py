@@ -11,7 +11,6 @@ them (`store.secrets`).
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -263,8 +262,10 @@ def known_names(provider: Provider) -> dict[str, str]:
 
 
 def _unknown(name: str, names: Mapping[str, str], provider: Provider) -> InvalidInputError:
+    from difflib import get_close_matches
+
     within = {full for other, full in names.items() if name.lower() in other} if len(name) > 2 else set()
-    close = {names[n] for n in difflib.get_close_matches(name.lower(), names, n=NEAR_MAX)}
+    close = {names[n] for n in get_close_matches(name.lower(), names, n=NEAR_MAX)}
     near = sorted(within or close, key=lambda full: (full not in _SECRET, full))[:NEAR_MAX]
     hint = f"did you mean {' or '.join(near)}?" if near else "docs/stores.md has all of them."
     return InvalidInputError(f"there is no such option of this kind of store; {hint} option={name!r} store={provider}")

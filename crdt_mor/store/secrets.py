@@ -9,7 +9,6 @@ processes import it.
 
 from __future__ import annotations
 
-import configparser
 import os
 import sys
 import threading
@@ -169,6 +168,8 @@ def importable_name(provider: object) -> str:
 
 def has_default_profile() -> bool:
     """Whether the configuration of AWS on this machine has a profile `default` that gives credentials."""
+    import configparser
+
     for variable, path in (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config")):
         file = configparser.RawConfigParser(strict=False)
         with suppress(OSError, UnicodeDecodeError, configparser.Error):

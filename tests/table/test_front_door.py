@@ -105,8 +105,11 @@ for settings in ({"key": "id"}, {"key": ["id", "day"], "partition_by": "day", "o
 """)
     assert "crdt_mor.api.transaction" in found
     assert not {"pandas", "obstore", "typer"} & found
-    rooms = "maintenance", "migration", "erasure", "loading", "sources", "changes", "history", "inspect"
-    assert not {f"crdt_mor.{name}" for name in rooms} & found
+    calls = "maintenance", "migration", "erasure", "load", "files", "changes", "history", "inspect", "why"
+    assert not {f"crdt_mor.api.{name}" for name in calls} & found
+    statements = "job", "overwrite", "update_parts", "merge_into", "merge_into_parts"
+    assert not {f"crdt_mor.write.{name}" for name in statements} & found
+    assert not {"configparser", "difflib", "html"} & found
     assert {name for name in found if name.startswith("crdt_mor.services.")} == {"crdt_mor.services.maintain_inline"}
     assert not {f"crdt_mor.laws.{name}" for name in ("check", "examine", "trial", "fingerprint")} & found
 
