@@ -22,13 +22,15 @@ import polars as pl
 
 from crdt_mor.errors import CrdtMorError, FormatError, PayloadError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.events.session import Session
-from crdt_mor.format.properties import decode_table
+from crdt_mor.format.properties import decode, decode_table
 from crdt_mor.hudi.handover import read_properties
-from crdt_mor.hudi.partitions import PARTITION_METADATA
-from crdt_mor.laws.merging import merging_of
+from crdt_mor.hudi.partitions import metadata_put
+from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
-from crdt_mor.model.names import CLEAN, bucket_of_file_id, join_path
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.names import CLEAN, bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
@@ -38,6 +40,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
 from crdt_mor.services.verify_deep import ask_fold
 from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, found
+from crdt_mor.services.verify_given import as_damage, given
 from crdt_mor.services.verify_hints import ask_hint
 from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
@@ -47,6 +50,8 @@ from crdt_mor.write.adopted_keys import key_columns
 
 KEYS_NAMED: Final = 10
 """How many keys that are in several partitions are named."""
+
+_DEPTH: Final = "partitionDepth"
 
 Tell = Callable[[VerifyProgress], None]
 
@@ -229,23 +234,31 @@ class _Run:
             faults.fail("size", f"{said} file={file.path}")
         else:
             try:
-                if file.is_base:
-                    source = base_source(session.store, file)
-                    if commit.adopted:
-                        ask_base_of_hudi(source, faults)
-                    else:
-                        ask_base(source, file, commit, merging, faults)
-                else:
-                    data = session.store.view(file.path)
-                    if data is None:
-                        self._note_gone(faults)
-                    elif commit.adopted:
-                        ask_log_of_hudi(data, file, faults)
-                    else:
-                        ask_log(data, file, commit, session.config, merging, faults)
+                with as_damage(session):
+                    self._ask_bytes(file, commit, merging, faults)
             except (FileNotFoundError, SnapshotExpiredError):
                 self._note_gone(faults)
+            except FormatError as error:
+                faults.fail("read", str(error))
         return faults
+
+    def _ask_bytes(self, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:
+        """Read all of a file. A log is read and not mapped into memory, where a bad sector would end the process."""
+        session = self.session
+        if file.is_base:
+            source = base_source(session.store, file)
+            if commit.adopted:
+                ask_base_of_hudi(source, faults)
+            else:
+                ask_base(source, file, commit, merging, faults)
+            return
+        data = session.store.read(file.path)
+        if data is None:
+            self._note_gone(faults)
+        elif commit.adopted:
+            ask_log_of_hudi(data, file, faults)
+        else:
+            ask_log(data, file, commit, session.config, merging, faults)
 
     def _note_gone(self, faults: Faults) -> None:
         """Note that a file is gone, unless the newest version does without it: then the file group is read anew."""
@@ -265,14 +278,15 @@ class _Run:
         places = [pl.DataFrame(schema={name: schema[name] for name in (RECORD_KEY, PARTITION_PATH)})]
         rows = 0
         try:
-            for frame in snapshot.with_slices([slice_]).frames([*schema], None):
-                rows += frame.height
-                ask_keys(config, slice_, frame.select(kept), faults)
-                ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
-                places.append(frame.select(RECORD_KEY, PARTITION_PATH))
-            self.hints += ask_hint(snapshot, slice_, faults)
-            if self.deep:
-                ask_fold(self.session, snapshot, slice_, faults)
+            with as_damage(self.session):
+                for frame in snapshot.with_slices([slice_]).frames([*schema], None):
+                    rows += frame.height
+                    ask_keys(config, slice_, frame.select(kept), faults)
+                    ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
+                    places.append(frame.select(RECORD_KEY, PARTITION_PATH))
+                self.hints += ask_hint(snapshot, slice_, faults)
+                if self.deep:
+                    ask_fold(self.session, snapshot, slice_, faults)
         except SnapshotExpiredError as error:
             gone = next((file.path for file in slice_.files if self.session.store.stat(file.path) is None), None)
             if gone is None:
@@ -291,9 +305,23 @@ class _Run:
         """Each partition in which we have written has the file by which Hudi's readers find it."""
         files = (pair for group in self.view.slices for pair in self.view.files.get(group, ()))
         for partition in sorted({file.partition for file, commit in files if not commit.adopted}):
-            path = join_path(partition, PARTITION_METADATA)
-            if self.session.store.stat(path) is None:
-                self.findings.append(found("partition metadata", path, "Hudi's readers do not find the partition"))
+            put = metadata_put(partition, EPOCH)
+            try:
+                data = given(self.session, put.path)
+                wrong = "Hudi's readers do not find the partition" if data is None else _misled(data, put)
+            except FormatError as error:
+                wrong = str(error)
+            if wrong is not None:
+                self.findings.append(found("partition metadata", put.path, wrong))
+
+
+def _misled(data: bytes, put: Put) -> str | None:
+    """What Hudi's readers are told wrongly of a partition, of which `put` says how deep it is; None: nothing."""
+    depth = decode(put.data, put.path)[_DEPTH]
+    said = decode(data, put.path).get(_DEPTH)
+    if said == depth:
+        return None
+    return f"it says another depth than the partition has. depth={depth} found={said} file={put.path}"
 
 
 def _bucket(group: FileGroup) -> int:

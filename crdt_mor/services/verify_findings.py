@@ -62,7 +62,7 @@ CHECKS: Final = MappingProxyType({
     "record key": (_TWICE, _COPY),
     "partition path": (_TWICE, _COPY),
     "bucket": (_TWICE, _COPY),
-    "partition metadata": (_OTHER_READERS, "crdt-mor maintain puts it again"),
+    "partition metadata": (_OTHER_READERS, "crdt-mor maintain puts it where it is gone; remove a damaged one first"),
     "Hudi's timeline": (_OTHER_READERS, "restore the file from a backup"),
     "unknown instant": (_OTHER_READERS, "remove the file, once crdt-mor timeline does not show its instant"),
     "Hudi's history": (_OTHER_READERS, "restore the file from a backup"),

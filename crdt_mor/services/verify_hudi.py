@@ -3,6 +3,7 @@
     each completed instant above the watermark ─► its completed file, with what the value says of the commit
     each instant up to the watermark ─► its row in the history, with the same
     each completed file that bears our key ─► an instant that the value knows
+    each savepoint of which Hudi is told ─► its completed file, for that savepoint
 
 What is missing of the events of the newest version is no hole: its publisher may not have told Hudi of them yet. What
 an archiving of the newest version moves is left out. It is safe beside writers: what was not found is asked of the
@@ -29,6 +30,7 @@ from crdt_mor.hudi.actions import (
 )
 from crdt_mor.hudi.adoption import is_archived_by_others
 from crdt_mor.hudi.restore import dropped_by_restores
+from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.model.instant import EPOCH, InstantTime
@@ -36,6 +38,7 @@ from crdt_mor.model.names import SAVEPOINT, TimelineFileName, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.services.verify_findings import Finding, found
+from crdt_mor.services.verify_given import given
 
 _SCHEMA = "schema"
 
@@ -79,6 +82,7 @@ def _look(session: Session) -> Told:
             named[stat.path] = name
     _ask_active(session, value, own, named, told)
     _ask_plans(session, value, named, told)
+    _ask_savepoints(session, value, named, told)
     _ask_strangers(session, value, {c.requested for c in commits}, named, told)
     if value.archive.manifest and value.archive.version < value.version:
         _ask_history(session, value, own, told)
@@ -101,7 +105,9 @@ def _ask_active(
         if completion.requested <= value.archive.watermark:
             continue
         path = projector.path(completed_name(completion))
-        data = session.store.read(path) if path in named else None
+        data = _read(session, path, named, told)
+        if path in told.findings:
+            continue
         if data is None and completion.version >= value.version:
             told.is_behind = True
         elif data is None:
@@ -121,8 +127,10 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
             continue
         path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begun[0]))
         frozen = session.store.read(plan.path)
-        data = session.store.read(path) if path in named else None
+        data = _read(session, path, named, told)
         told.objects += data is not None
+        if path in told.findings:
+            continue
         if data is None and plan.version >= value.version:
             told.is_behind = True
         elif data is None:
@@ -131,6 +139,34 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
         elif frozen is not None and data != action.encode_record(action.decode(frozen, plan.path)):
             said = f"it has other bytes than the plan gives. instant={plan.barrier}"
             told.findings[path] = found("Hudi's timeline", path, said)
+
+
+def _ask_savepoints(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
+    """Each savepoint of which Hudi is told has its completed file: without it Hudi's cleaner removes what it keeps."""
+    for savepoint in value.savepoints:
+        if not savepoint.told:
+            continue
+        path, *_ = session.publisher.projector.savepoint_paths(savepoint)
+        data = _read(session, path, named, told)
+        told.objects += data is not None
+        if path in told.findings:
+            continue
+        if data is None and savepoint.version >= value.version:
+            told.is_behind = True
+        elif data is None:
+            said = f"Hudi is not told of a savepoint: its file is gone. name={savepoint.name}"
+            told.findings[path] = found("Hudi's timeline", path, said)
+        elif own_savepoint_time(data, path) != savepoint.saved:
+            told.findings[path] = found("Hudi's timeline", path, f"it is not of this savepoint. name={savepoint.name}")
+
+
+def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], told: Told) -> bytes | None:
+    """A file of Hudi's timeline; None where it is not among those listed, or where the store does not give it."""
+    try:
+        return given(session, path) if path in named else None
+    except FormatError as error:
+        told.findings[path] = found("Hudi's timeline", path, str(error))
+        return None
 
 
 def _ask_strangers(
@@ -152,7 +188,7 @@ def _ask_strangers(
     notes = session.run(notes_of_copies()) if strange else []
     copied = max((note.clock for note in notes), default=EPOCH)
     for path, name in strange.items():
-        data = session.store.read(path) if name.requested not in dropped else None
+        data = _read(session, path, named, told) if name.requested not in dropped else None
         if data is None or not bears_our_key(name, data, path):
             continue
         told.objects += 1
@@ -241,7 +277,7 @@ def _ask_history(session: Session, value: Timeline, own: Mapping[InstantTime, Co
 
 
 def _named_in(session: Session, path: str, value: Timeline, told: Told) -> tuple[str, ...]:
-    data = session.store.read(path)
+    data = given(session, path)
     if data is None:
         raise FormatError(f"the manifest of the history is gone. file={path}")
     told.objects += 1
@@ -252,7 +288,7 @@ def _named_in(session: Session, path: str, value: Timeline, told: Told) -> tuple
 
 
 def _rows_of(session: Session, path: str, told: Told) -> list[ArchivedInstant]:
-    data = session.store.read(path)
+    data = given(session, path)
     if data is None:
         raise FormatError(f"a data file of the history is gone. file={path}")
     told.objects += 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CrdtMorError, FormatError
+from crdt_mor.errors import CrdtMorError, FormatError, StorageUnavailableError
 from crdt_mor.events.leftovers import counts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import planned_action
@@ -32,6 +32,7 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.services.verify_findings import Finding, found
+from crdt_mor.services.verify_given import as_damage, given
 from crdt_mor.store.protocol import Stat
 
 P = TypeVar("P")
@@ -92,8 +93,9 @@ def _read_segments(session: Session, read: Reread) -> bool:
     for segment in read.value.segments:
         path = segment_path(segment.name)
         try:
-            stat = session.store.stat(path)
-            held.append((segment, session.run(read_segment(segment))))
+            with as_damage(session):
+                stat = session.store.stat(path)
+                held.append((segment, session.run(read_segment(segment))))
         except SegmentGoneError as error:
             gone = True
             read.findings.append(found("segment", path, str(error)))
@@ -151,7 +153,12 @@ def _read_versions(session: Session, read: Reread) -> None:
     copied = max((stat.path.rpartition("/")[2] for stat in session.store.list(COPIED)), default="")
     for number in _standing(session, read.value):
         path = version_path(number)
-        data = session.store.read(path)
+        try:
+            data = given(session, path)
+        except FormatError as error:
+            read.findings.append(found("old version", path, str(error)))
+            before = None
+            continue
         if data is None:
             if before is not None and session.run(still_stands(before)):  # else publishers have deleted both meanwhile
                 newest = read.value.version
@@ -163,8 +170,8 @@ def _read_versions(session: Session, read: Reread) -> None:
         try:
             value = session.run(with_file_ids(Timeline.decode(data, path)))
             TableSchema.from_json(value.schema)
-        except SegmentGoneError:
-            before = None  # what only this version names may have been swept
+        except (SegmentGoneError, StorageUnavailableError):
+            before = None  # what only this version names may have been swept; of what it has else, it was said above
             continue
         except FormatError as error:
             read.findings.append(found("old version", path, str(error)))
@@ -194,7 +201,7 @@ def _ask_following(session: Session, read: Reread, before: Timeline, value: Time
         return
     try:
         fresh = session.run(fresh_completions(value))
-    except SegmentGoneError:
+    except (SegmentGoneError, StorageUnavailableError):
         return
     if value.is_restore_of(before):
         return  # it deletes the versions before it, which stand only until it is projected
@@ -240,15 +247,17 @@ def _read_plans(session: Session, read: Reread) -> None:
 
 def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
     """A plan; None, and a finding more, where it cannot be read, unless the newest version does without it."""
-    data = session.store.read(path)
-    if data is None:
+    try:
+        data = given(session, path)
+        if data is not None:
+            read.objects += 1
+            return decode(data, path)
         tail = session.tail()
         if path in {*(plan.path for plan in tail.plans), *(restore.path for restore in tail.restores)}:
             read.findings.append(found(check, path, "the object is gone"))
         return None
-    read.objects += 1
-    try:
-        return decode(data, path)
+    except StorageUnavailableError:
+        raise
     except CrdtMorError as error:
         read.findings.append(found(check, path, str(error)))
         return None

@@ -270,9 +270,28 @@ def test_an_instant_that_nobody_has_committed(folder: Path) -> None:
     assert (finding.check, finding.path) == ("unknown instant", str(strange.relative_to(folder)))
 
 
-def test_a_partition_has_lost_its_metadata(folder: Path) -> None:
-    (folder / ".hoodie_partition_metadata").unlink()
+def test_a_partition_has_lost_its_metadata_or_that_says_nothing(folder: Path) -> None:
+    """A power cut may leave a file of Hudi's empty."""
+    path = folder / ".hoodie_partition_metadata"
+    data = path.read_bytes()
+    for wrong in (b"", data.replace(b"Depth=0", b"Depth=1"), b"\xff" * 20):
+        path.write_bytes(wrong)
+        assert (only(folder).check, only(folder).path) == ("partition metadata", path.name)
+    path.unlink()
     assert only(folder).check == "partition metadata"
+
+
+def test_the_file_of_a_savepoint_is_gone_or_of_another(folder: Path) -> None:
+    """Hudi's cleaner would remove what the savepoint keeps."""
+    opened(folder).savepoint("kept")
+    assert verified(at_work(folder)).is_sound
+    (told,) = (folder / HUDI).glob("*.savepoint")
+    data = told.read_bytes()
+    for wrong in (b"", data[:-9]):
+        told.write_bytes(wrong)
+        assert (only(folder).check, only(folder).path) == ("Hudi's timeline", str(told.relative_to(folder)))
+    told.unlink()
+    assert (only(folder).check, only(folder).path) == ("Hudi's timeline", str(told.relative_to(folder)))
 
 
 @pytest.fixture

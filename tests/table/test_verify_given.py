@@ -1,0 +1,85 @@
+"""`Table.verify` over a store that does not give an object: it is named, and all others are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crdt_mor import LocalStore, StorageUnavailableError, Table, Verification
+from crdt_mor.testing import DelegatingStore, SimulatedEnvironment
+from tests.table.damaged import START_MS, at_work, bases, logs, made, opened
+
+HUDI = ".hoodie/timeline"
+OWN = ".hoodie/.crdt_mor"
+
+
+class BadSectors(DelegatingStore):
+    """Fails to read objects, as a disk does whose sectors are bad: their names and sizes are there."""
+
+    bad: frozenset[str] = frozenset()
+    gives_nothing = False
+
+    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        is_read = operation not in ("stat", "list", "walk")
+        if is_read and (self.gives_nothing or path in self.bad):
+            raise StorageUnavailableError(f"the disk refused. read={path} cause=EIO")
+        return super().around(operation, path, call)
+
+
+@pytest.fixture(scope="module")
+def sound(fast_module_path: Path) -> Path:
+    """A table with base files, logs, a segment, a savepoint and an open plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
+        folder = made(fast_module_path / "sound")
+        opened(folder).savepoint("kept")
+        assert opened(folder).maintenance.plan_compaction() is not None
+        return at_work(folder)
+
+
+def verified(folder: Path, *bad: str) -> Verification:
+    """The table, verified after it was opened, from when on some objects are not given."""
+    store = BadSectors(LocalStore(folder))
+    table = Table.open(folder, store=store, environment=SimulatedEnvironment(START_MS + 60_000, "given."))
+    store.bad = frozenset(bad)
+    return table.verify()
+
+
+def name_of(folder: Path, pattern: str, which: int = 0) -> str:
+    return str(sorted(folder.glob(pattern))[which].relative_to(folder))
+
+
+def test_a_base_file_and_a_log_are_not_given_and_the_others_are_read(sound: Path) -> None:
+    base, log = bases(sound)[-1].name, logs(sound, 1)[0].name
+    found = verified(sound, base, log)
+    assert {(finding.check, finding.path) for finding in found.findings} == {("read", base), ("read", log)}
+    assert all("cause=EIO" in finding.said for finding in found.findings)
+    assert found.files == verified(sound).files
+
+
+@pytest.mark.parametrize(
+    ("pattern", "which", "check"),
+    [
+        (f"{OWN}/timeline/*.json", 3, "old version"),
+        (f"{OWN}/segments/*.json", 0, "segment"),
+        (f"{OWN}/plans/*.json", -1, "plan"),
+        (f"{HUDI}/*_*.deltacommit", 0, "Hudi's timeline"),
+        (f"{HUDI}/*.savepoint", 0, "Hudi's timeline"),
+        (f"{HUDI}/*.compaction.requested", -1, "Hudi's timeline"),
+        (".hoodie_partition_metadata", 0, "partition metadata"),
+    ],
+)
+def test_an_object_of_the_timeline_is_not_given(sound: Path, pattern: str, which: int, check: str) -> None:
+    path = name_of(sound, pattern, which)
+    assert [(finding.check, finding.path) for finding in verified(sound, path).findings] == [(check, path)]
+
+
+def test_a_store_that_gives_nothing_says_nothing_of_the_table(sound: Path) -> None:
+    store = BadSectors(LocalStore(sound))
+    table = Table.open(sound, store=store)
+    store.gives_nothing = True
+    with pytest.raises(StorageUnavailableError):
+        table.verify()
