@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,13 +12,35 @@ import pyarrow as pa
 
 from crdt_mor.columns.shown_fields import stored_leaves
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.laws.describe import AUTHOR_ERRORS
+from crdt_mor.laws.describe import AUTHOR_ERRORS, error_line
 from crdt_mor.merge.payload import Payload, RecordPayload
 
 
 def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
-    """The examples, and null where it is a value; each with the type in which it is written."""
-    examples = payload.examples()
+    """The examples, and null where it is a value; each with the type in which it is written.
+
+    Raises `InvalidInputError` where the payload gives none, or none of one type.
+    """
+    with naming_mistakes(payload):
+        return _examples_of(payload)
+
+
+@contextmanager
+def naming_mistakes(payload: Payload) -> Iterator[None]:
+    """What goes wrong where a payload says its examples and their types, as `InvalidInputError`."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise InvalidInputError(
+            "examples() gives values of one type; where Arrow cannot tell which, column() says it. "
+            f"payload={payload_name(payload)} examples={payload.examples()!r}"
+        ) from error
+    except (NotImplementedError, TypeError) as error:
+        raise InvalidInputError(f"{error}. payload={payload_name(payload)}") from error
+
+
+def _examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
+    examples = _given(payload)
     if all(value is None for value in (examples.to_pylist() if isinstance(examples, pa.Array) else examples)):
         raise InvalidInputError(f"examples() must give a few written values. payload={payload_name(payload)}")
     column = stored_leaves(payload.column(), "column()")
@@ -30,6 +53,17 @@ def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
     nulls = payload.nulls == "value" and not isinstance(payload, RecordPayload)
     typed = [_with_type(value, kinds) for value in values if value is not None]
     return [*typed, (typed[0][0], None)] if nulls else typed
+
+
+def _given(payload: Payload) -> Sequence[Any] | pa.Array:
+    """What `examples()` gives; the author's own error is named, but for one that says that there are none."""
+    try:
+        return payload.examples()
+    except (NotImplementedError, InvalidInputError):
+        raise
+    except AUTHOR_ERRORS as error:
+        said = f"examples() raises {error_line(error)}. payload={payload_name(payload)}"
+        raise InvalidInputError(said) from error
 
 
 def _with_type(value: Any, kinds: Sequence[pa.DataType]) -> tuple[pa.DataType, Any]:

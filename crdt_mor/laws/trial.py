@@ -19,7 +19,7 @@ import pyarrow as pa
 from crdt_mor.columns.shown_fields import stored_leaves
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.laws.describe import AUTHOR_ERRORS, FIRST_TIME, abbreviated, described, error_line, error_of
-from crdt_mor.laws.examples import examples_of, payload_name, same_value
+from crdt_mor.laws.examples import examples_of, naming_mistakes, payload_name, same_value
 from crdt_mor.laws.histories import Update
 from crdt_mor.merge.kernel import polars_type
 from crdt_mor.merge.payload import Dot, Kind, Nulls, NullsInside, Payload
@@ -311,15 +311,8 @@ def trial_of_examples(payload: Payload) -> Trial:
     for said, words in allowed.items():
         if (word := getattr(payload, said)) not in words:
             raise InvalidInputError(f"{said} is one of {words}. payload={payload_name(payload)} {said}={word!r}")
-    try:
+    with naming_mistakes(payload):
         trial = Trial(payload)
-    except pa.ArrowException as error:
-        raise InvalidInputError(
-            "examples() gives values of one type; where Arrow cannot tell which, column() says it. "
-            f"payload={payload_name(payload)} examples={payload.examples()!r}"
-        ) from error
-    except (NotImplementedError, TypeError) as error:
-        raise InvalidInputError(f"{error}. payload={payload_name(payload)}") from error
     if (count := sum(value is not None for _, value in trial.written)) > EXAMPLES_MAX:
         raise InvalidInputError(
             f"examples() is a small world, as every three of its values are tried: give at most {EXAMPLES_MAX}. "

@@ -30,6 +30,21 @@ class Joined(Longest):
         return a + b
     def merge(self, states):
         return states.str.join("")
+
+class Exampleless(Payload):
+    name = "acme.exampleless/1"
+    def join(self, a, b):
+        return max(a, b)
+
+class Mixed(Exampleless):
+    name = "acme.mixed/1"
+    def examples(self):
+        return ["", 1]
+
+class Raising(Exampleless):
+    name = "acme.raising/1"
+    def examples(self):
+        raise ValueError("none today")
 """
 
 
@@ -64,6 +79,13 @@ def test_a_seed_alone_is_one_run_and_the_same_in_json() -> None:
     told = json.loads(simulate("--seed", 4, "--seeds", 1, "--output", "json").stdout)
     assert told == {"seeds": 1, "calls": told["calls"], "digest": told["digest"], "broken": None}
     assert text == f"1 seed, {told['calls']} calls of the store: every promise was kept. digest={told['digest']}\n"
+
+
+def test_a_payload_whose_examples_cannot_be_taken_is_refused_by_what_is_wrong_with_them(mine: str) -> None:
+    """It was told as a mistake of crdt-mor, which its user was asked to report."""
+    assert "write examples()" in simulate("--payload", f"{mine}:Exampleless", code=1).stderr
+    assert "values of one type" in simulate("--payload", f"{mine}:Mixed", code=1).stderr
+    assert "examples() raises ValueError: none today" in simulate("--payload", f"{mine}:Raising", code=1).stderr
 
 
 def test_a_payload_that_is_named_wrongly_is_refused() -> None:
