@@ -35,6 +35,7 @@ from crdt_mor.laws.merging import HIDDEN
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName, timeline_file_name
+from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.services.verify_findings import Finding, found
@@ -142,22 +143,29 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
 
 
 def _ask_savepoints(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
-    """Each savepoint of which Hudi is told has its completed file: without it Hudi's cleaner removes what it keeps."""
+    """Each savepoint of which Hudi is told has its completed file: without it Hudi's cleaner removes what it keeps.
+
+    Hudi deletes a savepoint with its inflight file, and may do so with one of ours, and make another one there.
+    """
     for savepoint in value.savepoints:
         if not savepoint.told:
             continue
-        path, *_ = session.publisher.projector.savepoint_paths(savepoint)
+        path, inflight = session.publisher.projector.savepoint_paths(savepoint)
         data = _read(session, path, named, told)
         told.objects += data is not None
         if path in told.findings:
             continue
         if data is None and savepoint.version >= value.version:
             told.is_behind = True
-        elif data is None:
+        elif data is None and _is_of(savepoint, _read(session, inflight, named, told), inflight):
             said = f"Hudi is not told of a savepoint: its file is gone. name={savepoint.name}"
             told.findings[path] = found("Hudi's timeline", path, said)
-        elif own_savepoint_time(data, path) != savepoint.saved:
+        elif data is not None and not _is_of(savepoint, data, path):
             told.findings[path] = found("Hudi's timeline", path, f"it is not of this savepoint. name={savepoint.name}")
+
+
+def _is_of(savepoint: Savepoint, data: bytes | None, path: str) -> bool:
+    return data is not None and own_savepoint_time(data, path) == savepoint.saved
 
 
 def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], told: Told) -> bytes | None:
