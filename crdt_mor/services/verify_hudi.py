@@ -106,18 +106,10 @@ def _ask_active(
         if completion.requested <= value.archive.watermark:
             continue
         path = projector.path(completed_name(completion))
-        data = _read(session, path, named, told)
-        if path in told.findings:
-            continue
-        if data is None and completion.version >= value.version:
-            told.is_behind = True
-        elif data is None:
-            said = f"Hudi is not told of a commit: its file is gone. instant={completion.requested}"
-            told.findings[path] = found("Hudi's timeline", path, said)
-        else:
-            told.objects += 1
-            if (differs := _difference(value, completion, data, path)) is not None:
-                told.findings[path] = found("Hudi's timeline", path, differs)
+        gone = f"Hudi is not told of a commit: its file is gone. instant={completion.requested}"
+        data = _file_of(session, completion.version, value, path, gone, named, told)
+        if data is not None and (differs := _difference(value, completion, data, path)) is not None:
+            told.findings[path] = found("Hudi's timeline", path, differs)
 
 
 def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
@@ -128,16 +120,11 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
             continue
         path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begun[0]))
         frozen = session.store.read(plan.path)
-        data = _read(session, path, named, told)
-        told.objects += data is not None
-        if path in told.findings:
+        gone = f"Hudi is not told of an open plan: its file is gone. instant={plan.barrier}"
+        data = _file_of(session, plan.version, value, path, gone, named, told)
+        if data is None or frozen is None:
             continue
-        if data is None and plan.version >= value.version:
-            told.is_behind = True
-        elif data is None:
-            said = f"Hudi is not told of an open plan: its file is gone. instant={plan.barrier}"
-            told.findings[path] = found("Hudi's timeline", path, said)
-        elif frozen is not None and data != action.encode_record(action.decode(frozen, plan.path)):
+        if data != action.encode_record(action.decode(frozen, plan.path)):
             said = f"it has other bytes than the plan gives. instant={plan.barrier}"
             told.findings[path] = found("Hudi's timeline", path, said)
 
@@ -151,21 +138,41 @@ def _ask_savepoints(session: Session, value: Timeline, named: Mapping[str, Timel
         if not savepoint.told:
             continue
         path, inflight = session.publisher.projector.savepoint_paths(savepoint)
-        data = _read(session, path, named, told)
-        told.objects += data is not None
-        if path in told.findings:
-            continue
-        if data is None and savepoint.version >= value.version:
-            told.is_behind = True
-        elif data is None and _is_of(savepoint, _read(session, inflight, named, told), inflight):
-            said = f"Hudi is not told of a savepoint: its file is gone. name={savepoint.name}"
-            told.findings[path] = found("Hudi's timeline", path, said)
-        elif data is not None and not _is_of(savepoint, data, path):
+        if path not in named and savepoint.version < value.version:
+            begun = _read(session, inflight, named, told)
+            if begun is None or not _is_of(savepoint, begun, inflight):
+                continue
+        gone = f"Hudi is not told of a savepoint: its file is gone. name={savepoint.name}"
+        data = _file_of(session, savepoint.version, value, path, gone, named, told)
+        if data is not None and not _is_of(savepoint, data, path):
             told.findings[path] = found("Hudi's timeline", path, f"it is not of this savepoint. name={savepoint.name}")
 
 
-def _is_of(savepoint: Savepoint, data: bytes | None, path: str) -> bool:
-    return data is not None and own_savepoint_time(data, path) == savepoint.saved
+def _is_of(savepoint: Savepoint, data: bytes, path: str) -> bool:
+    return own_savepoint_time(data, path) == savepoint.saved
+
+
+def _file_of(
+    session: Session,
+    version: int,
+    value: Timeline,
+    path: str,
+    gone: str,
+    named: Mapping[str, TimelineFileName],
+    told: Told,
+) -> bytes | None:
+    """The file by which Hudi is told of an event of a version; where it is not to be had, None, and that is noted.
+
+    gone: what is said where it is missing, unless it may be put yet.
+    """
+    data = _read(session, path, named, told)
+    if data is not None:
+        told.objects += 1
+    elif path not in told.findings and version >= value.version:
+        told.is_behind = True
+    elif path not in told.findings:
+        told.findings[path] = found("Hudi's timeline", path, gone)
+    return data
 
 
 def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], told: Told) -> bytes | None:
