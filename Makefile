@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 demo: setup      ## Three processes, one table, no lock: the example of the README on real flights
 	$(BIN)/crdt-mor demo
 
-test: setup      ## The fast tier of the tests: three minutes on two quiet cores, more where they are shared
+test: setup      ## The fast tier of the tests: three to eight minutes on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 check: lint types test  ## What must hold before a commit: lint, types, tests

@@ -1,6 +1,6 @@
 """Which cases of a test run before every commit, and which in the slow and the long tier.
 
-    fast    make test          a case of each kind: three minutes on two quiet cores
+    fast    make test          a case of each kind: three to eight minutes on two cores
     slow    make check-slow    more seeds, sizes and combinations of the same tests: part of CI
     long    make check-long    what takes a minute or more by itself, and seeds beyond those of CI
 
