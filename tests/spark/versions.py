@@ -3,7 +3,7 @@
     python -m tests.spark.versions               # all of them
     python -m tests.spark.versions 4.0           # the oldest one
 
-What follows `--` goes to pytest: CI runs every third test, by `4.0 -- --one-in 3`. Environments are made once, below
+What follows `--` goes to pytest: CI runs every sixth test, by `4.0 -- --one-in 6`. Environments are made once, below
 `.venvs`, with the versions of `requirements.lock` but for pyspark's. What needs a newer release (see
 `crdt_mor.readers.spark.versions`) is tested with that of the lock alone.
 """
