@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import polars as pl
@@ -15,6 +16,8 @@ from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.sql_names import QUOTED, lacking_quotes
+from crdt_mor.read.sql_parser import parsed
+from crdt_mor.read.sql_tokens import tokens_of
 
 _EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
 
@@ -124,8 +127,11 @@ def is_syntax_error(error: Exception) -> bool:
 def _types(schema: TableSchema, filter: pl.Expr | str) -> dict[str, str]:
     """The columns that a filter names, or all of a table's where it cannot tell, with their declared types."""
     declared = dict.fromkeys(META_COLUMNS, "string") | {field.name: str(field.type) for field in schema.declared}
-    try:
-        named = columns_in(pl.sql_expr(filter) if isinstance(filter, str) else filter)
-    except pl.exceptions.PolarsError:
-        named = schema.declared.names[:_SHOWN]
+    named = schema.declared.names[:_SHOWN]
+    tokens = tokens_of(filter) if isinstance(filter, str) else None
+    with suppress(InvalidInputError, pl.exceptions.PolarsError):
+        if isinstance(filter, pl.Expr):
+            named = columns_in(filter)
+        elif tokens is not None:
+            named = columns_in(parsed(filter, tokens))
     return {name: declared[name] for name in dict.fromkeys(named) if name in declared}

@@ -26,6 +26,7 @@ import polars as pl
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.read.expressions import columns_in, joined
+from crdt_mor.read.sql_parser import parsed
 from crdt_mor.read.sql_tokens import (
     COMPARISONS,
     PREDICATES,
@@ -84,8 +85,7 @@ class Condition:
         require_unicode(self.text)
         tokens = tokens_of(self.text)
         if tokens is None:
-            pl.sql_expr(self.text)
-            raise pl.exceptions.SQLInterfaceError("a text of SQL stands in single quotes, 'so', in no others")
+            raise pl.exceptions.SQLSyntaxError("a text of SQL stands in single quotes, 'so', in no others")
         if any(first.word == "(" and second.word == "SELECT" for first, second in pairwise(tokens)):
             raise pl.exceptions.SQLInterfaceError("subquery")
         deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
@@ -203,7 +203,7 @@ class Condition:
             if token.kind == "string":
                 _refuse_lost_offset(tokens, index)
         cast = self._text_cast(tokens)
-        return _unnamed(pl.sql_expr(written(self.text, tokens, self.columns))) if cast is None else cast
+        return _unnamed(parsed(written(self.text, tokens, self.columns), tokens)) if cast is None else cast
 
     def _text_cast(self, tokens: Tokens) -> pl.Expr | None:
         """TRY_CAST of a text AS DATE or AS TIMESTAMP, which polars has not; None for all else."""

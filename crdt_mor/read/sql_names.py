@@ -10,13 +10,14 @@ import polars as pl
 
 QUOTED: Final = "a name that is no plain word, or is a word of SQL, stands in double quotes"
 
+_WORD: Final = re.compile(r"[^\W\d]\w*")
 _IN_QUOTES: Final = re.compile(r"""'[^']*'|"[^"]*\"""")
 
 
 def in_sql(name: str) -> str:
     """A name as SQL text has it: in double quotes where it is no plain word, or is a word of SQL."""
     try:
-        is_plain = pl.sql_expr(name).meta.eq(pl.col(name))
+        is_plain = _WORD.fullmatch(name) is not None and pl.sql_expr(name).meta.eq(pl.col(name))
     except pl.exceptions.PolarsError:
         is_plain = False
     return name if is_plain else quoted(name)

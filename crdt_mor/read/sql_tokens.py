@@ -27,12 +27,15 @@ _TOKEN: Final = re.compile(
 )
 
 OPENING: Final = frozenset("([{")
-_CLOSING: Final = frozenset(")]}")
+CLOSING: Final = frozenset([*")]}", "END"])
 COMPARISONS: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"])
 PREDICATES: Final = COMPARISONS | frozenset(
     ["IS", "IN", "NOT", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "ANY", "ALL", "SOME"]
 )
 """Words and signs that make a predicate."""
+ENDING: Final = frozenset([",", "WHEN", "THEN", "ELSE"])
+"""What ends a condition inside of a function or a CASE."""
+JOINS: Final = ENDING | {"AND", "OR", "XOR"}
 _UNKNOWN: Final = frozenset("'\"`$\\;")
 """Signs that stand alone only where the text is quoted in a way that is not known here, or not to its end."""
 
@@ -68,7 +71,7 @@ def tokens_of(text: str) -> list[Token] | None:
         if kind == "space":
             continue
         word = word.upper() if kind == "word" else word
-        depth -= word in _CLOSING or (kind == "word" and word == "END")
+        depth -= kind in ("word", "sign") and word in CLOSING
         found.append(Token(kind, word, *match.span(), depth))
         depth += word in OPENING or (kind == "word" and word == "CASE")
     return None if any(token.kind == "sign" and token.text in _UNKNOWN for token in found) else found

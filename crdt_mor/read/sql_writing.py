@@ -14,12 +14,7 @@ from collections.abc import Collection, Iterator
 from itertools import takewhile
 
 from crdt_mor.errors import InvalidInputError
-from crdt_mor.read.sql_tokens import COMPARISONS, OPENING, PREDICATES, Tokens
-
-_AFTER = frozenset([",", "WHEN", "THEN", "ELSE"])
-"""What ends a condition inside of a function or a CASE."""
-
-_JOINS = _AFTER | {"AND", "OR", "XOR"}
+from crdt_mor.read.sql_tokens import COMPARISONS, ENDING, JOINS, OPENING, PREDICATES, Tokens
 
 _TESTS = {
     ("TRUE",): "<=> TRUE",
@@ -63,7 +58,7 @@ def _truth_tests(text: str, tokens: Tokens) -> Iterator[tuple[int, int, int]]:
             between[depth] += 1
         elif word == "AND" and between[depth]:
             between[depth] -= 1
-        elif word in _JOINS:
+        elif word in JOINS:
             starts[depth], between[depth] = at + 1, 0
         elif word == "NOT" and (starts[depth] == at or tokens[at - 1].word in COMPARISONS):
             starts[depth] = at + 1
@@ -83,9 +78,9 @@ def _refuse_misread(tokens: Tokens, text: str) -> None:
     if "DISTINCT" not in _words(tokens, 1, 2):
         return
     depth = tokens[0].depth
-    left = takewhile(lambda t: t.depth > depth or (t.depth == depth and t.word not in _AFTER), tokens[1:])
+    left = takewhile(lambda t: t.depth > depth or (t.depth == depth and t.word not in ENDING), tokens[1:])
     here = [token.word for token in left if token.depth == depth]
-    if not (PREDICATES | {"AND", "OR"}).isdisjoint(here[here.index("DISTINCT") :]):
+    if "DISTINCT" in here[:2] and not (PREDICATES | {"AND", "OR"}).isdisjoint(here[here.index("DISTINCT") :]):
         raise InvalidInputError(
             "IS DISTINCT FROM inside of a function, a CASE or a comparison does not end before AND, OR and comparisons "
             f"in polars: put brackets around it. filter={text}"

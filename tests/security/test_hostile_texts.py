@@ -25,6 +25,7 @@ from crdt_mor.planners.clean import CleanPlan
 from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.planners.erasure import Erasure
 from crdt_mor.planners.restore import RestorePlan
+from crdt_mor.read.sql_names import in_sql
 from crdt_mor.store.memory import MemoryStore
 from tests.simulated import Simulated
 
@@ -249,6 +250,70 @@ def test_sql_with_halves_of_characters_is_refused_by_a_word_of_ours(filter: str)
         made.delete(filter=filter)
     with pytest.raises(mor.InvalidInputError, match="half of a character"):
         made.add_rules(check={"odd": filter})
+
+
+NESTED = {
+    "a word that ends in the air": "CAST(" * 24,
+    "brackets that are closed": "CAST(" * 24 + "n" + ")" * 24,
+    "three times each": "POSITION((" * 20,
+    "without brackets": "INTERVAL " * 40 + "n",
+    "inside of lists": "[NOT" * 35 + " AND",
+    "cases": "CASE WHEN n = 1 THEN " * 30,
+    "words of several kinds": "n IN (SUBSTRING(CEIL(" * 10,
+    "behind a condition": "n = 1 AND " + "LOCALTIME[" * 24,
+    "below the comparisons": "n = 1 AND (n = 2 OR " + "NOT (n + ARRAY[" * 14,
+    "quoted in no way that is known": "NOT (" * 24 + "$",
+    "deeper than polars reads": "NOT (" * 60,
+}
+
+
+@pytest.mark.parametrize("text", NESTED.values(), ids=NESTED)
+def test_sql_that_its_parser_would_read_for_hours_is_refused_at_once(text: str) -> None:
+    """Of a failing text the parser reads what stands behind such words twice, and so in each other."""
+    _, made = table()
+    rows = pa.table({"id": ["a"]})
+    attempts: list[Callable[[], object]] = [
+        lambda: made.scan(filter=text),
+        lambda: made.delete(filter=text),
+        lambda: made.update({"n": text}),
+        lambda: made.update({"n": "1"}, text),
+        lambda: made.merge(rows).when_matched_delete(text).execute(),
+        lambda: made.add_rules(check={"odd": text}),
+    ]
+    for attempt in attempts:
+        with pytest.raises(mor.InvalidInputError):
+            attempt()
+
+
+def test_a_column_whose_name_is_such_a_text_is_named_in_quotes() -> None:
+    name = "CAST(" * 24
+    made = Simulated().create(pa.schema([("id", pa.string()), (name, pa.int64())]), key="id", buckets=1)
+    assert made.scan(filter=f'"{name}" > 1').count() == 0
+    assert in_sql(name) == f'"{name}"'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CASE WHEN n = 1 THEN 2 " + "ELSE CASE WHEN n = 2 THEN 3 " * 30 + "END" + " END" * 30 + " = 3",
+        " + ".join(["CAST(n AS INT)"] * 30) + " = 30",
+        "coalesce(" + ", ".join(["n IS NOT NULL AND NOT n = 2"] * 30) + ")",
+        "NOT (" * 40 + "n = 1" + ")" * 40,
+        "CAST(" * 10 + "n" + " AS BIGINT)" * 10 + " = 1",
+    ],
+    ids=["a list of cases", "beside each other", "arguments", "brackets around conditions", "ten"],
+)
+def test_sql_of_many_such_words_beside_each_other_is_read(text: str) -> None:
+    _, made = table()
+    assert made.scan(filter=text).count() in (0, 1)
+    assert made.scan(filter=f"({text}) OR n = 1").count() == 1
+
+
+@pytest.mark.parametrize("text", ["IS }DISTINCT", "n = 1 AND IS , DISTINCT", "IS ) NOT DISTINCT", "(IS NOT) DISTINCT"])
+def test_sql_with_half_of_is_distinct_from_is_refused(text: str) -> None:
+    _, made = table()
+    with pytest.raises(mor.InvalidInputError):
+        made.scan(filter=text)
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
