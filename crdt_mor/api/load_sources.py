@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, ordinary, read_schema, require_data
-from crdt_mor.api.files import files_at, fitted, reading, require_columns, require_differ, unreadable
+from crdt_mor.api.files import files_at, fitted, reading, require_columns, require_differ, require_sound, unreadable
 from crdt_mor.api.files_int96 import UNIT, ExactFiles, ParquetFile
 from crdt_mor.api.files_places import Places, iceberg_properties, is_same, require_known
 from crdt_mor.api.rows import ArrowRows
@@ -184,6 +184,7 @@ class _ParquetFiles:
         for path in paths:
             try:
                 with ParquetFile(places.source(path)) as file:
+                    require_sound(file.schema)
                     found, count = ordinary(file.schema), file.num_rows
                 require_differ(found, path)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
