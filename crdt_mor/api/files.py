@@ -155,29 +155,29 @@ def _opened(places: Places, path: str, types: pa.Schema, stack: ExitStack) -> Op
     """A file's columns and rows, those of a text in the types that are given; `stack` closes it."""
     try:
         schema, batches = _format(path)(places, path, types, stack)
-        require_sound(schema)
         require_differ(schema, path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        require_sound(schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise unreadable(path, error) from error
     return schema, batches
 
 
 def require_sound(schema: pa.Schema) -> None:
-    """Raise `pyarrow.ArrowInvalid` or `UnicodeDecodeError` for types that Arrow takes from a file, and not from us.
+    """Raise `ValueError` for types that Arrow takes from a file, and from nobody who asks it for them.
 
-    It makes texts of names when it is asked for them, and lists of a fixed size have any size there.
+    Names are made texts when they are asked for, and may be none. A list may have a size below 0 there.
     """
     for field in schema:
-        _require_sound(field.type)
+        _read_names(field.type)
+        with_fields_of(field.type, field.type)
 
 
-def _require_sound(kind: pa.DataType) -> None:
-    if pa.types.is_fixed_size_list(kind) and kind.list_size < 0:
-        raise pa.ArrowInvalid(f"a list has a size below 0: {kind.list_size}")
+def _read_names(kind: pa.DataType) -> None:
+    """Read the names of fields at every depth."""
     for number in range(kind.num_fields):
         inner = kind.field(number)
         _ = inner.name
-        _require_sound(inner.type)
+        _read_names(inner.type)
 
 
 def reading(path: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -187,7 +187,7 @@ class _ParquetFiles:
                     require_sound(file.schema)
                     found, count = ordinary(file.schema), file.num_rows
                 require_differ(found, path)
-            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 raise unreadable(path, error) from error
             own = found if own is None else own
             require_columns(found, own, path, paths[0])

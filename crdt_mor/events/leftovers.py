@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, VERSIONS, segment_path
+from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, VERSIONS, segment_path, versions_in
 from crdt_mor.log.steps import Delete, List, Read, Steps, StoreNow
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import InstantTime
@@ -76,7 +76,7 @@ def counts(note: Stat, now_ms: int) -> bool:
 
 def _oldest_version() -> Steps[Timeline | None]:
     """The oldest version that stands; None if it is deleted while it is read."""
-    names: list[Stat] = yield List(VERSIONS)
+    names = versions_in((yield List(VERSIONS)))
     data = (yield Read(names[0].path)) if names else None
     return Timeline.decode(data, names[0].path) if data else None
 

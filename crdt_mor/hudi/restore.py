@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from crdt_mor.hudi.actions import when_put
 from crdt_mor.log.outcome import is_given_up_in
-from crdt_mor.log.paths import VERSIONS, version_path
+from crdt_mor.log.paths import VERSIONS, version_path, versions_in
 from crdt_mor.log.steps import Delete, List, Read, Steps, delete_for_good
 from crdt_mor.log.tail import still_stands
 from crdt_mor.model.instant import InstantTime
@@ -57,7 +57,7 @@ def carry_out(value: Timeline, folder: str) -> Steps[None]:
 
 def delete_older_versions(value: Timeline) -> Steps[None]:
     """Delete the versions before this one, strictly oldest first; the first one that cannot be deleted ends it."""
-    names: list[Stat] = yield List(VERSIONS)
+    names = versions_in((yield List(VERSIONS)))
     if not (yield from still_stands(value)):
         return  # there are later ones, whose publishers have done this; or the table is another one
     for name in names:

@@ -19,10 +19,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.posts import PostName
 from crdt_mor.store.paths import PASSING
+from crdt_mor.store.protocol import Stat
 
 PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
@@ -44,6 +48,7 @@ RESOLVED = f"{OWN_FOLDER}/resolved"
 LOADS = PASSING
 HEARTBEATS = ".hoodie/.heartbeat"
 
+_VERSION = re.compile(rf"{re.escape(VERSIONS)}/[0-9]{{20}}\.json")
 _EVENT = ".json"
 
 TICKET = ".ticket"
@@ -53,6 +58,11 @@ TICKET = ".ticket"
 def version_path(version: int) -> str:
     """The object of a version of the timeline. Names sort as versions do."""
     return f"{VERSIONS}/{version:020d}.json"
+
+
+def versions_in(listed: Iterable[Stat]) -> list[Stat]:
+    """The versions among the objects in their folder; people, programs and file systems may leave others there."""
+    return [stat for stat in listed if _VERSION.fullmatch(stat.path)]
 
 
 def segment_path(name: str) -> str:

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.errors import FormatError
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.blocks import (
@@ -164,7 +165,11 @@ def gather(
         heights = [rows.height]
     else:
         rows, heights = _with_heights(data, columns, wanted, narrow)
-    assert sum(heights) == rows.height, "a block has another number of rows than its footer says"
+    if sum(heights) != rows.height:
+        raise FormatError(
+            "log blocks have another number of rows than commits, or footers, say: crdt-mor verify names the file to "
+            f"restore from a backup. rows={rows.height} said={sum(heights)}"
+        )
     lines = _row_lines(rows, rule, key, _row_times(data, rows, heights) if own or timed else None)
     sizes = tuple(heights)
     if deletes:

@@ -157,10 +157,13 @@ class TableConfig:
     def to_properties(self, schema: TableSchema, table_id: str, names: str = "") -> dict[str, str]:
         """The properties of a new table of ours; whatever it could not keep is refused here.
 
+        The first one says that the table is ours, so that it is not taken for one of Hudi's where the file is cut.
+
         schema: with the names of files. names: the text of the property that says what people call the columns.
         """
         self.check_new(schema)
         return {
+            hoodie.OUR_VERSION: hoodie.ENGINE_VERSION,
             hoodie.NAME: self.name,
             hoodie.DATABASE: _DEFAULT_DATABASE,
             hoodie.CHECKSUM: hoodie.checksum(_DEFAULT_DATABASE, self.name),
@@ -181,7 +184,6 @@ class TableConfig:
             hoodie.BUCKET_ENGINE: "SIMPLE",
             hoodie.BUCKETS: str(self.buckets),
             hoodie.CREATE_SCHEMA: schema.create_avro(self.name),
-            hoodie.OUR_VERSION: hoodie.ENGINE_VERSION,
             hoodie.OUR_ID: table_id,
             hoodie.OUR_MERGE: str(self.merge),
             hoodie.OUR_BUCKETS: str(self.buckets),
@@ -242,10 +244,9 @@ class TableConfig:
         for name, folder in ((hoodie.TIMELINE_PATH, config.timeline_path), (hoodie.HISTORY_PATH, config.history_path)):
             if folder and not {"", ".", ".."}.isdisjoint(folder.split("/")):
                 raise FormatError(f"a folder of the table lies below .hoodie: {name}={folder!r} table={where}")
-        if ours and config.buckets is None:
-            raise FormatError(
-                f"the table's properties are damaged: restore them. missing={hoodie.OUR_BUCKETS} table={where}"
-            )
+        missing = [key for key in hoodie.of_ours(props) if key not in props] if ours else []
+        if missing:
+            raise FormatError(f"the table's properties are damaged: restore them. missing={missing[0]} table={where}")
         return config
 
 

@@ -7,14 +7,16 @@ them, `crdt_mor.*`. What they mean is said in `model.config`, and of merges in `
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.model.numbers import whole_number
 
 ENGINE_VERSION: Final = "2"
-ENGINE_VERSIONS_READ: Final = ("1", ENGINE_VERSION)  # "1": tables whose properties have no id
+_FIRST_VERSION: Final = "1"
+"""Tables of this version have no id, and need not say their columns."""
+ENGINE_VERSIONS_READ: Final = (_FIRST_VERSION, ENGINE_VERSION)
 
 CHECKSUM: Final = "hoodie.table.checksum"
 NAME: Final = "hoodie.table.name"
@@ -71,6 +73,11 @@ OUR_RULES: Final = "crdt_mor.rules"
 def checksum(database: str | None, table: str) -> str:
     """Hudi's checksum of a table's name; without a database the text begins with the dot."""
     return str(zlib.crc32(f"{database or ''}.{table}".encode()))
+
+
+def of_ours(props: Mapping[str, str]) -> Sequence[str]:
+    """The properties of ours that a table of ours has. One that has lost its id is known by that in the timeline."""
+    return [OUR_MERGE, OUR_BUCKETS, *([] if props[OUR_VERSION] == _FIRST_VERSION else [OUR_SCHEMA])]
 
 
 def merge_setting(props: Mapping[str, str], key: str) -> str:

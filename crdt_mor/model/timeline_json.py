@@ -120,7 +120,7 @@ WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError
 """What a text that is JSON, but not ours, can lead to; the last one if it is nested a thousand deep."""
 
 _KINDS: Mapping[str, Any] = MappingProxyType({
-    "InstantTime": str, "str": str, "int": int, "bool": int,
+    "InstantTime": str, "str": str, "int": int, "bool": bool,
     "InstantTime | None": (str, NoneType), "str | None": (str, NoneType), "int | None": (int, NoneType),
 })  # fmt: skip
 
@@ -149,7 +149,8 @@ def require_types(values: Iterable[object]) -> None:
         cls: Any = type(value)
         for name, kind in _kinds_of(cls):
             content: Any = getattr(value, name)
-            if not isinstance(content, kind) or (isinstance(content, int) and content.bit_length() > BITS):
+            is_kind = isinstance(content, kind) and (kind is bool or not isinstance(content, bool))
+            if not is_kind or (isinstance(content, int) and content.bit_length() > BITS):
                 raise TypeError(f"{cls.__name__}.{name}={content!r}")
         for name in _texts_of(cls):
             require_texts(*(getattr(value, name) or ()))

@@ -107,6 +107,8 @@ def _ask_settings(session: Session) -> Iterator[Finding]:
         data = session.run(read_properties())
         if data is None:
             yield found("settings", PROPERTIES, "the file is gone")
+        elif not data.endswith((b"\n", b"\r")):
+            yield found("settings", PROPERTIES, "the last line has no end, which all writers give it: it was cut")
         else:
             decode_table(data, PROPERTIES)
     except CrdtMorError as error:
@@ -226,20 +228,20 @@ class _Run:
         """What is wrong with one file."""
         session, faults = self.session, Faults(file.path, file.group)
         merging = merging_of(session.config, self.view.snapshot.value.schema)
-        stat = session.store.stat(file.path)
-        if stat is None and not file.staged:
-            self._note_gone(faults)
-        elif stat is not None and not commit.adopted and stat.size != file.size:
-            said = f"it is not as long as its commit says. bytes={file.size} found={stat.size}"
-            faults.fail("size", f"{said} file={file.path}")
-        else:
-            try:
-                with as_damage(session):
+        try:
+            with as_damage(session):
+                stat = session.store.stat(file.path)
+                if stat is None and not file.staged:
+                    self._note_gone(faults)
+                elif stat is not None and not commit.adopted and stat.size != file.size:
+                    said = f"it is not as long as its commit says. bytes={file.size} found={stat.size}"
+                    faults.fail("size", f"{said} file={file.path}")
+                else:
                     self._ask_bytes(file, commit, merging, faults)
-            except (FileNotFoundError, SnapshotExpiredError):
-                self._note_gone(faults)
-            except FormatError as error:
-                faults.fail("read", str(error))
+        except (FileNotFoundError, SnapshotExpiredError):
+            self._note_gone(faults)
+        except FormatError as error:
+            faults.fail("read", str(error))
         return faults
 
     def _ask_bytes(self, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:

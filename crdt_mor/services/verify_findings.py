@@ -64,6 +64,10 @@ CHECKS: Final = MappingProxyType({
     "bucket": (_TWICE, _COPY),
     "partition metadata": (_OTHER_READERS, "crdt-mor maintain puts it where it is gone; remove a damaged one first"),
     "Hudi's timeline": (_OTHER_READERS, "restore the file from a backup"),
+    "lost version": (
+        "the newest versions of the timeline are gone, and what they committed is lost to our readers",
+        "restore them from a backup before anything is written; copy again what was copied beside its writers",
+    ),
     "unknown instant": (_OTHER_READERS, "remove the file, once crdt-mor timeline does not show its instant"),
     "Hudi's history": (_OTHER_READERS, "restore the file from a backup"),
     "shown rows": (

@@ -187,7 +187,11 @@ def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], to
 def _ask_strangers(
     session: Session, value: Timeline, known: set[InstantTime], named: Mapping[str, TimelineFileName], told: Told
 ) -> None:
-    """Each completed file that bears our key is of an instant that the value knows, or a restore has dropped."""
+    """Each completed file that bears our key is of an instant that the value knows, or a restore has dropped.
+
+    A commit is published before Hudi is told of it. So the version is gone that has completed a later instant than the
+    newest one has, as two looks show, of which the second finds its version after the first has seen the file.
+    """
     unfinished = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
     unfinished |= {r.requested for r in value.rolled_back}
     strange = {
@@ -196,7 +200,7 @@ def _ask_strangers(
         if name.state == "completed"
         and name.action != SAVEPOINT
         and name.requested not in known
-        and value.retention.dropped < name.requested <= value.clock
+        and value.retention.dropped < name.requested
     }
     by_time = {name.requested: [name] for name in strange.values()}
     dropped = session.run(dropped_by_restores(value, by_time, known | unfinished)) if strange else {}
@@ -211,7 +215,8 @@ def _ask_strangers(
             told.is_ahead = True
         else:
             said = f"no version of the timeline has completed this instant. instant={name.requested}"
-            told.findings[path] = found("unknown instant", path, said)
+            is_later = (name.completed or name.requested) > value.clock
+            told.findings[path] = found("lost version" if is_later else "unknown instant", path, said)
 
 
 # --- what a completed file says ---------------------------------------------------------------------------------------

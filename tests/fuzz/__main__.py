@@ -21,14 +21,15 @@ from tests.fuzz import guided
 def main() -> int:
     """Parse the arguments, and run."""
     arguments = _arguments()
-    if arguments.list:
-        from tests.fuzz.parsers import PARSERS
+    from tests.fuzz.parsers import PARSERS
 
+    if arguments.list:
         _say("\n".join(PARSERS))
         return 0
+    if arguments.parser not in PARSERS:
+        _say(f"there is no parser {arguments.parser!r}; --list names them")
+        return 2
     if arguments.one is not None:
-        from tests.fuzz.parsers import PARSERS
-
         PARSERS[arguments.parser].parse(arguments.one.read_bytes())
         return 0
     place = Path(arguments.folder or tempfile.mkdtemp(prefix="crdt-mor-fuzz-"))

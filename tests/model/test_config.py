@@ -62,6 +62,31 @@ def test_our_config_goes_through_properties(merge: MergeSpec, key: KeySpec) -> N
     assert again.created_schema() == SCHEMA
 
 
+@pytest.mark.parametrize("merge", MERGES, ids=str)
+def test_properties_that_are_cut_are_refused_or_say_all_that_matters(merge: MergeSpec) -> None:
+    """They were taken for those of a table of Hudi's, which merges otherwise."""
+    config = TableConfig("t", KEY, merge, 8)
+    text = properties.encode_table(config.to_properties(SCHEMA, "an-id"), ["saved today"])
+    read = 0
+    for size in range(len(text)):
+        try:
+            found = TableConfig.from_properties(properties.decode_table(text[:size], "p"), "p")
+            found.created_schema()
+        except (FormatError, UnsupportedFeatureError, UnsupportedVersionError):
+            continue
+        read += 1
+        assert found == config, text[:size]
+    assert read == 1, "that without the last line's end"
+
+
+@pytest.mark.parametrize("key", ["crdt_mor.schema", "crdt_mor.merge", "crdt_mor.buckets"])
+def test_a_property_of_ours_that_is_missing_is_named(key: str) -> None:
+    said = TableConfig("t", KEY, MergeSpec(), 8).to_properties(SCHEMA, "an-id")
+    del said[key]
+    with pytest.raises(FormatError, match=f"missing={key}"):
+        TableConfig.from_properties(said, "p")
+
+
 def test_hudi_is_told_the_rule_that_gives_our_rows() -> None:
     def told(merge: MergeSpec) -> dict[str, str]:
         wanted = ("hoodie.record.merge.mode", "hoodie.table.ordering.fields", "hoodie.record.merge.strategy.id")

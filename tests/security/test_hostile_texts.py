@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,36 @@ def test_commit_metadata_of_other_types_is_named(number: int) -> None:
 def test_a_type_with_a_number_that_is_too_large_is_no_schema(kind: object) -> None:
     with pytest.raises(mor.FormatError, match="not a table schema"):
         TableSchema.from_json(json.dumps([["a", kind]]))
+
+
+def places_of_numbers(document: Any) -> Iterator[tuple[Any, Any]]:
+    """Each number in a document, by what holds it and where in that."""
+    for at, inner in document.items() if isinstance(document, dict) else enumerate(document):
+        if isinstance(inner, dict | list):
+            yield from places_of_numbers(inner)
+        elif isinstance(inner, int) and not isinstance(inner, bool):
+            yield document, at
+
+
+def test_a_truth_value_in_the_place_of_a_number_is_none_or_that_number() -> None:
+    """To Python true is the number 1, to the other readers of a table it is none."""
+    place, made = table()
+    made.delete(keys=["a"])
+    made.savepoint("kept")
+    data = place.store.read(f"{VERSIONS}/{made.version:020d}.json")
+    assert data is not None
+    whole, meant, refused = json.loads(data), Timeline.decode(data, "v"), 0
+    for holder, at in places_of_numbers(whole):
+        number, holder[at] = holder[at], True
+        try:
+            found = Timeline.decode(json.dumps(whole, separators=(",", ":")).encode(), "v")
+        except mor.CrdtMorError:
+            refused += 1
+        else:
+            assert found.version == meant.version
+            assert all(type(file.rows) is type(file.deletes) is int for c in found.completions for file in c.files)
+        holder[at] = number
+    assert refused > 10
 
 
 T = "20260101000000000"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,27 @@ def test_a_store_that_gives_nothing_says_nothing_of_the_table(sound: Path) -> No
     store.gives_nothing = True
     with pytest.raises(StorageUnavailableError):
         table.verify()
+
+
+@pytest.mark.parametrize("kind", [bases, logs])
+def test_a_file_of_which_not_even_the_size_is_given_is_named(
+    sound: Path, fast_path: Path, kind: Callable[[Path, int], list[Path]]
+) -> None:
+    folder = fast_path / "t"
+    shutil.copytree(sound, folder)
+    path = kind(folder, 0)[-1]
+    path.unlink()
+    path.symlink_to(path.name)
+    found = opened(folder).verify()
+    assert {(finding.check, finding.path) for finding in found.findings} == {("read", path.name)}
+    assert "ELOOP" in found.findings[0].said
+    assert found.files == verified(sound).files
+
+
+def test_properties_that_were_cut_are_named(sound: Path, fast_path: Path) -> None:
+    folder = fast_path / "t"
+    shutil.copytree(sound, folder)
+    path = folder / ".hoodie/hoodie.properties"
+    path.write_bytes(path.read_bytes()[:-1])
+    (finding,) = opened(folder).verify().findings
+    assert (finding.check, finding.path) == ("settings", ".hoodie/hoodie.properties")

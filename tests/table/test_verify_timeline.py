@@ -270,6 +270,37 @@ def test_an_instant_that_nobody_has_committed(folder: Path) -> None:
     assert (finding.check, finding.path) == ("unknown instant", str(strange.relative_to(folder)))
 
 
+@pytest.mark.parametrize("instead", ["nothing", "a folder", "a link that leads nowhere"])
+def test_the_newest_version_is_lost_of_which_hudi_was_told(folder: Path, instead: str) -> None:
+    """Readers find an older version then, and rows that nobody can tell from those of a sound table."""
+    opened(folder).upsert(rows(0, 1))
+    told = max((folder / HUDI).glob("*_*.deltacommit"))
+    version = newest(folder)
+    version.unlink()
+    if instead == "a folder":
+        version.mkdir()
+    elif instead != "nothing":
+        version.symlink_to("nowhere")
+    finding = only(folder)
+    assert (finding.check, finding.path) == ("lost version", str(told.relative_to(folder)))
+    assert "from a backup" in finding.advice
+
+
+@pytest.mark.parametrize("name", ["{}.bak", "{}~", "{}.tmp", "junk", ".DS_Store", "0.json", "zzz.json"])
+def test_other_objects_beside_the_versions_are_passed_over(folder: Path, name: str) -> None:
+    versions = folder / ".hoodie/.crdt_mor/timeline"
+    count = opened(folder).scan().count()
+    stray = versions / name.format(newest(folder).name)
+    stray.write_bytes(b"not a version")
+    assert opened(folder).verify().is_sound
+    table = opened(folder)
+    assert table.scan().count() == count
+    table.upsert(rows(0, 1))
+    table.maintenance.archive()
+    assert opened(folder).scan().count() >= count
+    assert stray.exists()
+
+
 def test_a_partition_has_lost_its_metadata_or_that_says_nothing(folder: Path) -> None:
     """A power cut may leave a file of Hudi's empty."""
     path = folder / ".hoodie_partition_metadata"
