@@ -34,6 +34,8 @@ class VerbHistory:
     seed: int
     ordering: str | None
     names: list[str] = field(default_factory=lambda: ["id", "n", "v"])
+    past: set[str] = field(default_factory=set)
+    """What columns were called before they were renamed: a write that has such a name is asked which one it means."""
     open: list[tuple[Transaction, list[str]]] = field(default_factory=list)
     count: int = 0
     rules: int = 0
@@ -96,6 +98,7 @@ class VerbHistory:
         place = self.chance.randrange(len(self.names))
         new = self.chance.choice([name for name in NAMES if name not in self.names])
         self.table.alter(rename={self.names[place]: new})
+        self.past.add(self.names[place])
         self.names[place] = new
 
     def drop(self) -> None:
@@ -106,8 +109,9 @@ class VerbHistory:
 
     def add(self) -> None:
         """A write of one event, as another writer might add a column of this name that means another one."""
-        if len(self.names) == 2:
-            self.names.append(self.chance.choice([name for name in NAMES if name not in self.names]))
+        unused = [name for name in NAMES if name not in {*self.names, *self.past}]
+        if len(self.names) == 2 and unused:
+            self.names.append(self.chance.choice(unused))
             self.table.upsert(self.batch(self.names), schema_mode="merge")
 
     def rule(self) -> None:
