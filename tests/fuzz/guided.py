@@ -68,7 +68,11 @@ def is_installed() -> bool:
 
 
 def supervise(name: str, inputs: int, seed: int, folder: Path) -> None:
-    """Run children until so many inputs were tried."""
+    """Run children until so many inputs were tried.
+
+    This process imports no parser, as a child would have the engine's modules from it, without instruments.
+    """
+    assert "tests.fuzz.parsers" not in sys.modules
     counts = Counts(folder / "counts")
     with ProcessPoolExecutor(1, get_context("spawn")) as another:
         modules = another.submit(modules_of, name).result()
@@ -91,10 +95,10 @@ def modules_of(name: str) -> set[str]:
 
     To instrument all modules takes half a minute each time, and is no guide: what the others do, no input decides.
     """
-    from tests.fuzz.parsers import PARSERS
+    from tests.fuzz.parsers import parser_of
     from tests.fuzz.run import Run
 
-    run, found = Run(PARSERS[name]), set[str]()
+    run, found = Run(parser_of(name)), set[str]()
     run.parser.seeds()  # which the whole engine makes
 
     def look(frame: FrameType, event: str, argument: object) -> None:

@@ -396,3 +396,10 @@ PARSERS: Final[Mapping[str, Parser]] = {
     "table": Parser(tables.used, tables.seeds, "json"),
 }
 """By name; `table` uses a whole table of which one object is replaced."""
+
+
+def parser_of(name: str) -> Parser:
+    """The parser of a name; ends the program where there is none."""
+    if name not in PARSERS:
+        raise SystemExit(f"there is no parser {name!r}; --list names them")
+    return PARSERS[name]
