@@ -173,8 +173,8 @@ class TableReads(Readable):
         columns: user columns, all by default. Between tables a column that one of them lacks is a difference.
         as_of, other_as_of: between tables, the moment of this one, and of the other one; None: now.
 
-        Of a table and its copy, file groups with the same files, byte for byte, are not read as rows. Values are compared
-        as polars compares them: 0.0 equals -0.0, and NaN equals NaN; of other types of numbers, as numbers.
+        Of a table and its copy, file groups with the same files, byte for byte, are not read as rows. Values are
+        compared as polars does it: 0.0 equals -0.0, and NaN equals NaN; numbers of two types are equal as numbers.
 
         Raises `InvalidInputError` for tables with other key columns, or with types that cannot be compared.
         """
