@@ -191,6 +191,10 @@ class TableConfig:
             **({hoodie.OUR_NAMES: names} if names else {}),
         }
 
+    def told_of_merge(self) -> dict[str, str]:
+        """The properties of a table of ours by which Hudi's readers merge as ours do, or refuse."""
+        return {hoodie.TYPE: "MERGE_ON_READ", **merge_properties(self.merge), hoodie.BUCKETS: str(self.buckets)}
+
     def _key_properties(self) -> dict[str, str]:
         partition = {hoodie.PARTITION: ",".join(self.key.partition_fields)} if self.key.partition_fields else {}
         prefixed = self.key.composite and len(self.key.fields) == 1

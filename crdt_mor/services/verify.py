@@ -13,7 +13,7 @@ more was cleaned, and is no damage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -29,6 +29,7 @@ from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.names import CLEAN, bucket_of_file_id
 from crdt_mor.model.slices import FileSlice
@@ -110,9 +111,18 @@ def _ask_settings(session: Session) -> Iterator[Finding]:
         elif not data.endswith((b"\n", b"\r")):
             yield found("settings", PROPERTIES, "the last line has no end, which all writers give it: it was cut")
         else:
-            decode_table(data, PROPERTIES)
+            yield from _ask_told(decode_table(data, PROPERTIES))
     except CrdtMorError as error:
         yield found("settings", PROPERTIES, str(error))
+
+
+def _ask_told(said: Mapping[str, str]) -> Iterator[Finding]:
+    """The properties of a table of ours tell Hudi's readers the merge that they tell ours."""
+    config = TableConfig.from_properties(said, PROPERTIES)
+    for key, expected in config.told_of_merge().items() if config.ours else ():
+        if said.get(key) != expected:
+            other = f"Hudi's readers are told another merge than ours. {key}={said.get(key)} expected={expected}"
+            yield found("properties", PROPERTIES, f"{other} merge={config.merge}")
 
 
 class _MovedOnError(Exception):

@@ -25,6 +25,10 @@ CHECKS: Final = MappingProxyType({
         "the table cannot be opened any more",
         "restore .hoodie/hoodie.properties from a backup, or copy hoodie.properties.backup beside it, if there is one",
     ),
+    "properties": (
+        "our readers, or Hudi's, merge rows otherwise than the table's writers",
+        "restore .hoodie/hoodie.properties from a backup before anything is compacted",
+    ),
     "version": (
         "the newest version of the timeline cannot be read, so that neither readers nor writers can open the table",
         "restore the object from a backup, with all of .hoodie/.crdt_mor",

@@ -101,6 +101,25 @@ def test_a_file_of_which_not_even_the_size_is_given_is_named(
     assert found.files == verified(sound).files
 
 
+@pytest.mark.parametrize(
+    ("key", "edited"),
+    [
+        ("hoodie.table.type", "COPY_ON_WRITE"),
+        ("hoodie.record.merge.mode", "EVENT_TIME_ORDERING"),
+        ("crdt_mor.merge", "latest"),
+    ],
+)
+def test_properties_that_tell_hudi_another_merge_are_named(sound: Path, fast_path: Path, key: str, edited: str) -> None:
+    """Without their payload, counters show the last number that was added."""
+    folder = fast_path / "t"
+    shutil.copytree(sound, folder)
+    path = folder / ".hoodie/hoodie.properties"
+    said = path.read_text().splitlines()
+    (line,) = (one for one in said if one.startswith(f"{key}="))
+    path.write_text("".join(f"{key}={edited}\n" if one == line else f"{one}\n" for one in said))
+    assert "properties" in {finding.check for finding in opened(folder).verify().findings}
+
+
 def test_properties_that_were_cut_are_named(sound: Path, fast_path: Path) -> None:
     folder = fast_path / "t"
     shutil.copytree(sound, folder)
