@@ -25,7 +25,8 @@ from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference, resolve
-from crdt_mor.log.paths import PROPERTIES, VERSIONS, versions_in
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.log.tail import versions_in
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.alteration import created_with
 from crdt_mor.model.alteration import names_of as names_after
@@ -125,7 +126,7 @@ def put_properties(
 
 def require_no_timeline(store: Store, uri: str) -> None:
     """Raise `TableExistsError` where a timeline is without properties: those of a new table would not be its own."""
-    if versions_in(store.list(VERSIONS)):
+    if versions_in(store):
         raise TableExistsError(
             "a table is here without its file of properties: restore that file from a backup; or remove the folder if "
             f"its rows may go, or choose another one. path={uri} file={PROPERTIES}"

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from crdt_mor.hudi.adoption import require_own_history
 from crdt_mor.hudi.projection import Projector, TablePublisher
-from crdt_mor.log.paths import VERSIONS, versions_in
 from crdt_mor.log.segments import read_segment
 from crdt_mor.log.steps import List, Nonce, Steps
+from crdt_mor.log.tail import listed_versions
 from crdt_mor.model.handover import require_not_handed_over
 from crdt_mor.model.names import timeline_file_name
 from crdt_mor.model.numbers import whole_number
@@ -63,7 +63,7 @@ def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
     yield from require_own_history(projector, tail, _REFUSAL)
     listed: list[Stat] = yield List(projector.folder)
     names = [timeline_file_name(stat.path) for stat in listed]
-    versions = versions_in((yield List(VERSIONS)))  # deleted oldest first, so what is missing below the least is gone
+    versions = yield from listed_versions()  # deleted oldest first, so what is missing below the least is gone
     numbers = [whole_number(_stem(stat)) for stat in versions]
     oldest = min((number for number in numbers if number is not None), default=0)
     completions = yield from completions_after(tail)

@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, VERSIONS, segment_path, versions_in
+from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, segment_path
 from crdt_mor.log.steps import Delete, List, Read, Steps, StoreNow
-from crdt_mor.log.tail import find_tail
+from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
@@ -76,7 +76,7 @@ def counts(note: Stat, now_ms: int) -> bool:
 
 def _oldest_version() -> Steps[Timeline | None]:
     """The oldest version that stands; None if it is deleted while it is read."""
-    names = versions_in((yield List(VERSIONS)))
+    names = yield from listed_versions()
     data = (yield Read(names[0].path)) if names else None
     return Timeline.decode(data, names[0].path) if data else None
 

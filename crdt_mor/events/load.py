@@ -17,8 +17,9 @@ import hashlib
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.log.paths import HEARTBEATS, LOADS, PROPERTIES, STAGED, VERSIONS, versions_in
+from crdt_mor.log.paths import HEARTBEATS, LOADS, PROPERTIES, STAGED, VERSIONS
 from crdt_mor.log.steps import PUTS_MAX
+from crdt_mor.log.tail import versions_in
 from crdt_mor.model.names import BaseFileName, data_file_name, driver_token
 from crdt_mor.store.protocol import Content, Durable, Stat, Store
 
@@ -126,20 +127,20 @@ def put_in_place(store: Store, table_id: str | None) -> bool:
     Any process that finds no timeline does so, and all do the same: of the load's folder everything is copied
     that Hudi's readers look for, and then the newest version of the timeline.
     """
-    if table_id is None or versions_in(store.list(VERSIONS)):
+    if table_id is None or versions_in(store):
         return table_id is not None
     folder = load_folder(table_id)
     paths = [stat.path for stat in store.walk(folder)]
     versions = [path for path in paths if path.startswith(f"{folder}/{VERSIONS}/")]
     if not versions:
-        return bool(versions_in(store.list(VERSIONS)))  # what was in the load's folder is gone once it is in its place
+        return bool(versions_in(store))  # what was in the load's folder is gone once it is in its place
     store.make_durable(PROPERTIES)  # who has put them may have died before, and a power cut would take all with them
     passing = tuple(f"{folder}/{name}/" for name in (VERSIONS, HEARTBEATS, STAGED))
     others = [path for path in paths if not path.startswith(passing)]
     # Of Hudi's timeline a completed instant comes last, and all of it after the metadata of the partitions.
     for path in (*sorted(others, key=lambda path: (path.startswith(f"{folder}/.hoodie/"), path)), versions[-1]):
         if not _copied(store, path, path.removeprefix(f"{folder}/")):
-            return bool(versions_in(store.list(VERSIONS)))
+            return bool(versions_in(store))
     remove(store, table_id, base_files=False)
     return True
 

@@ -35,9 +35,9 @@ from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
 from crdt_mor.log import opening
-from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path, versions_in
-from crdt_mor.log.steps import Delete, List, MakeDurable, Nonce, Put, Read, Steps, put_surely, run
-from crdt_mor.log.tail import find_tail, table_replaced
+from crdt_mor.log.paths import PROPERTIES, version_path
+from crdt_mor.log.steps import Delete, MakeDurable, Nonce, Put, Read, Steps, put_surely, run
+from crdt_mor.log.tail import find_tail, listed_versions, table_replaced, versions_in
 from crdt_mor.model import layout
 from crdt_mor.model.alteration import created_with
 from crdt_mor.model.authors import Author, Info
@@ -239,7 +239,7 @@ class Session:
             return self.remember(self.run(find_tail(self._known)))
         if (found := self.found()) is not None:
             return found.tail
-        if not versions_in(self.store.list(VERSIONS)) and not put_in_place(self.store, self.config.table_id):
+        if not versions_in(self.store) and not put_in_place(self.store, self.config.table_id):
             return self.genesis()
         return self.remember(self.run(first_tail(self.config)))
 
@@ -285,7 +285,7 @@ class Session:
         if not self.config.ours:
             self.settings().require_utc(self.uri)
         if self._known is None and not put_in_place(self.store, self.config.table_id):
-            if not self.config.ours and is_bucket(self.store) and not versions_in(self.store.list(VERSIONS)):
+            if not self.config.ours and is_bucket(self.store) and not versions_in(self.store):
                 self.store.probe()
             self.run(put_first(self.publisher.projector.folder, self.config, self.genesis()))
 
@@ -342,7 +342,7 @@ def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None
     Its nonce is of this call alone, so that it differs from the first version that another process puts. If the table
     was made anew meanwhile, the version is deleted again: it would stand in the timeline of the new table.
     """
-    if versions_in((yield List(VERSIONS))):
+    if (yield from listed_versions()):
         return
     yield MakeDurable(PROPERTIES)  # who has put them may have died before, and a power cut would take all with them
     yield Put(f"{folder}/.crdt_mor", b"", durable=False)  # Hudi's Spark reader lists that folder in every table

@@ -40,9 +40,9 @@ from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector, TablePublisher, wide_completions
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.log.outcome import all_completions
-from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path, versions_in
+from crdt_mor.log.paths import OWN_FOLDER, version_path
 from crdt_mor.log.steps import List, Nonce, Steps
-from crdt_mor.log.tail import find_tail
+from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.file_ids import LiveGroups, index_bucket, live_groups
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
 from crdt_mor.model.names import COMMIT, DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName, timeline_file_name
@@ -146,7 +146,7 @@ def require_own_history(projector: Projector, value: Timeline, refusal: str) -> 
     The newest value is asked before, if there is one: only Hudi may have written to the table so far.
     """
     while (yield from is_archived_by_others(projector, value)):
-        newest = (yield from find_tail(value)) if versions_in((yield List(VERSIONS))) else value
+        newest = (yield from find_tail(value)) if (yield from listed_versions()) else value
         if newest.version == value.version:
             raise UnsupportedFeatureError(f"{refusal} folder={projector.archive}")
         value = newest
@@ -334,7 +334,7 @@ def _has_later_versions() -> Steps[bool]:
 
     It is asked after that directory was listed, since each commit of ours is published before it is projected.
     """
-    names = versions_in((yield List(VERSIONS)))
+    names = yield from listed_versions()
     return bool(names) and names[-1].path > version_path(0)
 
 

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from crdt_mor.hudi.actions import when_put
 from crdt_mor.log.outcome import is_given_up_in
-from crdt_mor.log.paths import VERSIONS, version_path, versions_in
+from crdt_mor.log.paths import version_path
 from crdt_mor.log.steps import Delete, List, Read, Steps, delete_for_good
-from crdt_mor.log.tail import still_stands
+from crdt_mor.log.tail import listed_versions, still_stands
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName, timeline_file_name
 from crdt_mor.model.restore import Restore
@@ -57,7 +57,7 @@ def carry_out(value: Timeline, folder: str) -> Steps[None]:
 
 def delete_older_versions(value: Timeline) -> Steps[None]:
     """Delete the versions before this one, strictly oldest first; the first one that cannot be deleted ends it."""
-    names = versions_in((yield List(VERSIONS)))
+    names = yield from listed_versions()
     if not (yield from still_stands(value)):
         return  # there are later ones, whose publishers have done this; or the table is another one
     for name in names:

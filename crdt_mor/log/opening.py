@@ -18,8 +18,9 @@ from typing import Any
 
 from crdt_mor.errors import FormatError, TableNotFoundError
 from crdt_mor.ground.threads import in_threads
-from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, VERSIONS, segment_path, version_path, versions_in
+from crdt_mor.log.paths import BACKUP, POSTS, PROPERTIES, segment_path, version_path
 from crdt_mor.log.segments import holding_file_ids
+from crdt_mor.log.tail import versions_in
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Bucket, Stat, Store
@@ -52,7 +53,7 @@ class Found:
 
 def look(store: Bucket) -> First:
     """The first round trip."""
-    return First(*_at_once(lambda: properties_in(store), lambda: _versions(store), lambda: store.list(POSTS)))
+    return First(*_at_once(lambda: properties_in(store), lambda: versions_in(store), lambda: store.list(POSTS)))
 
 
 def find(store: Bucket, first: First, hudi: str) -> Found | None:
@@ -76,7 +77,7 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
         raise FormatError(f"this is another version than its name says: restore it. file={path} found={tail.version}")
     name = tail.file_ids.stored
     again, versions, properties, instants, file_ids = _at_once(
-        lambda: store.read(path), lambda: _versions(store), lambda: properties_in(store), lambda: store.list(hudi),
+        lambda: store.read(path), lambda: versions_in(store), lambda: properties_in(store), lambda: store.list(hudi),
         lambda: None if name is None else store.read(segment_path(name)),
     )  # fmt: skip
     if again is None or not tail.is_in(again) or not versions or versions[-1].path != path:
@@ -88,10 +89,6 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
     return Found(tail, properties, settings, instants)
 
 
-def _versions(store: Bucket) -> list[Stat]:
-    return versions_in(store.list(VERSIONS))
-
-
 def properties_in(store: Store) -> bytes | None:
     """The file of properties, or its backup where a process died while it changed them."""
     found = store.read(PROPERTIES)
@@ -100,7 +97,7 @@ def properties_in(store: Store) -> bytes | None:
 
 def require_properties_of_timeline(store: Store, properties: bytes | None, uri: str) -> None:
     """Raise `TableNotFoundError` where a timeline is there whose properties are gone."""
-    if properties is None and versions_in(store.list(VERSIONS)):
+    if properties is None and versions_in(store):
         raise TableNotFoundError(
             "there is no table here, as its file of properties is not there, though its timeline is: restore the file "
             "from a backup; or, where a copy or the making of a table was stopped on its way, run that again. "

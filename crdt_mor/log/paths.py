@@ -20,13 +20,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.posts import PostName
 from crdt_mor.store.paths import PASSING
-from crdt_mor.store.protocol import Stat
 
 PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
@@ -60,9 +58,9 @@ def version_path(version: int) -> str:
     return f"{VERSIONS}/{version:020d}.json"
 
 
-def versions_in(listed: Iterable[Stat]) -> list[Stat]:
-    """The versions among the objects in their folder; people, programs and file systems may leave others there."""
-    return [stat for stat in listed if _VERSION.fullmatch(stat.path)]
+def is_version(path: str) -> bool:
+    """Whether an object is a version; people, programs and file systems may leave others in the folder."""
+    return _VERSION.fullmatch(path) is not None
 
 
 def segment_path(name: str) -> str:

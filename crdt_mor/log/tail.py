@@ -14,11 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
-from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, version_path, versions_in
+from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, is_version, version_path
 from crdt_mor.log.segments import SegmentGoneError, with_file_ids
 from crdt_mor.log.steps import Delete, GetStat, List, Read, Single, Steps, Together
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.protocol import Stat, Store
 
 KEPT_VERSIONS = 128
 """Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
@@ -29,6 +30,20 @@ _PROBES = 4
 
 _AHEAD = 2
 """How many later versions a process reads that looks again and again: one or two have followed since it has looked."""
+
+
+def listed_versions() -> Steps[list[Stat]]:
+    """The versions that stand, by their numbers."""
+    return _versions((yield List(VERSIONS)))
+
+
+def versions_in(store: Store) -> list[Stat]:
+    """What `listed_versions` gives, of a store at once."""
+    return _versions(store.list(VERSIONS))
+
+
+def _versions(listed: Sequence[Stat]) -> list[Stat]:
+    return [stat for stat in listed if is_version(stat.path)]
 
 
 def find_tail(known: Timeline | None) -> Steps[Timeline]:
@@ -54,7 +69,7 @@ def _find_tail(known: Timeline | None) -> Steps[Timeline]:
         if tail is not None:
             return tail
     while True:
-        names = versions_in((yield List(VERSIONS)))
+        names = yield from listed_versions()
         if not names:
             raise TableNotFoundError(f"there is no timeline here; was the table's {OWN_FOLDER} folder removed?")
         path = names[-1].path
@@ -66,7 +81,7 @@ def _find_tail(known: Timeline | None) -> Steps[Timeline]:
             raise table_replaced(known.table_id, newest.table_id)
         # It may be a ghost: deleted after the listing, and put again by a late put before it was read. But then more
         # than KEPT_VERSIONS newer versions had been published before it was read, and another listing shows the newest.
-        names = versions_in((yield List(VERSIONS)))
+        names = yield from listed_versions()
         if names and names[-1].path < version_path(newest.version + KEPT_VERSIONS):
             tail = yield from _gallop(newest)
             if tail is not None and not _is_behind_a_gap(tail, names[-1].path):
@@ -226,7 +241,7 @@ def _is_here(known: Timeline) -> Steps[bool]:
     """Whether the table of `known` is still there, which its oldest version tells. When in doubt, yes."""
     if (yield from still_stands(known)):
         return True
-    names = versions_in((yield List(VERSIONS)))
+    names = yield from listed_versions()
     if not names or known.table_id is None:
         return False
     data = yield Read(names[0].path)
@@ -245,7 +260,7 @@ def expire_versions(tail: Timeline) -> Steps[None]:
     So the first version that cannot be deleted ends it: the next publisher whose turn it is tries again.
     """
     with suppress(StorageUnavailableError):  # the event is published, and old versions do no harm
-        names = versions_in((yield List(VERSIONS)))
+        names = yield from listed_versions()
         if not (yield from still_stands(tail)):
             return  # the listing may be of another table, which was made here since
         for name in names:

@@ -32,9 +32,9 @@ from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.hudi.handover import read_properties, replace_properties
-from crdt_mor.log.paths import COPIED, METADATA_TABLE, PROPERTIES, VERSIONS, version_path, versions_in
+from crdt_mor.log.paths import COPIED, METADATA_TABLE, PROPERTIES, version_path
 from crdt_mor.log.steps import Delete, MakeDurable, Put, Steps, put_surely, run
-from crdt_mor.log.tail import expire_versions
+from crdt_mor.log.tail import expire_versions, versions_in
 from crdt_mor.model.config_properties import OUR_ID
 from crdt_mor.model.instant import EPOCH, InstantTime, to_datetime
 from crdt_mor.model.timeline import Timeline
@@ -146,7 +146,7 @@ def _require_copy(properties: bytes, session: Session, address: str, *, is_noted
 
 def _newest(session: Session) -> Moment:
     """The newest version of the table, with what Hudi's writers have committed; raises where it is not to be copied."""
-    if not versions_in(session.store.list(VERSIONS)):  # before what Hudi's writers committed is adopted, by an event
+    if not versions_in(session.store):  # before what Hudi's writers committed is adopted, by an event
         raise _no_event_of_ours(session)
     while True:
         properties = session.run(read_properties())

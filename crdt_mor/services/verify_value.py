@@ -18,9 +18,9 @@ from crdt_mor.errors import CrdtMorError, FormatError, StorageUnavailableError
 from crdt_mor.events.leftovers import counts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import planned_action
-from crdt_mor.log.paths import COPIED, FAILURES, PLANS, VERSIONS, segment_path, version_path, versions_in
+from crdt_mor.log.paths import COPIED, FAILURES, PLANS, VERSIONS, segment_path, version_path
 from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment, with_file_ids
-from crdt_mor.log.tail import find_tail, first_kept, still_stands
+from crdt_mor.log.tail import find_tail, first_kept, still_stands, versions_in
 from crdt_mor.model import invariants_sealing
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.invariants import INVARIANTS
@@ -65,7 +65,7 @@ def reread(session: Session) -> Reread:
         gone = _read_segments(session, read)
         if not gone or session.tail().version == read.value.version:
             break
-    if read.value.version > 0 or versions_in(session.store.list(VERSIONS)):
+    if read.value.version > 0 or versions_in(session.store):
         _ask_whole(read)
         _read_versions(session, read)
         _read_plans(session, read)
@@ -183,7 +183,7 @@ def _read_versions(session: Session, read: Reread) -> None:
 
 def _standing(session: Session, newest: Timeline) -> range:
     """The numbers of all versions from the oldest kept one that stands to the newest."""
-    listed = versions_in(session.store.list(VERSIONS))
+    listed = versions_in(session.store)
     first, last = version_path(first_kept(newest)), version_path(newest.version)
     names = [stat.path for stat in listed if first <= stat.path <= last]
     oldest = whole_number(names[0].rpartition("/")[2].removesuffix(".json")) if names else None
@@ -264,5 +264,5 @@ def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Call
 
 def unreadable(session: Session, error: CrdtMorError) -> Iterator[Finding]:
     """The finding of a table whose newest version cannot be read."""
-    listed = versions_in(session.store.list(VERSIONS))
+    listed = versions_in(session.store)
     yield found("version", listed[-1].path if listed else VERSIONS, str(error))
