@@ -17,7 +17,7 @@ from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.declared import ANYTHING, Declared, declared_from, declared_json
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.overwrite import void_files
-from crdt_mor.model.posts import PostName, names_in, noting, still_kept, token_of
+from crdt_mor.model.posts import Decided, PostName, noting, still_kept, token_of
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require_types
 from crdt_mor.model.timeline_parts import DataFile
@@ -103,7 +103,8 @@ def combine(
         if following is not None:
             value = following
             taken.append(post)
-    new = [post for post in taken if post is not None and post not in names_in(value.posts)]
+    noted = Decided.of(value.posts)
+    new = [post for post in taken if post is not None and post not in noted]
     return replace(value, posts=still_kept(noting(value.posts, new), value.version)), len(taken)
 
 

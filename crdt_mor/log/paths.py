@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
@@ -108,6 +109,7 @@ def is_event(path: str) -> bool:
     return path.endswith(_EVENT)
 
 
+@lru_cache(maxsize=1024)  # a writer asks for the same ones with each look
 def post_in(path: str) -> PostName | None:
     """The post whose object this is; None for an object that is none's."""
     version, dash, name = path.rpartition("/")[2].removesuffix(_EVENT).partition("-")

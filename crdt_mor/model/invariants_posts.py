@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdt_mor.model.posts import is_open, names_in, still_kept
+from crdt_mor.model.posts import Decided, is_open, still_kept
 from crdt_mor.model.timeline import Timeline
 
 
@@ -13,7 +13,7 @@ def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) ->
     """
     new = [c for c in following.completions if c.version == following.version]
     taken = [m.post for c in new for m in c.members if m.post is not None]
-    noted = names_in(following.posts)
+    noted = Decided.of(following.posts)
     kept = all(post in noted for post in taken if is_open(post, following.version))
     return kept and len(taken) == len(set(taken)) and all(map(previous.may_take, taken))
 
@@ -22,4 +22,4 @@ def posts_are_noted_while_they_are_open(previous: Timeline, following: Timeline)
     """The name of a post that was taken or voided stays as long as a later version could take the post."""
     if previous.posts == following.posts:
         return True
-    return names_in(still_kept(previous.posts, following.version)) <= names_in(following.posts)
+    return Decided.of(following.posts).includes(Decided.of(still_kept(previous.posts, following.version)))

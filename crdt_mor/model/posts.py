@@ -9,7 +9,7 @@ A commit that took posts has several *members*: each is one writer's write, with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -48,9 +48,22 @@ def is_open(post: PostName, version: int) -> bool:
     return post.version <= version < post.version + WINDOW
 
 
-def names_in(noted: Noted) -> frozenset[PostName]:
-    """The posts that were taken or voided, as the value says that has `noted` these."""
-    return frozenset(PostName(version, name) for version, names in noted for name in names)
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The posts that were taken or voided, as a value has noted them. A writer asks it of every post with each look."""
+
+    _names: Mapping[int, frozenset[str]]
+
+    @classmethod
+    def of(cls, noted: Noted) -> Decided:
+        return cls({version: frozenset(names) for version, names in noted})
+
+    def __contains__(self, post: PostName) -> bool:
+        return post.name in self._names.get(post.version, ())
+
+    def includes(self, other: Decided) -> bool:
+        """Whether all posts of the other ones are among these."""
+        return all(names <= self._names.get(version, frozenset()) for version, names in other._names.items())
 
 
 def noting(noted: Noted, posts: Iterable[PostName]) -> Noted:

@@ -22,8 +22,8 @@ from crdt_mor.model.table_properties import decoded
 from crdt_mor.model.timeline_json import (
     archive_json,
     archive_of,
+    completion_in,
     completion_json,
-    completion_of,
     pending_json,
     pending_of,
     plan_json,
@@ -33,11 +33,12 @@ from crdt_mor.model.timeline_json import (
     retention_of,
     rolled_back_json,
     rolled_back_of,
+    segment_in,
     segment_json,
     token_json,
     tokens_noted_in,
 )
-from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, NOTHING_ARCHIVED, Archive, Retention, Segment, Token
+from crdt_mor.model.timeline_parts import EVERYTHING_KEPT, NOTHING_ARCHIVED, Archive, Retention, Token
 
 _REQUIRED: Final = object()
 
@@ -112,8 +113,14 @@ FIELDS: Final = (
     _records("pending", pending_json, pending_of, lambda pending: (pending.requested,)),
     _records("plans", plan_json, plan_of),
     _records("rolled_back", rolled_back_json, lambda entry, _: rolled_back_of(entry)),
-    _records("completions", completion_json, completion_of),
-    _records("segments", segment_json, lambda entry, _: Segment(*entry)),
+    _Field(
+        "completions", lambda completions: list(map(completion_json, completions)),
+        lambda entries, written_in: tuple(completion_in(entry, written_in) for entry in entries),
+    ),
+    _Field(
+        "segments", lambda segments: list(map(segment_json, segments)),
+        lambda entries, _: tuple(map(segment_in, entries)),
+    ),
     _Field("foreign_group"),
     _Field("added", decode=lambda names, _: tuple(names), absent=(), always=True),
     _records("tokens", token_json, lambda entry, _: Token(*entry)),

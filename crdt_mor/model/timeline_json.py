@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
@@ -222,6 +223,21 @@ def segment_json(s: Segment) -> list[object]:
     return [s.name, s.level, s.first, s.last, s.count, s.superseded, *([s.size] if s.size else [])]
 
 
+@lru_cache(maxsize=1024, typed=True)
+def _segment_of(*entry: Any) -> Segment:
+    segment = Segment(*entry)
+    require_types((segment,))
+    return segment
+
+
+def segment_in(entry: Sequence[Any]) -> Segment:
+    """The segment in an entry of a version, of the types that it says; raises one of `WRONG_SHAPE` for another.
+
+    A version carries most of those of the one before.
+    """
+    return _segment_of(*entry)
+
+
 def token_json(t: Token) -> list[object]:
     return [t.application, t.number, t.requested, t.completed, t.version]
 
@@ -266,6 +282,26 @@ def completion_of(entry: list[Any], written_in: int) -> Completion:
     plain.append(token_of(more["token"]) if "token" in more else None)
     plain.append(members_of(more["members"]) if "members" in more else ())
     return Completion(*plain)
+
+
+_COMPLETIONS_KEPT = 64
+"""How many completions a process keeps as it has read them: a version carries most of those of the one before."""
+
+
+def completion_in(entry: list[Any], written_in: int) -> Completion:
+    """The completion in an entry of a version, of the types that it says; raises one of `WRONG_SHAPE` for another."""
+    return _completion_in(marshal.dumps(entry, _MARSHAL_PLAIN), written_in)
+
+
+_MARSHAL_PLAIN = 2
+"""The form of marshal in which equal entries are equal bytes, and `true` is no 1."""
+
+
+@lru_cache(maxsize=_COMPLETIONS_KEPT)
+def _completion_in(marshalled: bytes, written_in: int) -> Completion:
+    completion = completion_of(marshal.loads(marshalled), written_in)
+    require_types((completion,))
+    return completion
 
 
 def tokens_noted_in(document: Mapping[str, Any]) -> InstantTime:

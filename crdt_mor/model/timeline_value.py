@@ -17,7 +17,7 @@ from crdt_mor.model.file_ids import FIXED, FileIds
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.migration import Moving, Origin
 from crdt_mor.model.overwrite import Overwrite
-from crdt_mor.model.posts import Noted, PostName, is_open, names_in
+from crdt_mor.model.posts import Decided, Noted, PostName, is_open
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.savepoint import Savepoint
@@ -174,8 +174,8 @@ class Value:
         return is_open(post, self.version) and post not in self._decided
 
     @cached_property
-    def _decided(self) -> frozenset[PostName]:
-        return names_in(self.posts)
+    def _decided(self) -> Decided:
+        return Decided.of(self.posts)
 
     def find_taken(self, post: PostName) -> Completion | None:
         """The commit that took a post, if this value carries it itself (not in a segment)."""

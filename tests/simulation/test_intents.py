@@ -34,7 +34,7 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, claim_after, from_ms
 from crdt_mor.model.migration import Moving
 from crdt_mor.model.names import LogFileName, bucket_file_id
-from crdt_mor.model.posts import WINDOW, PostName, names_in
+from crdt_mor.model.posts import WINDOW, PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import DataFile, Pending
@@ -106,7 +106,7 @@ def test_ends_come_before_begins_and_what_is_impossible_is_left_out() -> None:
     begins = [BeginIntent("new", None, AUTHOR), BeginIntent("c", None, None)]
     value, possible = combine(tail, 0, posted(*begins, *both, end_of(c, nonce="gone"), version=tail.version))
     assert (value.version, possible) == (tail.version + 1, 2)
-    assert names_in(value.posts) == {PostName(tail.version, "end"), PostName(tail.version, "new")}
+    assert value.posts == ((tail.version, ("end", "new")),)
     assert [completion.requested for completion in value.completions] == [a.requested]
     assert [pending.nonce for pending in value.pending] == ["b", "new"]
     assert tail.clock < value.completions[-1].completed < value.pending[-1].requested == value.clock
