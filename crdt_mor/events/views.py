@@ -44,8 +44,12 @@ LOOK_AT_END_MS: Final = 1_000
 LOOK_NAMES_MAX: Final = 60
 """A writer on a disk looks before each write into a timeline of so many files: that takes little beside a commit."""
 
-LOOK_SHARE: Final = 20
-"""Into a longer one it looks again once so many times as long has passed as its last look took."""
+LOOK_SHARE: Final = 40
+"""Into a longer one it looks again once so many times as long has passed as its last look took, and as many times that
+as there are writers that post, who look by turns."""
+
+LOOK_BY_TURNS_MS: Final = 500
+"""How long writers that post leave at most between their looks for that: a statement of Hudi's takes longer."""
 
 FOUND_OUT_BYTES: Final = 32 << 20
 """How many bytes a process keeps of what its reads found out of a table's files: one bit a row for 250 million rows."""
@@ -91,9 +95,16 @@ class Views:
         """
         since = abs(self._session.environment.now_ms() - self._looked_at_ms)
         takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
-        pause_ms = 0 if self._names_seen <= LOOK_NAMES_MAX else LOOK_SHARE * max(self._look_took_ms, 1)
-        if since >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else pause_ms):
+        if since >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else self._pause_ms):
             self.with_hudi(self._session.tail(), None)
+
+    @property
+    def _pause_ms(self) -> int:
+        """How long a writer on a disk leaves between its looks."""
+        if self._names_seen <= LOOK_NAMES_MAX:
+            return 0
+        alone_ms = LOOK_SHARE * max(self._look_took_ms, 1)
+        return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._session.pace.crowd.others)))
 
     def adopt(self) -> None:
         """Make what Hudi wrote part of the value for good."""

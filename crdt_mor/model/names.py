@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from crdt_mor.model.instant import InstantTime
@@ -194,6 +195,7 @@ def join_path(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
+@lru_cache(maxsize=1 << 13)  # a look at Hudi's timeline meets those of the last one
 def timeline_file_name(path: str) -> TimelineFileName | None:
     """The parsed name of a file of Hudi's timeline; None for other files."""
     return TimelineFileName.parse(path.rpartition("/")[2])

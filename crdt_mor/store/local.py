@@ -390,9 +390,6 @@ class LocalStore:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(start + entry.name)
-                    continue
-                with suppress(FileNotFoundError):
-                    status = entry.stat()
-                    if mode.S_ISREG(status.st_mode):
-                        files.append(disk.stat_of(start + entry.name, status))
+                elif (stat := disk.stat_in(entry, start + entry.name)) is not None:
+                    files.append(stat)
         return files, folders
