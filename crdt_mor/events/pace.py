@@ -37,7 +37,8 @@ BUSY_MS: Final = 1_000
 """How young the newest version is, at most, of a table in which a process that opens it expects to race."""
 
 STALE_MS: Final = 1_000
-"""How long after its last look a process in a bucket looks beside its claim whether others have published or posted."""
+"""For how long a process takes what it has seen of a table for news: after that it looks beside its claim in a bucket,
+and before it posts on a disk."""
 
 
 class Pace:
@@ -109,13 +110,13 @@ class Pace:
         """
         self.give_way()
         value = self._session.known()
-        if not self._session.is_far:  # else a look is a round trip, and the put tells as well
-            value = self._session.tail()
+        is_crowded = self.crowd.is_crowded and knows_posts(value.format)
+        if not self._session.is_far and not (is_crowded and not self.is_stale):
+            value = self._session.tail()  # in a bucket the put tells as well, and a process that posts looks anyway
         self._session.views.look_before_write()
         now_ms = self._session.environment.now_ms()
         if self._session.views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None
-        is_crowded = self.crowd.is_crowded and knows_posts(value.format)
         is_due = is_sweep_due(value, now_ms) or not self._races.is_alone(now_ms, value, self._session.expiry_ms)
         if is_due and not is_crowded:
             return None
@@ -165,8 +166,12 @@ class Pace:
     @property
     def is_look_due(self) -> bool:
         """Whether a write that commits alone looks beside its claim whether others have published or posted."""
-        is_stale = abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
-        return self._races.is_look_due or (is_stale and self._session.is_far)
+        return self._races.is_look_due or (self.is_stale and self._session.is_far)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether what this process knows of the table is so old that others may well have published since."""
+        return abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
 
     def is_changed(self, followed: Followed) -> bool:
         """Whether a write that was not committed alone was made by an object that is another one by now.
