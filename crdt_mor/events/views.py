@@ -54,6 +54,9 @@ LOOK_BY_TURNS_MS: Final = 500
 FOUND_OUT_BYTES: Final = 32 << 20
 """How many bytes a process keeps of what its reads found out of a table's files: one bit a row for 250 million rows."""
 
+LOG_KEYS_BYTES: Final = 32 << 20
+"""How many bytes a process keeps of the keys of a table's log files: eight a key, for four million of them."""
+
 _SEGMENTS_CACHED: Final = 256
 _SEGMENTS_AT_ONCE: Final = 16
 
@@ -69,11 +72,18 @@ class Views:
         self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self.found_out: Bounded[Any] = Bounded(FOUND_OUT_BYTES)
+        self._has_looked_up = False
+        self._log_keys: Bounded[Any] = Bounded(LOG_KEYS_BYTES)
 
     @property
     def has_foreign(self) -> bool:
         """Whether Hudi has made commits that are part of no version yet."""
         return self._foreign
+
+    def log_keys(self) -> Bounded[Any] | None:
+        """Where a lookup of keys remembers which keys log files have; None for the first one of a session."""
+        has_looked_up, self._has_looked_up = self._has_looked_up, True
+        return self._log_keys if has_looked_up else None
 
     def hudi_is_writing(self) -> bool:
         """Whether Hudi has a write under way, as the last look at its directory says."""

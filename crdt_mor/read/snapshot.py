@@ -36,6 +36,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import naming_damage
 from crdt_mor.read.expressions import columns_in, conjunction, conjuncts, literals
 from crdt_mor.read.fetching import Fetch, plan
+from crdt_mor.read.log_keys import Lookup
 from crdt_mor.read.open_slice import REQUESTS_OF_SLICE, base_of, fetch_end, open_slice
 from crdt_mor.read.pushdown import one_of
 from crdt_mor.read.resolved import Resolved
@@ -199,10 +200,13 @@ class Snapshot:
         by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
         asked = _asked_keys(predicate, keys, merging.columns)
 
+        lookup = None if keys is None else self._lookup(keys, merging.columns)
+
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
             stored = slice_.without(self.at_hand)
             with naming_damage(store, stored):
+                slice_ = slice_ if lookup is None else lookup.narrowed(slice_)
                 is_small_list = asked is not None and asked.is_small_list(_weight_of_logs(slice_))
                 known = resolved.of(slice_) if by_place and not is_small_list else None
                 parts = self._parts(slice_, columns, predicate, keys, limit, known)
@@ -259,6 +263,15 @@ class Snapshot:
             files = [file for slice_ in self.slices for file in slice_.without(self.at_hand).files]
             for _ in in_threads(lambda file: fetch_end(store, file), files[:_PREFETCHED], REQUESTS):
                 pass
+
+    def _lookup(self, keys: Sequence[str], columns: Columns) -> Lookup | None:
+        """What is known of the keys of log files, for a session that has looked keys up before."""
+        session, kept = self.session, self.session.views.log_keys()
+        if kept is None or self.at_hand:
+            return None
+        return Lookup.of(
+            keys, kept, session.config, columns, lambda one: open_slice(session.store, one, session.config)
+        )
 
     def _parts(
         self,
