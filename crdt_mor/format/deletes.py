@@ -202,11 +202,11 @@ def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFra
 
 def _all_of_branch(frame: pl.DataFrame, branch: int, ends: NDArray[np.int64]) -> bool:
     """Whether all rows are of the branch, and the last row before each end is a sentinel."""
-    if frame.height != ends[-1] or not (frame["branch"] == branch).all():
+    if frame.height != ends[-1] or not (frame["branch"].to_numpy() == branch).all():
         return False
-    last = pl.Series(ends - 1)
-    keys, partitions = frame["record_key"].gather(last), frame["partition"].gather(last)
-    return keys.null_count() == len(ends) and bool((partitions == _SENTINEL_TEXT).all())
+    lasts = (ends - 1).tolist()
+    keys, partitions = frame["record_key"], frame["partition"]
+    return all(keys[last] is None and partitions[last] == _SENTINEL_TEXT for last in lasts)
 
 
 def _frame(record_keys: pl.Series | pa.Array, ordering: pa.Array) -> pl.DataFrame:
