@@ -242,8 +242,9 @@ def _with_keys(rest: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
     """
     if not rest.width:
         return keys.to_frame()
-    whole, ends = keys.rechunk(), accumulate(rest.to_series(0).chunk_lengths(), initial=0)
-    return rest.hstack([pl.concat([whole.slice(start, end - start) for start, end in pairwise(ends)], rechunk=False)])
+    ends = accumulate(rest.to_series(0).chunk_lengths(), initial=0)
+    parts = [keys.slice(start, end - start).rechunk() for start, end in pairwise(ends)]  # mostly of one chunk each
+    return rest.hstack([pl.concat(parts, rechunk=False)])
 
 
 def _standing(keys: pl.Series, drop: Keys) -> Mask:
