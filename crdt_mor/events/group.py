@@ -200,11 +200,6 @@ class _Posted:
     def path(self) -> str:
         return post_path(self.name)
 
-    @property
-    def is_far(self) -> bool:
-        """Whether every round trip counts, so that what may not be needed is asked for beside what is."""
-        return self.shortcuts.late is not None
-
     def find_or_commit(self, made_at: Timeline) -> Steps[GroupCommit | Timeline]:
         """Put the post, which may land at any time, or never; and see what becomes of it.
 
@@ -215,7 +210,7 @@ class _Posted:
         unput: tuple[Single, ...] = (Put(self.path, encode_post(self.post, made_at.table_id), durable=False),)
         while True:
             began: int = yield Now()
-            beside = (*unput, List(POSTS)) if self.is_far else unput
+            beside = (*unput, List(POSTS)) if self.shortcuts.is_far else unput
             newest, replies = yield from look_ahead(tail, beside, again=not unput)
             look_ms: int = (yield Now()) - began
             if unput and replies[0] is False:
@@ -230,7 +225,7 @@ class _Posted:
             tail = newest
             if not self.draft.may_follow(tail):
                 return (yield from self._void(made_at, genuine))
-            listed: list[Stat] = replies[-1] if self.is_far else (yield List(POSTS))
+            listed: list[Stat] = replies[-1] if self.shortcuts.is_far else (yield List(POSTS))
             is_alone = all(stat.path == self.path for stat in listed)
             now_ms: int = 0 if is_alone else (yield StoreNow())  # which takes requests, and tells how old others' are
             posts = chosen(listed, tail, now_ms)
@@ -240,7 +235,7 @@ class _Posted:
                 continue
             began = yield Now()
             committed = yield from self._commit(genuine, tail, posts)
-            if committed is not None and not self.is_far:
+            if committed is not None and not self.shortcuts.is_far:
                 self.crowd.note_commit((yield Now()) - began)
             if isinstance(committed, LoneCommit):
                 return self._found(committed.completion, committed.value, stats=posts, is_own=True)
@@ -270,7 +265,7 @@ class _Posted:
         anything is done by `tail`, which may be a ghost: beside the claim, where every round trip counts.
         """
         proof = () if genuine is tail else (Read(version_path(genuine.version)),)
-        if proof and not self.is_far and not (yield from still_stands(genuine)):
+        if proof and not self.shortcuts.is_far and not (yield from still_stands(genuine)):
             return None
         unread = self._unread(stats)
         requested = claim_after(tail.clock, (yield Now()))
@@ -280,7 +275,7 @@ class _Posted:
                 return None
             self._note(tail, unread, replies[len(proof) :])
             there = stats
-            if not self.is_far:  # others have posted while the disk was waited for
+            if not self.shortcuts.is_far:  # others have posted while the disk was waited for
                 there = chosen((yield List(POSTS)), tail, (yield StoreNow()))
                 new = self._unread(there)
                 self._note(tail, new, (yield Together(tuple(map(Read, new)))) if new else ())

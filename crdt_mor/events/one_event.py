@@ -168,14 +168,14 @@ def commit(
 
     shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
     """
-    late, known = shortcuts.late, tail
-    if late is None and not (yield from _is_newest(tail, expected)):
+    is_far, known = shortcuts.is_far, tail
+    if not is_far and not (yield from _is_newest(tail, expected)):
         return None
-    if late is None and tail.version != shortcuts.helped:
+    if not is_far and tail.version != shortcuts.helped:
         yield from publisher.help_project(tail)
     wall_ms = yield from wall_clock(tail, to_ms(tail.swept))
     reads = write.reads if isinstance(write, ClaimedWrite) else ()
-    claimed, replies = yield from _claim(publisher, write.requested, expected if late is not None else None, reads)
+    claimed, replies = yield from _claim(publisher, write.requested, expected if is_far else None, reads)
     if claimed is None:
         return None
     if isinstance(write, ClaimedWrite):
@@ -187,9 +187,9 @@ def commit(
     attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
-        if late is None and tail is not known:
+        if not is_far and tail is not known:
             yield from publisher.help_project(tail)
-        is_untold = late is not None and tail.version != shortcuts.helped
+        is_untold = is_far and tail.version != shortcuts.helped
         told = (yield from publisher.projector.files(tail)) if is_untold else ()
         answered, others, is_told = yield from attempt.stage([file.path for file in told])
         if not is_told:
@@ -203,10 +203,10 @@ def commit(
     if value is None:
         yield from attempt.withdraw(answered, others or (yield from attempt.find_others()))
         return None
-    owned = yield from attempt.publish(value, late)
+    owned = yield from attempt.publish(value, shortcuts.late)
     if owned is None:
         return (yield from attempt.find_out(value, answered))
-    if late is None:
+    if not is_far:
         yield from expire_in_turn(owned)
     completion = yield from find_completion(write.requested, owned)
     assert completion is not None, "the value holds its own event"

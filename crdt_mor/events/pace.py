@@ -111,7 +111,7 @@ class Pace:
         self.give_way()
         value = self._session.known()
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
-        if not self._session.is_far and not (is_crowded and not self.is_stale):
+        if not self._session.is_far and (self.is_stale or not is_crowded):
             value = self._session.tail()  # in a bucket the put tells as well, and a process that posts looks anyway
         self._session.views.look_before_write()
         now_ms = self._session.environment.now_ms()

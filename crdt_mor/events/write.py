@@ -81,7 +81,7 @@ def begin(
     pending = value.find_by_nonce(intent.nonce)
     if not isinstance(pending, Pending):
         raise expired_error(pending.requested if pending else None)
-    if shortcuts.late is None:  # else the first one comes when it is due: until then the age of the begin counts
+    if not shortcuts.is_far:  # else the first one comes when it is due: until then the age of the begin counts
         yield Touch(heartbeat_path(pending.requested))
     return value, pending
 
@@ -117,7 +117,7 @@ def complete(
     if completion is not None:
         others = completion.driver != begun.driver
         yield from delete_for_good([file.path for file in files] if others else [])  # Hudi's readers go by names
-        if shortcuts.late is None or begun.driver:  # else it is left to a sweep: most writes end before they have one
+        if not shortcuts.is_far or begun.driver:  # else it is left to a sweep: most writes end before they have one
             yield Delete(heartbeat_path(requested))
         return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)

@@ -80,6 +80,11 @@ class Shortcuts:
     late: list[Projected] | None = None
     crowd: Crowd | None = None
 
+    @property
+    def is_far(self) -> bool:
+        """Whether every round trip counts, so that what may not be needed is asked for beside what is."""
+        return self.late is not None
+
     def after_a_look(self, store_ms: int | None) -> Shortcuts:
         """The same of a process that has found the tail just now, and noted the store's clock."""
         return replace(self, looked=True, store_ms=store_ms)
@@ -160,7 +165,7 @@ class Publisher:
             posting.attempt += 1
             if owned is not None:
                 yield from self.project(owned, own=True, late=shortcuts.late)
-                if shortcuts.late is None:  # else it is done with the late looks
+                if not shortcuts.is_far:  # else it is done with the late looks
                     yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return owned

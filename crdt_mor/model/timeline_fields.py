@@ -33,8 +33,8 @@ from crdt_mor.model.timeline_json import (
     retention_of,
     rolled_back_json,
     rolled_back_of,
-    segment_in,
     segment_json,
+    segment_of,
     token_json,
     tokens_noted_in,
 )
@@ -67,8 +67,10 @@ def _records(
     decode: Callable[[Any, int], object],
     times: Callable[[Any], Iterable[InstantTime]] | None = None,
     absent: object = _REQUIRED,
+    *,
+    are_checked: bool = False,
 ) -> _Field:
-    """A field of many small records. encode, decode, times: of one of them."""
+    """A field of many small records. encode, decode, times: of one of them. are_checked: by `decode` already."""
 
     def times_of(records: Iterable[Any]) -> Iterable[InstantTime]:
         return (time for record in records for time in (times(record) if times is not None else ()))
@@ -78,7 +80,7 @@ def _records(
         lambda records: [encode(record) for record in records],
         lambda entries, written_in: tuple(decode(entry, written_in) for entry in entries),
         absent,
-        parts=lambda records: records,
+        parts=None if are_checked else lambda records: records,
         times=times_of if times is not None else None,
     )
 
@@ -113,14 +115,8 @@ FIELDS: Final = (
     _records("pending", pending_json, pending_of, lambda pending: (pending.requested,)),
     _records("plans", plan_json, plan_of),
     _records("rolled_back", rolled_back_json, lambda entry, _: rolled_back_of(entry)),
-    _Field(
-        "completions", lambda completions: list(map(completion_json, completions)),
-        lambda entries, written_in: tuple(completion_in(entry, written_in) for entry in entries),
-    ),
-    _Field(
-        "segments", lambda segments: list(map(segment_json, segments)),
-        lambda entries, _: tuple(map(segment_in, entries)),
-    ),
+    _records("completions", completion_json, completion_in, are_checked=True),
+    _records("segments", segment_json, lambda entry, _: segment_of(*entry), are_checked=True),
     _Field("foreign_group"),
     _Field("added", decode=lambda names, _: tuple(names), absent=(), always=True),
     _records("tokens", token_json, lambda entry, _: Token(*entry)),

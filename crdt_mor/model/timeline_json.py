@@ -224,18 +224,14 @@ def segment_json(s: Segment) -> list[object]:
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _segment_of(*entry: Any) -> Segment:
-    segment = Segment(*entry)
-    require_types((segment,))
-    return segment
-
-
-def segment_in(entry: Sequence[Any]) -> Segment:
+def segment_of(*entry: Any) -> Segment:
     """The segment in an entry of a version, of the types that it says; raises one of `WRONG_SHAPE` for another.
 
     A version carries most of those of the one before.
     """
-    return _segment_of(*entry)
+    segment = Segment(*entry)
+    require_types((segment,))
+    return segment
 
 
 def token_json(t: Token) -> list[object]:
@@ -284,6 +280,9 @@ def completion_of(entry: list[Any], written_in: int) -> Completion:
     return Completion(*plain)
 
 
+_MARSHAL_PLAIN = 2
+"""The form of marshal in which equal entries are equal bytes, and `true` is no 1."""
+
 _COMPLETIONS_KEPT = 64
 """How many completions a process keeps as it has read them: a version carries most of those of the one before."""
 
@@ -291,10 +290,6 @@ _COMPLETIONS_KEPT = 64
 def completion_in(entry: list[Any], written_in: int) -> Completion:
     """The completion in an entry of a version, of the types that it says; raises one of `WRONG_SHAPE` for another."""
     return _completion_in(marshal.dumps(entry, _MARSHAL_PLAIN), written_in)
-
-
-_MARSHAL_PLAIN = 2
-"""The form of marshal in which equal entries are equal bytes, and `true` is no 1."""
 
 
 @lru_cache(maxsize=_COMPLETIONS_KEPT)

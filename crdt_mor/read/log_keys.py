@@ -11,7 +11,7 @@ they may hold commands, and blocks that stand for those of other files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -68,15 +68,14 @@ class Lookup:
     @classmethod
     def of(
         cls,
-        keys: Sequence[str],
+        keys: pl.Series,
         kept: Bounded[Any],
         config: TableConfig,
         columns: Columns,
         open_slice: Callable[[FileSlice], Slice],
     ) -> Lookup | None:
-        """keys: the texts of record keys. None where one of them is no value of the key column."""
-        asked = pl.Series(keys, dtype=pl.String).cast(columns.schema[columns.merge_key], strict=False)
-        return None if asked.null_count() else cls(kept, config, columns, open_slice, asked.hash().to_numpy())
+        """keys: merge keys. None where one of them is null, as no value of the key column has its text."""
+        return None if keys.null_count() else cls(kept, config, columns, open_slice, keys.hash().to_numpy())
 
     def narrowed(self, slice_: FileSlice) -> FileSlice:
         """A slice without the log files that have none of the keys."""

@@ -101,10 +101,12 @@ def _counted(
 
 def _in_place(logs: list[tuple[int, DataFile, LogBlock]]) -> list[tuple[int, DataFile, LogBlock]]:
     """The blocks that count; one that a log compaction of Hudi's wrote has the instant at whose place it counts."""
-    if not any(block.stands_for for _, _, block in logs):
-        return logs
     placed = zip(logs, places([block for _, _, block in logs]), strict=True)
-    return [(order, log, replace(block, instant=at)) for (order, log, block), at in placed if at is not None]
+    return [
+        (order, log, block if at == block.instant else replace(block, instant=at))
+        for (order, log, block), at in placed
+        if at is not None
+    ]
 
 
 def _is_carried(log: DataFile, block: LogBlock) -> bool:

@@ -198,9 +198,9 @@ class Snapshot:
         resolved = self.resolved
         # Of a file in a bucket a filter fetches some row groups alone, in which rows have other places.
         by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
-        asked = _asked_keys(predicate, keys, merging.columns)
-
-        lookup = None if keys is None else self._lookup(keys, merging.columns)
+        wanted = None if keys is None else _as_merge_keys(keys, merging.columns)
+        asked = _asked_keys(predicate, wanted, merging.columns)
+        lookup = None if wanted is None else self._lookup(wanted, merging.columns)
 
         def open_parts(slice_: FileSlice) -> list[tuple[FileSlice, Fetch]]:
             self._require_kept(slice_)
@@ -264,7 +264,7 @@ class Snapshot:
             for _ in in_threads(lambda file: fetch_end(store, file), files[:_PREFETCHED], REQUESTS):
                 pass
 
-    def _lookup(self, keys: Sequence[str], columns: Columns) -> Lookup | None:
+    def _lookup(self, keys: pl.Series, columns: Columns) -> Lookup | None:
         """What is known of the keys of log files, for a session that has looked keys up before."""
         session, kept = self.session, self.session.views.log_keys()
         if kept is None or self.at_hand:
@@ -347,12 +347,16 @@ def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -
     return asked if predicate is None else predicate & asked
 
 
-def _asked_keys(predicate: pl.Expr | None, keys: Sequence[str] | None, columns: Columns) -> kernel.Asked | None:
-    """What follows for the merge key from a predicate, or from the keys of which alone it can hold."""
+def _as_merge_keys(keys: Sequence[str], columns: Columns) -> pl.Series:
+    """The merge keys of which these are the texts; null where no value of the key column has a text."""
+    return pl.Series(keys, dtype=pl.String).cast(columns.schema[columns.merge_key], strict=False)
+
+
+def _asked_keys(predicate: pl.Expr | None, keys: pl.Series | None, columns: Columns) -> kernel.Asked | None:
+    """What follows for the merge key from a predicate, or from the merge keys of which alone it can hold."""
     key = columns.merge_key
     if keys is not None:
-        wanted = pl.Series(keys, dtype=pl.String).cast(columns.schema[key], strict=False)
-        return kernel.Asked(key, pl.col(key).is_in(wanted.implode()), len(wanted))
+        return kernel.Asked(key, pl.col(key).is_in(keys.implode()), len(keys))
     parts = [] if predicate is None else conjuncts(predicate)
     asked = conjunction([part for part in parts if set(columns_in(part)) == {key}])
     return None if asked is None else kernel.Asked(key, asked, literals(asked))

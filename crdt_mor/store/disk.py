@@ -124,13 +124,18 @@ def stat_of(path: str, status: os.stat_result) -> Stat:
     return Stat(path, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
+def stat_of_file(path: str, status: os.stat_result) -> Stat | None:
+    """As `stat_of`; None of what is no file."""
+    return stat_of(path, status) if mode.S_ISREG(status.st_mode) else None
+
+
 def stat_in(entry: os.DirEntry[str], path: str) -> Stat | None:
     """Size and age of an object that a scan of its folder shows; None where it is gone meanwhile, or is no file."""
     try:  # a `suppress` would take a sixth of a long listing
         status = entry.stat()
     except FileNotFoundError:
         return None
-    return stat_of(path, status) if mode.S_ISREG(status.st_mode) else None
+    return stat_of_file(path, status)
 
 
 def cause_of(error: OSError) -> str:

@@ -27,7 +27,6 @@ import builtins  # inside the class, `list` is the store's
 import errno
 import mmap
 import os
-import stat as mode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -132,7 +131,7 @@ class LocalStore:
                 status = os.stat(self._at(path))
             except _NOT_THERE:
                 return None
-        return disk.stat_of(path, status) if mode.S_ISREG(status.st_mode) else None
+        return disk.stat_of_file(path, status)
 
     def list(self, folder: str) -> builtins.list[Stat]:
         """The objects directly in `folder`, by path; empty if there is no such folder."""

@@ -145,7 +145,7 @@ def test_log_files_of_hudis_are_always_opened(make: Make) -> None:
     def refused(_: FileSlice) -> Slice:
         raise AssertionError("no log file is opened to find its keys")
 
-    lookup = Lookup.of(["none"], Bounded(1000), session.config, columns, refused)
+    lookup = Lookup.of(pl.Series(["none"]), Bounded(1000), session.config, columns, refused)
     assert lookup is not None
     of_hudi = [replace(log, path=log.path.replace("_0-0-0", "_1-10-2")) for log in slice_.logs]
     for other in (replace(slice_, logs=tuple(of_hudi)), replace(slice_, committed=Committed.only([]))):
