@@ -38,20 +38,23 @@ from crdt_mor.log.combining import ABANDONED_MS, Crowd
 from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
 from crdt_mor.log.paths import POSTS, is_event, post_in, post_path, version_path
-from crdt_mor.log.posts import (
-    LOOKS_MAX,
-    NAME_CHARS,
-    Post,
-    Turn,
-    chosen,
-    decode,
-    encode_post,
-    events_in,
-    writes_in,
-)
+from crdt_mor.log.posts import LOOKS_MAX, NAME_CHARS, Post, Turn, chosen, decode, encode_post, events_in, writes_in
 from crdt_mor.log.projection import wait_for_projection
 from crdt_mor.log.publish import Shortcuts, stopped_outcome, unknown_outcome
-from crdt_mor.log.steps import Delete, GetStat, List, Nonce, Now, Put, Read, Single, Steps, StoreNow, Together
+from crdt_mor.log.steps import (
+    Delete,
+    GetStat,
+    List,
+    MakeDurable,
+    Nonce,
+    Now,
+    Put,
+    Read,
+    Single,
+    Steps,
+    StoreNow,
+    Together,
+)
 from crdt_mor.log.tail import find_tail, look_ahead, next_if_newest, still_stands
 from crdt_mor.model.instant import InstantTime, claim_after
 from crdt_mor.model.posts import Member, PostName, is_open
@@ -275,7 +278,8 @@ class _Posted:
                 return None
             self._note(tail, unread, replies[len(proof) :])
             there = stats
-            if not self.shortcuts.is_far:  # others have posted while the disk was waited for
+            if not self.shortcuts.is_far:  # others post while the disk is waited for
+                yield MakeDurable(self.publisher.projector.claim_path(requested))
                 there = chosen((yield List(POSTS)), tail, (yield StoreNow()))
                 new = self._unread(there)
                 self._note(tail, new, (yield Together(tuple(map(Read, new)))) if new else ())

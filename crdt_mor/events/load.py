@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import builtins  # inside the class, `list` is the store's
 import hashlib
+from collections.abc import Sequence
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.parquet import ParquetSource
@@ -62,9 +63,9 @@ class LoadStore:
         """The whole object, uncopied where the store can; None if there is none."""
         return self._store.view(self._at(path))
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         """Create the object if there is none: True. False if there is one already."""
-        return self._store.put(self._at(path), data, durable=durable)
+        return self._store.put(self._at(path), data, durable=durable, after=[self._at(earlier) for earlier in after])
 
     def copy(self, source: str, target: str) -> bool:
         """Create `target` with the content of `source`, if there is no `target`: True."""

@@ -12,8 +12,9 @@ before, the files are removed, then the claim, and the write is posted for itsel
 *Why a claim.* Nobody knows of T before its event, so two writers that hold version n might choose one T, and Hudi's
 readers show every file of a completed instant, no matter which writer put it. So a writer stages only under a T whose
 claim it has put, and a writer that finds T claimed keeps away. The name of the claim lasts before a file under T does.
-What it holds need not: the nonce is for its writer alone. Claimed times are of a class of their own (`model.instant`),
-so a write that begins in an event of its own never meets one.
+What it holds need not: the nonce is for its writer alone. Likewise the names of the log files last before that of the
+version, and that of the version before that of Hudi's file (`Put.after`). Claimed times are of a class of their own
+(`model.instant`), so a write that begins in an event of its own never meets one.
 
 *Why the claim goes last.* A writer that finds no claim may take T. So a claim is removed only once the files of its
 owner are known to be gone, and none of them can land late: where the answer to a put was lost, the claim stays. A sweep
@@ -42,7 +43,6 @@ from crdt_mor.hudi.records import claim_record, pending_record
 from crdt_mor.log.intents import PostedEvent, combine
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import version_path
-from crdt_mor.log.projection import Projected
 from crdt_mor.log.publish import (
     NO_SHORTCUTS,
     Shortcuts,
@@ -56,7 +56,6 @@ from crdt_mor.log.segments import SegmentGoneError
 from crdt_mor.log.steps import (
     Delete,
     GetStat,
-    MakeDurable,
     Nonce,
     Put,
     Read,
@@ -195,6 +194,7 @@ def commit(
         if not is_told:
             yield from publisher.help_project(tail)
         value = None if others else (yield from attempt.derive(wall_ms))
+        owned = None if value is None else (yield from attempt.publish(value, shortcuts))
     except (StorageUnavailableError, CommitUnknownError) as error:
         yield from attempt.withdraw(answered, (yield from attempt.find_others()))
         raise StorageUnavailableError(
@@ -203,7 +203,6 @@ def commit(
     if value is None:
         yield from attempt.withdraw(answered, others or (yield from attempt.find_others()))
         return None
-    owned = yield from attempt.publish(value, shortcuts.late)
     if owned is None:
         return (yield from attempt.find_out(value, answered))
     if not is_far:
@@ -222,13 +221,11 @@ def _claim(
     """
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)
-    put = Put(path, claim_record(nonce), durable="name")
+    put = Put(path, claim_record(nonce), durable=False)  # its name lasts before that of a log file: `stage`
     looks = (GetStat(expected.path),) if expected else ()
     created, *replies = yield Together((put, *looks, *reads))
-    if not created:
-        if (yield Read(path)) != put.data:
-            return None, []  # where no answer came it may land yet, and then a sweep takes it
-        yield MakeDurable(path)  # what was read back may not last yet
+    if not created and (yield Read(path)) != put.data:
+        return None, []  # where no answer came it may land yet, and then a sweep takes it
     if expected is not None and replies[0] != expected.stat:
         yield Delete(path)
         return None, []
@@ -261,12 +258,10 @@ class _Attempt:
         is `told` is there.
         """
         logs = {file.path: data for file, data in self.write.logs}
-        puts = [Put(path, data, durable="content") for path, data in logs.items()]
+        puts = [Put(path, data, durable="content", after=(self.claim.path,)) for path, data in logs.items()]
         puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
         puts += [put for put in self.write.partitions if put.path not in self.write.seen]
         answered, there, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
-        for path in {file.partition: file.path for file, _ in self.write.logs}.values():
-            yield MakeDurable(path)  # the names in a folder all at once
         others: set[str] = set()
         for put in there:
             if put.path in logs and (yield Read(put.path)) != put.data:
@@ -275,8 +270,7 @@ class _Attempt:
 
     def derive(self, wall_ms: int) -> Steps[Timeline | None]:
         """The next version; None where a segment of `tail` is gone, which is thus not the newest one any more."""
-        write, tail = self.write, self.tail
-        nonce = self.claim.nonce
+        write, tail, nonce = self.write, self.tail, self.claim.nonce
         files = [file for file, _ in write.logs]
         event = tail.commit(
             nonce, wall_ms, write.requested, nonce, write.operation, files, write.token, write.author, write.members
@@ -287,21 +281,29 @@ class _Attempt:
         except SegmentGoneError:
             return None
 
-    def publish(self, value: Timeline, late: list[Projected] | None) -> Steps[Timeline | None]:
+    def publish(self, value: Timeline, shortcuts: Shortcuts) -> Steps[Timeline | None]:
         """Put the version, and see that the partitions have their metadata, now that their files are there; project it.
 
-        None where the put was lost, or its outcome is not known, or the store failed in what comes after it.
+        None where the put was lost, or its outcome is not known, or the store failed in what comes after it. Raises
+        `StorageUnavailableError` where the store failed before.
         """
         partitions = self.write.partitions
         looks = tuple(GetStat(put.path) for put in partitions)
+        path = version_path(value.version)
+        unnamed = () if self.write.events else (path,)  # Hudi's file of this commit is the next thing that is put
+        put = Put(path, value.encode(), "content" if unnamed else True, after=self._log_of_each_folder())
+        created = None if shortcuts.is_far else (yield put)
         try:
-            created, *stats = yield Together((Put(version_path(value.version), value.encode()), *looks))
+            if shortcuts.is_far:
+                created, *stats = yield Together((put, *looks))
+            else:
+                stats = (yield Together(looks)) if looks else []
             owned = yield from confirmed(self.tail, value, created)
-            for put, stat in zip(partitions, stats, strict=True):
+            for partition, stat in zip(partitions, stats, strict=True):
                 if owned is not None and stat is None:
-                    yield from put_surely(put)
+                    yield from put_surely(partition)
             if owned is not None:
-                yield from self.publisher.project(owned, own=True, late=late)
+                yield from self.publisher.project(owned, own=True, after=unnamed, late=shortcuts.late)
         except (StorageUnavailableError, CommitUnknownError):
             return None
         return owned
@@ -377,6 +379,10 @@ class _Attempt:
         gone = yield Together(tuple(map(Delete, paths)))
         if answered and not others and all(gone):
             yield Delete(self.claim.path)
+
+    def _log_of_each_folder(self) -> tuple[str, ...]:
+        """A log file in each folder: as its name lasts, or stays away, so do those of the others."""
+        return tuple({file.partition: file.path for file, _ in self.write.logs}.values())
 
 
 @dataclass(frozen=True, slots=True)

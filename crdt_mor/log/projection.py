@@ -10,7 +10,7 @@ later, and each puts only the files that it does not find. The projector says wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from crdt_mor.errors import TableNotFoundError, TableReplacedError
@@ -98,19 +98,25 @@ class EventProjector(Protocol):
 
 
 def project(
-    projector: EventProjector, value: Timeline, *, own: bool = False, late: list[Projected] | None = None
+    projector: EventProjector,
+    value: Timeline,
+    *,
+    own: bool = False,
+    after: Sequence[str] = (),
+    late: list[Projected] | None = None,
 ) -> Steps[None]:
     """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
 
     In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
     front of a plan that is not to come any more.
 
-    own: it was published just now by this process. late: where it is noted which files were put, for `look_again`;
-    None: whether they came too late is seen at once.
+    own: it was published just now by this process. after: objects whose names last before a file does that lasts, and
+    in any case in the end. late: where it is noted which files were put, for `look_again`; None: whether they came too
+    late is seen at once.
     """
     yield from projector.withdraw_cancelled(value)
     yield from projector.place(value)
-    placed = yield from _put_files(projector, value, own=own)
+    placed = yield from _put_files(projector, value, own=own, after=after)
     if placed and late is not None:
         late.append(Projected(value, tuple(placed)))
     elif placed:
@@ -119,17 +125,19 @@ def project(
     yield from projector.carry_out_restore(value)
 
 
-def _put_files(projector: EventProjector, value: Timeline, *, own: bool) -> Steps[list[str]]:
+def _put_files(projector: EventProjector, value: Timeline, *, own: bool, after: Sequence[str]) -> Steps[list[str]]:
     """Put the files of a version's own events where there are none; returns the paths of those that were missing.
 
     Those that last are put one after another, as Hudi's readers go by their order. Those of writes that begin come
-    first, side by side; many of them are put beside those that last, and before the last one. own: as for
-    `project`; then none is looked for.
+    first, side by side; many of them are put beside those that last, and before the last one. own, after: as for
+    `project`; none is looked for of those that are `own`.
     """
     files = yield from projector.files(value)
     missing = files if own else (yield from _missing(files))
     hints = [file.put for file in missing if not file.durable]
-    lasting = [file.put for file in missing if file.durable]
+    lasting = [replace(file.put, after=after) for file in missing if file.durable]
+    for path in () if lasting else after:
+        yield MakeDurable(path)
     beside = _BESIDE * max(0, len(lasting) - 1) if value.newly_pending else 0
     first = max(0, len(hints) - beside)
     yield from put_all_surely(hints[:first])

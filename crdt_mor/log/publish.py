@@ -206,9 +206,11 @@ class Publisher:
         yield MakeDurable(version_path(tail.version))
         yield from self.project(tail)
 
-    def project(self, value: Timeline, *, own: bool = False, late: list[Projected] | None = None) -> Steps[None]:
+    def project(
+        self, value: Timeline, *, own: bool = False, after: Sequence[str] = (), late: list[Projected] | None = None
+    ) -> Steps[None]:
         """Tell others of a version's own events, in files: as `log.projection.project`."""
-        yield from project(self.projector, value, own=own, late=late)
+        yield from project(self.projector, value, own=own, after=after, late=late)
 
     def look_again(self, late: Sequence[Projected]) -> Steps[None]:
         """Remove of the files in `late` those that were put too late, and versions that are too old, if it is time."""

@@ -28,11 +28,15 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """-> bool | None: created, exists already, or unknown (the reply was lost)."""
+    """-> bool | None: created, exists already, or unknown (the reply was lost).
+
+    after: paths of objects whose names last before this object gets its name.
+    """
 
     path: str
     data: bytes
     durable: Durable = True
+    after: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +173,9 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
 def perform(step: Single, store: Store, environment: Environment) -> object:
     """Do one operation and return its result."""
     match step:
-        case Put(path, data, durable):
+        case Put(path, data, durable, after):
             try:
-                return store.put(path, data, durable=durable)
+                return store.put(path, data, durable=durable, after=after)
             except CommitUnknownError:
                 return None
         case Copy(source, target):

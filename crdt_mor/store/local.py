@@ -4,8 +4,8 @@ r"""A store on a local disk, where files appear whole.
 the put-if-absent: it makes the name with the whole content or fails since the name is taken, and the kernel lets one of
 many callers win. (`O_EXCL` and then writing would show readers half a file; renaming would overwrite.)
 
-    look -> write temp -> look -> fsync temp -> link -> fsync folder -> unlink temp
-    \_____________ nothing was published ______________/ \__ unknown __/
+    look -> write temp -> look -> fsync temp -> fsync the folders of `after` -> link -> fsync folder -> unlink temp
+    \__________________________ nothing was published __________________________/ \__ unknown __/
 
 What fails before the link left nothing behind and raises `StorageUnavailableError`. If the folder cannot be fsynced
 after the link, the name is there for now and may not survive a power cut: `CommitUnknownError`. A process that then
@@ -16,7 +16,10 @@ that had worked) shows in the link count of the temporary file.
 
 Of many files that are put for one purpose, as the log files of a commit, only the content is fsynced
 (`durable="content"`). Their names last once `make_durable` has fsynced the folder, for all of them at once, before
-anything is built on them. Of a claim, which is a name, only the folder is fsynced (`durable="name"`).
+anything is built on them. What is put next and builds on them says so instead (`after`). Its own content is fsynced
+first, and on a file system with a journal that takes the names along: the fsync of their folder, which no other file
+system can do without, then finds nothing to write. Of four objects that follow each other, a journal of ext4 is written
+four times so, and seven times if each folder is fsynced at once.
 
 A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
 """
@@ -101,18 +104,18 @@ class LocalStore:
             except (*_NOT_THERE, IsADirectoryError):
                 return None
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         """Create the object, whole and as a rule durably, if there is none: True. False if there is one already."""
         target = self._at(path)
         if os.path.lexists(target):
             return False
         chunks = [data] if isinstance(data, (bytes, memoryview)) else data
         try:
-            return self._put(path, target, chunks, durable)
+            return self._put(path, target, chunks, durable, after)
         except disk.RemovedError:
             if iter(chunks) is chunks:  # an iterator, which gives its chunks only once
                 raise
-            return self._put(path, target, chunks, durable)
+            return self._put(path, target, chunks, durable, after)
 
     def copy(self, source: str, target: str) -> bool:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
@@ -227,7 +230,7 @@ class LocalStore:
             with suppress(KeyError, StopIteration, RuntimeError):  # another thread was quicker
                 del self._durable_files[next(iter(self._durable_files))]
 
-    def _put(self, path: str, target: str, chunks: Chunks, durable: Durable) -> bool:
+    def _put(self, path: str, target: str, chunks: Chunks, durable: Durable, after: Sequence[str]) -> bool:
         """The steps of a put, as the module's picture has them."""
         folder = path.rpartition("/")[0]
         streamed = iter(chunks) is chunks
@@ -246,15 +249,17 @@ class LocalStore:
                 with disk.answering("put", path):
                     if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
                         return False
-                    if durable and durable != "name":
+                    if durable:
                         os.fsync(file)
             finally:
                 with disk.answering("put", path):
                     os.close(file)
+            for earlier in after:
+                self.make_durable(earlier)
             with disk.answering("put", path):
                 if not self._in_folders([folder], lambda: disk.link(temp, target, str(self.root), path)):
                     return False
-                if durable in (True, "name"):
+                if durable is True:
                     self._publish(folder, path)
                     self._note_durable(path)
                 return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins  # inside the class, `list` is the store's
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
@@ -43,7 +43,7 @@ class MemoryStore:
         content = self.read(path)
         return None if content is None else memoryview(content)
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:  # noqa: ARG002  memory has no power cuts
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:  # noqa: ARG002  memory has no power cuts
         """Create the object if there is none: True. False if there is one already."""
         content = bytes(data) if isinstance(data, (bytes, memoryview)) else b"".join(data)
         with self._lock:

@@ -195,7 +195,7 @@ class ObjectStore:
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:  # noqa: ARG002  always durable
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:  # noqa: ARG002  always durable
         """Create the object, whole and durably, if there is none: True. False if there is one already.
 
         Chunks are joined first: at most 5 GiB on S3, 5,000 MiB on Azure.

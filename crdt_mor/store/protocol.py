@@ -25,10 +25,9 @@ Content: TypeAlias = bytes | memoryview | Chunks
 """What an object holds: its bytes, whole or in chunks."""
 
 
-Durable: TypeAlias = bool | Literal["content", "name"]
+Durable: TypeAlias = bool | Literal["content"]
 """Whether an object outlasts a power cut once it is put. False: it may be lost or empty, which is for hints. "content":
-it may be lost, but is never empty, until `make_durable` is called for an object in its folder. "name": it is there, but
-may be empty, which is for what is looked for by its name alone once its process is gone."""
+it may be lost, but is never empty. `make_durable`, called for an object in its folder, makes its name last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,13 @@ class Store(Protocol):
         """The whole object, uncopied where the store can: for objects that never change, of which parts are used."""
         ...
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         """Create the object, durably and whole, if there is none: True. False if there is one already.
 
         It is whole for every reader, also where it is not to be durable.
+
+        after: paths of objects that last before this one gets its name, as if `make_durable` had been called for each,
+            which takes a disk with a journal longer.
         """
         ...
 

@@ -12,7 +12,7 @@ import builtins
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
@@ -44,8 +44,8 @@ class DelegatingStore:
     def parquet(self, path: str) -> ParquetSource | None:
         return self.around("parquet", path, lambda: self.store.parquet(path))
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        return self.around("put", path, lambda: self.store.put(path, data, durable=durable))
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        return self.around("put", path, lambda: self.store.put(path, data, durable=durable, after=after))
 
     def copy(self, source: str, target: str) -> bool:
         return self.around("copy", target, lambda: self.store.copy(source, target))

@@ -7,7 +7,7 @@ Process        a store through which one process works; what goes wrong with its
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -46,20 +46,23 @@ class Disk(MemoryStore):
         self._objects = {path: (content, self.now_ms()) for path, content in objects.items()}
         self._names, self._contents, self._deleted = set(), set(), {}
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         with self._noting:
+            if path not in self._objects:
+                for earlier in after:
+                    self.make_durable(earlier)
             if not super().put(path, data):
                 return False
             self._names.add(path)
-            if durable in (False, "name"):
+            if not durable:
                 self._contents.add(path)
-            if durable in (True, "name"):
+            if durable is True:
                 self.make_durable(path)
             return True
 
-    def put_without_fsync(self, path: str, data: Content) -> None:
-        """What a put leaves whose folder could not be fsynced."""
-        self.put(path, data, durable="content")
+    def put_without_fsync(self, path: str, data: Content, after: Sequence[str]) -> None:
+        """What a put leaves whose folder could not be fsynced: the folders of what comes before it were."""
+        self.put(path, data, durable="content", after=after)
 
     def copy(self, source: str, target: str) -> bool:
         self._contents.discard(source)
@@ -119,17 +122,17 @@ class Process(DelegatingStore):
         self.disk, self.fault, self.at, self.pause, self.cut = disk, fault, at, pause, cut
         self.count = 0
         self.is_dead = self.is_healed = False
-        self._putting: tuple[str, Content] | None = None
+        self._putting: tuple[str, Content, Sequence[str]] | None = None
 
     @property
     def was_met(self) -> bool:
         """Whether it came as far as the operation at which something was to happen."""
         return self.count >= self.at
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         content = bytes(data) if isinstance(data, (bytes, memoryview)) else b"".join(data)
-        self._putting = (path, content)
-        return super().put(path, content, durable=durable)
+        self._putting = (path, content, after)
+        return super().put(path, content, durable=durable, after=after)
 
     def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
         if self.is_dead:

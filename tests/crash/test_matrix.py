@@ -12,7 +12,7 @@ the power goes off; once the dead have expired `maintain` does all that is due, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -73,8 +73,9 @@ def _nobody_helps(patch: pytest.MonkeyPatch) -> None:
 def _versions_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     put = Disk.put
 
-    def hasty(disk: Disk, path: str, data: Content, *, durable: Durable = True) -> bool:
-        return put(disk, path, data, durable="content" if path.startswith(VERSIONS) else durable)
+    def hasty(disk: Disk, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        others = [earlier for earlier in after if not earlier.startswith(VERSIONS)]
+        return put(disk, path, data, durable="content" if path.startswith(VERSIONS) else durable, after=others)
 
     patch.setattr(Disk, "put", hasty)
 

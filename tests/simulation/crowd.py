@@ -104,6 +104,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
         self._ids = count()
+        self._named: set[str] = set()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self.store = MemoryStore(self.now_ms)
 
@@ -176,19 +177,31 @@ class Simulation:
         free = [self.now] * (min(len(parts), REQUESTS_AT_ONCE) if self.fsync_ms is None else 1)
         for i, part in enumerate(parts):
             begun = heapq.heappop(free)
-            took = (self.latency_ms + self._waits_for(part)) * (2 / 3 + self._chance.random() * 2 / 3)
-            heapq.heappush(free, begun + took)
-            self._at(begun + took / 2, lambda i=i, part=part: self._perform(replies, i, part))  # type: ignore[misc]
+            by_chance = 2 / 3 + self._chance.random() * 2 / 3
+            before, after = (self.latency_ms / 2 + wait for wait in self._waits_for(part))
+            heapq.heappush(free, begun + (before + after) * by_chance)
+            self._at(begun + before * by_chance, lambda i=i, part=part: self._perform(replies, i, part))  # type: ignore[misc]
         self.requests += len(parts)
         if self.deadly and self._chance.random() < self.deadly:
             return
         self._at(max(free), lambda: self._go_on(steps, replies if whole else replies[0]))
 
-    def _waits_for(self, part: Any) -> float:
-        """How long a disk is waited for in an operation, twice where the name of an object lasts with its content."""
-        if isinstance(part, Put) and part.durable:
-            return (self.fsync_ms or 0) * (2 if part.durable is True else 1)
-        return (self.fsync_ms or 0) if isinstance(part, MakeDurable) else 0
+    def _waits_for(self, part: Any) -> tuple[float, float]:
+        """How long a disk is waited for before an operation takes effect, and after that.
+
+        Before an object has its name its content is waited for, and earlier names, each once; then its own name.
+        """
+        fsync_ms = self.fsync_ms or 0
+        match part:
+            case Put(path, _, durable, after):
+                earlier = set(after) - self._named
+                self._named |= {*earlier, *([path] if durable is True else [])}
+                return fsync_ms * (bool(durable) + len(earlier)), fsync_ms * (durable is True)
+            case MakeDurable(path):
+                is_named = path in self._named
+                self._named.add(path)
+                return fsync_ms * (not is_named), 0
+        return 0, 0
 
     def _perform(self, replies: list[object], i: int, part: Any) -> None:
         replies[i] = perform(part, self.store, self)

@@ -25,9 +25,9 @@ def test_a_process_that_is_told_of_a_move_may_fail_where_the_table_is_now() -> N
 
 
 def test_a_write_that_has_landed_when_the_table_moves_is_no_repeat() -> None:
-    pause = Trouble("pauses", "change", 7, steps=1)
+    pause = Trouble("pauses", "change", 6, steps=1)
     told = told_of(OPEN, Action(1, "delete", 0, keys=("a",), how="plain", trouble=pause), MIGRATE)
-    assert "process 1 deletes a: write 1, version 4\n  (it pauses at its change number 7, delete" in told
+    assert "process 1 deletes a: write 1, version 4\n  (it pauses at its change number 6, delete" in told
 
 
 def test_a_write_that_a_restore_drops_while_it_is_repeated_is_committed_anew() -> None:

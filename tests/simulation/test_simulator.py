@@ -191,9 +191,10 @@ def test_a_power_cut_takes_what_is_not_durable() -> None:
     disk.put("a/lasts", b"1")
     for number in range(20):
         disk.put(f"b/hint{number}", b"1", durable=False)
-        disk.put(f"c/name{number}", b"1", durable="name")
+        disk.put(f"c/name{number}", b"1", durable=False)
+    disk.put("d/next", b"1", after=("c/name0",))
     lost = disk.lose_power(Chance(1))
-    assert disk.read("a/lasts") == b"1"
+    assert disk.read("a/lasts") == disk.read("d/next") == b"1"
     assert {path[0] for path in lost} == {"b", "c"}
     assert all(disk.read(path) == (None if path[0] == "b" else b"") for path in lost)
     assert disk.lose_power(Chance(2)) == []

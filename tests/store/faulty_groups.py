@@ -16,7 +16,7 @@ import argparse
 import sys
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -60,13 +60,13 @@ class MortalStore(ObjectStore):
         """Die at this put from now on, counted from 1; 0: at none."""
         self.puts_left, self.is_after = put, after
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         self._live()
         self.puts_left -= 1
         dies = self.puts_left == 0
         if dies and not self.is_after:
             self._die()
-        created = super().put(path, data, durable=durable)
+        created = super().put(path, data, durable=durable, after=after)
         if dies:
             self._die()
         return created

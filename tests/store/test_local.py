@@ -391,8 +391,14 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
     disk.put("t/deep/2", b"late")
     assert done == [], "who comes late pays nothing"
     disk.put("t/deep/3", b"3", durable="content")
-    disk.put("t/deep/4", b"4", durable="name")
-    assert done == ["fsync temp", "link", "link", "fsync t/deep"], "what alone is to last is alone waited for"
+    disk.put("t/deep/4", b"4", durable=False)
+    assert done == ["fsync temp", "link", "link"], "what alone is to last is alone waited for"
+    done.clear()
+    disk.put("t/5", b"5", durable="content", after=("t/deep/4", "t/deep/1"))
+    assert done == ["fsync temp", "fsync t/deep", "link"], "names that come before, once, before the link"
+    done.clear()
+    disk.put("t/6", b"6", after=("t/deep/4",))
+    assert done == ["fsync temp", "link", "fsync t"], "what lasts is not waited for again"
 
 
 def test_a_parquet_source_has_the_address_of_a_plain_file(disk: LocalStore) -> None:

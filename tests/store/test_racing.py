@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -148,8 +148,8 @@ class Forgetful(DelegatingStore):
         super().__init__(MemoryStore())
         self._answer = answer
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        return self._answer(super().put(path, data, durable=durable))
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        return self._answer(super().put(path, data, durable=durable, after=after))
 
 
 def test_a_check_says_how_many_puts_have_won() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -298,13 +299,13 @@ class Silent(DelegatingStore):
         super().__init__(store)
         self._lands, self.lost = lands, ""
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         is_staged = data_file_name(path) is not None or (path.startswith(STAGED) and not path.endswith(TICKET))
         if self.lost or not is_staged:
-            return super().put(path, data, durable=durable)
+            return super().put(path, data, durable=durable, after=after)
         self.lost = path
         if self._lands:
-            super().put(path, data, durable=durable)
+            super().put(path, data, durable=durable, after=after)
         raise CommitUnknownError(f"no reply. put={path}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -121,13 +122,13 @@ def test_a_clock_that_is_off_is_told(tmp_path: Path, ahead_s: int, state: str, s
 class Careless(DelegatingStore):
     """A store that tells every put that it has won."""
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        super().put(path, data, durable=durable)
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        super().put(path, data, durable=durable, after=after)
         return True
 
 
 class ReadOnly(DelegatingStore):
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         raise mor.StorageRefusedError(f"this user may not put objects here. path={path}")
 
 

@@ -5,7 +5,7 @@ Parquet is written without compression here, so that what a file says can be fou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import count, product
@@ -322,11 +322,11 @@ def test_a_write_that_began_before_the_rows_were_gone_keeps_what_it_may_read() -
     held: list[Any] = []
 
     class BeforeTheClean(InterruptedStore):
-        def put(self, path: str, data: Any, *, durable: Durable = True) -> bool:
+        def put(self, path: str, data: Any, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
             if "/plans/" in path and not held:
                 held.append(reading.transaction())
                 held[0].__enter__()
-            return super().put(path, data, durable=durable)
+            return super().put(path, data, durable=durable, after=after)
 
     erasing = world.opened(BeforeTheClean(world.place.store))
     with pytest.raises(ErasureUnfinishedError, match="may be reading them"):
@@ -630,11 +630,11 @@ class FullDisk(DelegatingStore):
         super().__init__(store)
         self._begun = False
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         if self._begun:
             raise StorageUnavailableError(f"disk full. put={path}")
         self._begun = path.endswith(".deltacommit.requested")
-        return super().put(path, data, durable=durable)
+        return super().put(path, data, durable=durable, after=after)
 
 
 def test_the_delete_of_an_erasure_that_died_on_a_full_disk_is_in_the_way_of_no_other() -> None:
@@ -658,11 +658,11 @@ def test_an_erasure_whose_delete_another_one_has_given_up_deletes_once_more() ->
     class Slow(DelegatingStore):
         """The store of a process that is so slow that another one erases the same, once it has begun."""
 
-        def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
+        def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
             if path.endswith(".log.1_0-0-0") and not begun:
                 begun.extend(world.table.inspect.pending()["requested_at"].to_pylist())
                 assert world.table.maintenance.erase(keys=KEY).files
-            return super().put(path, data, durable=durable)
+            return super().put(path, data, durable=durable, after=after)
 
     world.opened(Slow(world.place.store)).maintenance.erase(keys=KEY)
     assert begun

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -40,9 +40,9 @@ class Dying(MemoryStore):
             raise Power
         self.left -= self.left > 0
 
-    def put(self, path: str, data: object, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: object, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         self._step()
-        return super().put(path, data, durable=durable)  # type: ignore[arg-type]
+        return super().put(path, data, durable=durable, after=after)  # type: ignore[arg-type]
 
     def delete(self, path: str) -> None:
         self._step()

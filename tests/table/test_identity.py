@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -417,11 +417,11 @@ def before_put(monkeypatch: pytest.MonkeyPatch, matches: Callable[[str], bool], 
     """Something happens once, just before an object is put."""
     original = LocalStore.put
 
-    def put(store: LocalStore, name: str, data: bytes, *, durable: Durable = True) -> bool:
+    def put(store: LocalStore, name: str, data: bytes, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         if matches(name):
             monkeypatch.setattr(LocalStore, "put", original)
             happens()
-        return original(store, name, data, durable=durable)
+        return original(store, name, data, durable=durable, after=after)
 
     monkeypatch.setattr(LocalStore, "put", put)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -184,7 +185,7 @@ class _ReadOnly(MemoryStore):
     def __init__(self, store: MemoryStore) -> None:
         self.__dict__ |= store.__dict__
 
-    def put(self, path: str, data: Any, *, durable: Durable = True) -> bool:
+    def put(self, path: str, data: Any, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         raise StorageUnavailableError(f"this process may not write. path={path}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -103,15 +104,15 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
 
     From then on it does nothing to the disk.
     """
-    publish, answering = LocalStore._publish, disk_calls.answering
+    link, answering = os.link, disk_calls.answering
     dead = False
 
-    def die(store: LocalStore, folder: str, path: str) -> None:
+    def die(source: str, target: str) -> None:
         nonlocal dead
-        if part in path and holds in (store.root / path).read_bytes():
+        link(source, target)
+        if part in target and holds in Path(target).read_bytes():
             dead = True
             raise Killed
-        publish(store, folder, path)
 
     def answer(what: str, path: str) -> AbstractContextManager[None]:
         if dead:
@@ -119,7 +120,7 @@ def kill_after_link(part: str, what: Callable[[], object], holds: bytes = b"") -
         return answering(what, path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStore, "_publish", die)
+        patch.setattr(os, "link", die)
         patch.setattr(disk_calls, "answering", answer)
         with pytest.raises(Killed):
             what()
@@ -182,30 +183,35 @@ def test_a_commit_in_one_event_that_cannot_be_made_durable_is_an_unknown_outcome
 def test_a_commit_in_one_event_waits_seven_times_for_the_disk(
     make: Make, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For four names in their order, and for what the objects hold but for the claim, which is a name alone."""
+    """For four names in their order, and for what the objects hold but for the claim, which is a name alone.
+
+    Each name is waited for after the content of the next object, with which a journal takes it along.
+    """
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 1)))
     alone(table, ("a", "x", 2))
-    fsync, waits = os.fsync, list[int]()
+    fsync, waits = os.fsync, list[str]()
 
     def noted(file: int) -> None:
         fsync(file)
-        waits.append(file)
+        waits.append("content" if stat.S_ISREG(os.fstat(file).st_mode) else disk.fsyncs[-1])
 
     monkeypatch.setattr(os, "fsync", noted)
     disk.fsyncs.clear()
     alone(table, ("a", "x", 3))
-    assert disk.fsyncs == [HUDI, ".", TIMELINE, HUDI]
-    assert len(waits) == 7
+    assert waits == ["content", HUDI, "content", ".", "content", TIMELINE, HUDI]
 
 
-def test_a_claim_that_was_read_back_lasts_before_a_file_under_its_time_does(make: Make, disk: Disk) -> None:
+def test_no_file_is_put_under_a_time_whose_claim_does_not_last(make: Make, path: str, disk: Disk) -> None:
     table = make(buckets=1)
     table.upsert(frame(("a", "x", 1)))
+    before = sorted(os.listdir(path))
     disk.fsyncs.clear()
     disk.fails = lambda fsyncs: fsyncs == [HUDI]
-    alone(table, ("a", "x", 2))
-    assert disk.fsyncs == [HUDI, HUDI, ".", TIMELINE, HUDI]
+    with pytest.raises(StorageUnavailableError, match="nothing was published"):
+        table.upsert(frame(("a", "x", 2)))
+    assert sorted(os.listdir(path)) == before
+    alone(table, ("a", "x", 3))
 
 
 @pytest.mark.parametrize("waits", [True, False], ids=["as it is", "the name of a claim is not waited for"])
@@ -220,8 +226,8 @@ def test_no_later_write_takes_the_time_of_a_log_file_that_has_outlasted_its_writ
     table = make(buckets=8, environment=SimulatedEnvironment(now_ms))
     table.upsert(frame(("a", "x", 1)))
     if not waits:
-        publish = LocalStore._publish
-        monkeypatch.setattr(LocalStore, "_publish", lambda s, f, at: at.endswith(".inflight") or publish(s, f, at))
+        last = LocalStore.make_durable
+        monkeypatch.setattr(LocalStore, "make_durable", lambda s, at: at.endswith(".inflight") or last(s, at))
     kill_after_link(TIMELINE, lambda: alone(table, ("b", "x", 2)))
     disk.cut()
     after = Table.open(path, environment=SimulatedEnvironment(now_ms, stem="after"))

@@ -10,7 +10,7 @@ Nothing here knows what a table is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
@@ -68,12 +68,14 @@ class Trouble:
 class Disk(MemoryStore):
     """A store in memory that knows what a power cut takes away: what was put without being durable, or touched.
 
-    What `put` makes durable, and `make_durable`, lasts, and so does everything else in the same folder.
+    What `put` makes durable lasts. `make_durable` makes all names in a folder last, but not what the objects hold that
+    were put with `durable=False`: these may be empty.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__(now_ms)
         self._volatile: dict[str, Durable] = {}
+        self._hollow: set[str] = set()
         self.puts = 0
         """How many objects have been made."""
 
@@ -81,8 +83,11 @@ class Disk(MemoryStore):
         """Begin with the objects of another disk."""
         self._objects.update(other._objects)
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        made = super().put(path, data, durable=durable)
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        if super().stat(path) is None:
+            for earlier in after:
+                self.make_durable(earlier)
+        made = super().put(path, data)
         self.puts += made
         if made and durable is not True:
             self._volatile[path] = durable
@@ -99,22 +104,26 @@ class Disk(MemoryStore):
     def delete(self, path: str) -> None:
         super().delete(path)
         self._volatile.pop(path, None)
+        self._hollow.discard(path)
 
     def make_durable(self, path: str) -> None:
         super().make_durable(path)
         folder = path.rpartition("/")[0]
-        self._volatile = {name: how for name, how in self._volatile.items() if name.rpartition("/")[0] != folder}
+        for name in [name for name in self._volatile if name.rpartition("/")[0] == folder]:
+            if not self._volatile.pop(name):
+                self._hollow.add(name)
 
     def lose_power(self, chance: Chance) -> list[str]:
-        """Some of what was not durable is gone, or empty where its name was promised. Returns the paths."""
-        lost = [path for path in sorted(self._volatile) if chance.happens(0.7)]
-        for path in lost:
-            if self._volatile[path] == "name":
-                self._objects[path] = (b"", self._objects[path][1])
-            else:
-                self._objects.pop(path, None)
+        """Some of what was not durable is gone, or empty where its name lasts. Returns the paths."""
+        gone = [path for path in sorted(self._volatile) if chance.happens(0.7)]
+        for path in gone:
+            self._objects.pop(path, None)
+        emptied = [path for path in sorted(self._hollow) if chance.happens(0.7)]
+        for path in emptied:
+            self._objects[path] = (b"", self._objects[path][1])
         self._volatile.clear()
-        return lost
+        self._hollow.clear()
+        return gone + emptied
 
 
 class Machine:
@@ -207,14 +216,14 @@ class Calls(DelegatingStore):
         self._counts, self._trouble, self.happened = {"change": 0, "call": 0, "sleep": 0}, trouble, ""
         self._is_cut_off = False
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        return self.put_to(self.store, path, data, durable)
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        return self.put_to(self.store, path, data, durable, after)
 
-    def put_to(self, store: Store, path: str, data: Content, durable: Durable) -> bool:
+    def put_to(self, store: Store, path: str, data: Content, durable: Durable, after: Sequence[str]) -> bool:
         """Put an object into one of the stores that the process reaches."""
         content = bytes(data) if isinstance(data, bytes | memoryview) else b"".join(data)
         self._trace.add(hashlib.blake2b(content, digest_size=8).hexdigest())
-        return self.around("put", path, lambda: store.put(path, content, durable=durable))
+        return self.around("put", path, lambda: store.put(path, content, durable=durable, after=after))
 
     def at(self, store: Store) -> DelegatingStore:
         """Another store as the same process reaches it: its calls are counted with those of this one."""
@@ -285,8 +294,8 @@ class _Elsewhere(DelegatingStore):
         super().__init__(store)
         self._calls = calls
 
-    def put(self, path: str, data: Content, *, durable: Durable = True) -> bool:
-        return self._calls.put_to(self.store, path, data, durable)
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        return self._calls.put_to(self.store, path, data, durable, after)
 
     def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
         return self._calls.around(operation, path, call)
