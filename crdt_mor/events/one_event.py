@@ -27,6 +27,7 @@ commits is still true, and no barrier, overwrite or token in between has to be l
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,7 @@ from crdt_mor.log.segments import SegmentGoneError
 from crdt_mor.log.steps import (
     Delete,
     GetStat,
+    MakeDurable,
     Nonce,
     Put,
     Read,
@@ -371,6 +373,7 @@ class _Attempt:
     def withdraw(self, answered: bool, others: Collection[str] = ()) -> Steps[None]:
         """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's.
 
+        The claim stays where files may be back after a power cut, and then of the commit of who takes the time.
         others: paths at which another's log file was found. It stays, and so does what tells Hudi of the time.
         """
         paths = [file.path for file, _ in self.write.logs if file.path not in others]
@@ -378,7 +381,10 @@ class _Attempt:
             paths.append(self.publisher.projector.requested_path(self.write.requested))
         gone = yield Together(tuple(map(Delete, paths)))
         if answered and not others and all(gone):
-            yield Delete(self.claim.path)
+            with suppress(StorageUnavailableError):
+                for path in self._log_of_each_folder():
+                    yield MakeDurable(path)
+                yield Delete(self.claim.path)
 
     def _log_of_each_folder(self) -> tuple[str, ...]:
         """A log file in each folder: as its name lasts, or stays away, so do those of the others."""

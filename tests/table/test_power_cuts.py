@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import pytest
 
@@ -235,6 +236,40 @@ def test_no_later_write_takes_the_time_of_a_log_file_that_has_outlasted_its_writ
     named = set(after.inspect.files()["path"].to_pylist())
     shown = {file for file in os.listdir(path) if any(commit.requested_at in file for commit in commits)}
     assert (shown <= named) is waits, shown - named
+
+
+@pytest.mark.parametrize("lasts", [True, False], ids=["as it is", "removed files may be back"])
+def test_no_later_write_takes_the_time_of_a_log_file_that_is_back_after_its_write_was_given_up(
+    make: Make, path: str, disk: Disk, monkeypatch: pytest.MonkeyPatch, lasts: bool
+) -> None:
+    """A version cannot be put, as the disk is full for a moment, and the clock stands still."""
+    table = make(partition_by="region", environment=SimulatedEnvironment(LocalStore(path).now_ms()))
+    table.upsert(frame(("a", "x", 1)))
+    put, make_durable = LocalStore.put, LocalStore.make_durable
+
+    def full(store: LocalStore, at: str, data: bytes, **how: Any) -> bool:
+        if at.startswith(TIMELINE):
+            for earlier in how["after"]:
+                make_durable(store, earlier)
+            raise StorageUnavailableError("the disk is full")
+        return put(store, at, data, **how)
+
+    def not_of_removed(store: LocalStore, at: str) -> None:
+        if (store.root / at).exists():
+            make_durable(store, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "put", full)
+        if not lasts:
+            patch.setattr(LocalStore, "make_durable", not_of_removed)
+        with pytest.raises(StorageUnavailableError, match="nothing was published"):
+            table.upsert(frame(("b", "x", 2)))
+    commits = [table.upsert(frame(("c", "y", n))) for n in range(3)]
+    disk.cut()
+    named = set(Table.open(path).inspect.files()["path"].to_pylist())
+    files = {str(file.relative_to(path)) for file in Path(path).rglob(".*.log.*")}
+    shown = {file for file in files if any(commit.requested_at in file for commit in commits)}
+    assert (shown <= named) is lasts, shown - named
 
 
 KEYS = [f"k{number}" for number in range(40)]
