@@ -48,8 +48,10 @@ def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
-def repeated(value: str, count: int) -> pa.DictionaryArray:
-    """One text so many times, as a dictionary of it alone."""
+def repeated(value: str, count: int) -> pa.StringArray | pa.DictionaryArray:
+    """One text so many times, as a dictionary of it alone, or once."""
+    if count == 1:
+        return _one_text(value)
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
     return pa.DictionaryArray.from_arrays(zeros, _one_text(value))
 

@@ -44,7 +44,7 @@ LOOK_AT_END_MS: Final = 1_000
 LOOK_NAMES_MAX: Final = 60
 """A writer on a disk looks before each write into a timeline of so many files: that takes little beside a commit."""
 
-LOOK_SHARE: Final = 40
+LOOK_SHARE: Final = 80
 """Into a longer one it looks again once so many times as long has passed as its last look took, and as many times that
 as there are writers that post, who look by turns."""
 

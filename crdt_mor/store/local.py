@@ -247,9 +247,9 @@ class LocalStore:
                             os.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
                             written = 0
                 with disk.answering("put", path):
-                    if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
-                        return False
                     if durable:
+                        if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
+                            return False
                         os.fsync(file)
             finally:
                 with disk.answering("put", path):
