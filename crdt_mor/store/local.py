@@ -18,8 +18,7 @@ Of many files that are put for one purpose, as the log files of a commit, only t
 (`durable="content"`). Their names last once `make_durable` has fsynced the folder, for all of them at once, before
 anything is built on them. What is put next and builds on them says so instead (`after`). Its own content is fsynced
 first, and on a file system with a journal that takes the names along: the fsync of their folder, which no other file
-system can do without, then finds nothing to write. Of four objects that follow each other, a journal of ext4 is written
-four times so, and seven times if each folder is fsynced at once.
+system can do without, then finds nothing to write (`docs/design/one-event.md`).
 
 A process that dies leaves its temporary file; the first put of a later process removes those that are a day old.
 """
@@ -109,6 +108,7 @@ class LocalStore:
         target = self._at(path)
         if os.path.lexists(target):
             return False
+        self._durable_files.pop(path, None)  # of one that another process has removed since
         chunks = [data] if isinstance(data, (bytes, memoryview)) else data
         try:
             return self._put(path, target, chunks, durable, after)
@@ -155,9 +155,9 @@ class LocalStore:
     def delete(self, path: str) -> None:
         """Remove the object; removing what is not there is fine. It may be back after a power cut: `make_durable`."""
         self._require_inside(path.rpartition("/")[0])
-        self._durable_files.pop(path, None)
         with disk.answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
             os.unlink(self._at(path))
+        self._durable_files.pop(path, None)  # last: see `make_durable`
         self._remove_empty(path.rpartition("/")[0])
 
     def touch(self, path: str) -> None:
@@ -172,8 +172,7 @@ class LocalStore:
         """
         if path in self._durable_files:
             return
-        try:
-            # The folder lasts itself since before its first link.
+        try:  # the folder lasts itself since before its first link
             disk.fsync_nearest(os.path.dirname(self._at(path)), str(self.root))
         except _NOT_THERE:
             return
@@ -183,8 +182,9 @@ class LocalStore:
                 f"after a power cut: nothing was built on it. See the cause and try again. path={path} "
                 f"cause={disk.cause_of(error)}"
             ) from error
-        if os.path.lexists(self._at(path)):
-            self._note_durable(path)
+        self._note_durable(path)
+        if not os.path.lexists(self._at(path)):  # looked at last: another thread may remove it meanwhile
+            self._durable_files.pop(path, None)
 
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""

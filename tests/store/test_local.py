@@ -401,6 +401,47 @@ def test_the_file_is_durable_before_it_has_a_name_and_the_name_before_the_put_re
     assert done == ["fsync temp", "link", "fsync t"], "what lasts is not waited for again"
 
 
+def test_a_name_that_was_given_again_is_made_durable_again(disk: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.put("t/1", b"1")
+    disk.put("t/2", b"1")
+    LocalStore(disk.root).delete("t/1")
+    done: list[str] = []
+    fsync_folder = system.fsync_path
+
+    def noted(path: str) -> None:
+        fsync_folder(path)
+        done.append(os.path.relpath(path, disk.root))
+
+    monkeypatch.setattr(system, "fsync_path", noted)
+    assert disk.put("t/1", b"2", durable="content")
+    disk.put("u", b"3", after=("t/1",))
+    assert done == ["t", "."]
+
+
+def test_a_name_that_another_thread_removes_meanwhile_is_made_durable_again(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is removed at each moment of `make_durable`, as far as that looks at the file."""
+    exists, removed = os.path.lexists, list[str]()
+
+    def late(path: str) -> bool:
+        there = exists(path)
+        if there and not removed:
+            removed.append(path)
+            disk.delete("t/1")
+        return there
+
+    disk.put("t/1", b"1", durable="content")
+    monkeypatch.setattr(os.path, "lexists", late)
+    disk.make_durable("t/1")
+    monkeypatch.undo()
+    assert removed
+    synced: list[str] = []
+    monkeypatch.setattr(system, "fsync_path", synced.append)
+    disk.make_durable("t/1")
+    assert synced, "that it is gone lasts"
+
+
 def test_a_parquet_source_has_the_address_of_a_plain_file(disk: LocalStore) -> None:
     disk.put("day=[2025] 100%/x", b"1")
     source = disk.parquet("day=[2025] 100%/x")
