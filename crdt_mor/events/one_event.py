@@ -75,6 +75,7 @@ from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_claims
 from crdt_mor.model.timeline_parts import Completion, DataFile
+from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Stat
 
 
@@ -387,8 +388,7 @@ class _Attempt:
                 yield Delete(self.claim.path)
 
     def _log_of_each_folder(self) -> tuple[str, ...]:
-        """A log file in each folder: as its name lasts, or stays away, so do those of the others."""
-        return tuple({file.partition: file.path for file, _ in self.write.logs}.values())
+        return one_of_each_folder(file.path for file, _ in self.write.logs)
 
 
 @dataclass(frozen=True, slots=True)

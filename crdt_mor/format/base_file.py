@@ -59,8 +59,6 @@ _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_pat
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
 _NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
 """Columns by which no reader skips rows, so that their statistics are not worth the time."""
-_DICTIONARY_ROWS_MIN: Final = 8
-"""Of fewer rows no column is worth a dictionary, which is a page more."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
 """Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
 _SAMPLE_ROWS: Final = 1_024
@@ -144,25 +142,24 @@ def write_parquet(
     sink = pa.BufferOutputStream()
     rows = rows.replace_schema_metadata(None)
     bloom_filter = {} if lookup is None else bloom.options(lookup, min(rows.num_rows, row_group_rows))
-    options = _options(rows.schema, repeating, uncompressed, None if log_block else codec)
-    if rows.num_rows < _DICTIONARY_ROWS_MIN:
-        options["use_dictionary"] = False
+    options = _options(rows, repeating, uncompressed, None if log_block else codec)
     with pq.ParquetWriter(sink, rows.schema, **options, **bloom_filter) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
     return memoryview(sink.getvalue())
 
 
 def _options(
-    schema: pa.Schema, repeating: Sequence[str], uncompressed: Sequence[str], codec: str | None
+    rows: pa.Table, repeating: Sequence[str], uncompressed: Sequence[str], codec: str | None
 ) -> dict[str, Any]:
     """The options of pyarrow's writer; the head of this module says why they are these. codec: None: of a log block."""
-    log_block = codec is None
+    log_block, schema = codec is None, rows.schema
+    repeats = _ALWAYS_REPEAT.union(repeating) if rows.num_rows >= REPEATS_MIN else ()
     columns = () if log_block else [item for item in schema if item.name not in uncompressed]
     compressed = [leaf for item in columns for leaf in _leaves(item.type, item.name)]
     return {
         "compression": "lz4" if log_block else dict.fromkeys(compressed, codec),
         "compression_level": dict.fromkeys(compressed, _ZSTD_LEVEL) if codec == ZSTD else None,
-        "use_dictionary": [name for name in schema.names if name in _ALWAYS_REPEAT or name in repeating],
+        "use_dictionary": [name for name in schema.names if name in repeats],
         "write_statistics": [name for name in schema.names if not log_block and name not in _NEVER_FILTERED],
         "write_page_index": not log_block,
         "write_page_checksum": True,

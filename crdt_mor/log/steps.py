@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.clock import Environment
+from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Durable, Stat, Store, side_by_side
 
 T = TypeVar("T")
@@ -271,13 +272,12 @@ def delete_for_good(paths: Sequence[str]) -> Steps[bool]:
 
     Returns whether all of them are gone.
     """
-    gone: dict[str, str] = {}
-    all_gone = True
+    gone, all_gone = list[str](), True
     for path in paths:
         if (yield Delete(path)):
-            gone[path.rpartition("/")[0]] = path
+            gone.append(path)
         else:
             all_gone = False
-    for path in gone.values():  # one of each folder, with which all others last
+    for path in one_of_each_folder(gone):
         yield MakeDurable(path)
     return all_gone

@@ -42,6 +42,7 @@ from crdt_mor.services.copy_objects import GoneError, Moment, Wanted, listed, mo
 from crdt_mor.services.erasure import open_erasures
 from crdt_mor.store.across import bytes_held, put_across
 from crdt_mor.store.local import TEMP_FOLDER
+from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket
 
 T = TypeVar("T")
@@ -289,8 +290,8 @@ class _Copying:
 
     def _make_durable(self, stats: Sequence[Stat]) -> None:
         """Make objects last through a power cut, also those of an earlier copy whose process died before it had."""
-        for path in {stat.path.rpartition("/")[0]: stat.path for stat in stats}.values():
-            self._target.make_durable(path)  # with one object of each folder all others last
+        for path in one_of_each_folder(stat.path for stat in stats):
+            self._target.make_durable(path)
 
     def _put_properties(self, moment: Moment) -> None:
         found = self._run(read_properties())

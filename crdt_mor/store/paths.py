@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from crdt_mor.errors import InvalidInputError
 
 PASSING = ".hoodie/.crdt_mor/loads"
@@ -33,6 +35,11 @@ def folder_path(folder: str) -> str:
     """`folder` without a slash at its end; "" is the root."""
     folder = folder.removesuffix("/")
     return object_path(folder) if folder else ""
+
+
+def one_of_each_folder(paths: Iterable[str]) -> tuple[str, ...]:
+    """One of the objects in each folder: as its name lasts, or stays away, so do those of the others."""
+    return tuple({path.rpartition("/")[0]: path for path in paths}.values())
 
 
 def in_hoodie(folder: str) -> bool:
