@@ -60,7 +60,7 @@ def changes(
     else:
         windows = iter([table.changes(start, **options)])
     for window in windows:
-        send(window, None, form)
+        send(window, None, form, table.config.key.fields)
         sys.stdout.flush()
         if checkpoint is not None:
             _note(checkpoint, window.checkpoint)
@@ -90,7 +90,9 @@ def diff(
     start, end = inputs.point(before, "BEFORE"), inputs.point(after, "AFTER")
     assert start is not None
     assert end is not None
-    send(inputs.opened(uri).diff(start, end, columns=inputs.names(columns)), None, chosen(format, output))
+    table = inputs.opened(uri)
+    found = table.diff(start, end, columns=inputs.names(columns))
+    send(found, None, chosen(format, output), table.config.key.fields)
 
 
 def _diff_of_tables(
@@ -109,7 +111,7 @@ def _diff_of_tables(
             for key in keys
         ]
         if rows:
-            render.table(("", *found.key), rows)
+            render.table(("", *found.key), rows, kept=("", *found.key))
     if not found.is_equal:
         raise typer.Exit(BROKEN)
 

@@ -148,7 +148,7 @@ def cat(
         explanation = scan.explain()
         render.document(asdict(explanation)) if output is Output.json else typer.echo(str(explanation))
         return
-    send(scan, limit, form)
+    send(scan, limit, form, table.config.key.fields)
 
 
 def schema(uri: Uri, output: Form = Output.text) -> None:
@@ -190,7 +190,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
     for name, value in table.rules.default.items():
         roles[name].append(f"default {value}")
     rows = [(field.name, str(field.type), ", ".join(roles[field.name])) for field in table.schema]
-    render.table(head, [(*row, said.get(row[0], "")) if said else row for row in rows])
+    render.table(head, [(*row, said.get(row[0], "")) if said else row for row in rows], kept=["column"])
 
 
 def show(uri: Uri, output: Form = Output.text) -> None:
@@ -266,7 +266,7 @@ def timeline(
         instants = instants.filter(pl.col("completed_at").is_null() | _is_later(table, point))
     if pending:
         instants = instants.filter(pl.col("state").is_in(["pending", "planned"]))
-    _print_frame(instants, output)
+    _print_frame(instants, output, kept=["requested_at", "version"])
 
 
 def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
@@ -275,7 +275,7 @@ def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
     Example: crdt-mor files events
     """
     listed = inputs.opened(uri).inspect.files(inputs.point(as_of, "--as-of"))
-    _print_frame(pl.DataFrame(listed), output)
+    _print_frame(pl.DataFrame(listed), output, kept=["path"])
 
 
 def compact(
@@ -368,10 +368,10 @@ def _held_back(stable_before: object) -> str:
     return f"{stable_before}, held back by the write that began then"
 
 
-def _print_frame(frame: pl.DataFrame, output: Output) -> None:
+def _print_frame(frame: pl.DataFrame, output: Output, kept: list[str]) -> None:
     if output is Output.json:
         render.lines(for_programs(row) for row in frame.iter_rows(named=True))
         return
     numbers = [name for name, kind in frame.schema.items() if kind.is_numeric()]
     shown = ({**row, **{n: "" for n in frame.columns if row[n] is None}} for row in frame.iter_rows(named=True))
-    render.table(frame.columns, (list(row.values()) for row in shown), numbers)
+    render.table(frame.columns, (list(row.values()) for row in shown), numbers, kept)

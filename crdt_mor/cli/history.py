@@ -52,7 +52,9 @@ def history(
     shown = HISTORY_ROWS if limit is None else limit
     rows = table.history(shown + 1).to_pylist()
     names = ["ordinal", "version", "completed", "took", "what", "rows", "deletes", "by", "overlaps", "message"]
-    render.table(names, [_for_people(row) for row in rows[:shown]], ["ordinal", "version", "took", "rows", "deletes"])
+    numbers = ["ordinal", "version", "took", "rows", "deletes"]
+    kept = ["ordinal", "version", "completed"]
+    render.table(names, [_for_people(row) for row in rows[:shown]], numbers, kept)
     if len(rows) > shown:
         render.note(f"the newest {shown} commits; for more say --limit N")
     if (said := handed_over_text(table)) is not None:

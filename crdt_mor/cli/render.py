@@ -12,13 +12,24 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Final
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 PIPE_COLUMNS = 10_000
+
+TEXT_MIN: Final = 12
+"""Characters of a text that a narrow terminal shows at least: a date, or the first words of a message."""
+
+GAP: Final = 3
+"""Characters between two columns."""
+
+LEFT_OUT_NAMED: Final = 5
+"""At most so many columns that do not fit are named."""
 
 
 class Output(StrEnum):
@@ -71,18 +82,67 @@ def facts(pairs: Mapping[str, object]) -> None:
     grid.add_column(overflow="fold")
     for name, value in pairs.items():
         grid.add_row(name, Text(str(value)))
-    _print(grid)
+    _print(grid, PIPE_COLUMNS)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[str] = ()) -> None:
-    """Rows under a header; `numbers` are set to the right."""
-    right = set(numbers)
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[str] = (), kept: Iterable[str] = ()
+) -> None:
+    """Print rows under a header; a note on stderr names the columns that a narrow terminal has no room for.
+
+    numbers: columns set to the right, shown whole or left out. kept: columns that are always shown whole, such as keys.
+    """
+    right, always = set(numbers), set(kept)
+    cells = [[cell(value) for value in row] for row in rows]
+    natural = [
+        max([cell_len(name), *(cell_len(line) for row in cells for line in row[at].plain.splitlines())])
+        for at, name in enumerate(columns)
+    ]
+    console = stdout()
+    room = console.width if console.is_terminal else sum(natural) + GAP * len(natural)
+    least = [
+        width if name in right | always else min(width, TEXT_MIN) for name, width in zip(columns, natural, strict=True)
+    ]
+    widths = fitted(natural, least, [name in always for name in columns], room)
     grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        grid.add_column(Text(column), justify="right" if column in right else "left", overflow="ellipsis", no_wrap=True)
-    for row in rows:
-        grid.add_row(*(cell(value) for value in row))
-    _print(grid)
+    for name, width in zip(columns, widths, strict=True):
+        if width is not None:
+            folded = name in always
+            grid.add_column(
+                Text(name), justify="right" if name in right else "left", width=None if folded else width,
+                overflow="fold" if folded else "ellipsis", no_wrap=not folded,
+            )  # fmt: skip
+    for row in cells:
+        grid.add_row(*(one for one, width in zip(row, widths, strict=True) if width is not None))
+    _print(grid, room)
+    if left := [name for name, width in zip(columns, widths, strict=True) if width is None]:
+        names = ", ".join(left[:LEFT_OUT_NAMED]) + (", …" if len(left) > LEFT_OUT_NAMED else "")
+        note(
+            f"{len(left)} more column{'s' * (len(left) > 1)} did not fit: {names}. Widen the terminal, or use "
+            "--output json"
+        )
+
+
+def fitted(natural: Sequence[int], least: Sequence[int], kept: Sequence[bool], room: int) -> list[int | None]:
+    """Return the width in characters of each column; None for a column without room.
+
+    natural: widths of the whole values. least: the smallest useful widths. kept: columns that are never left out.
+    Other columns take the room that is left from left to right, and share the rest of it.
+    """
+    widths: list[int | None] = [width if keep else None for width, keep in zip(least, kept, strict=True)]
+    spare = room + GAP - sum(width + GAP for width in widths if width is not None)
+    for at, width in enumerate(least):
+        if widths[at] is None and width + GAP <= spare:
+            widths[at] = width
+            spare -= width + GAP
+    growing = sorted(
+        (at for at, width in enumerate(widths) if width is not None), key=lambda at: natural[at] - least[at]
+    )
+    for done, at in enumerate(growing):
+        more = min(natural[at] - least[at], max(spare, 0) // (len(growing) - done))
+        widths[at] = least[at] + more
+        spare -= more
+    return widths
 
 
 def cell(value: object) -> Text:
@@ -97,12 +157,13 @@ def plain(value: object) -> str:
     return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
-def _print(grid: Grid) -> None:
-    """Without the padding that rich puts at the end of a line, which is noise in a pipe."""
+def _print(grid: Grid, pipe_columns: int) -> None:
+    """Print a grid; in a pipe, which is so many columns wide, without rich's padding at the end of a line."""
     console = stdout()
     if console.is_terminal:
         console.print(grid)
         return
+    console.width = pipe_columns
     with console.capture() as capture:
         console.print(grid)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))

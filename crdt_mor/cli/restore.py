@@ -44,7 +44,7 @@ def savepoints(uri: Uri, output: Form = Output.text) -> None:
         return
     columns = ["name", "as of", "created", "by", "comment"]
     rows = [[s.name, s.at, f"{s.created:%Y-%m-%d %H:%M:%S} UTC", s.application or "", s.comment] for s in found]
-    render.table(columns, rows)
+    render.table(columns, rows, kept=["name", "as of"])
 
 
 def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -57,15 +57,15 @@ def _is_terminal() -> bool:
     return sys.stdout.isatty()
 
 
-def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
-    """Print at most `limit` rows."""
+def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: Sequence[str]) -> None:
+    """Print at most `limit` rows; a table on a narrow terminal always shows the columns of the key."""
     if not rows.schema.names and format not in (Format.jsonl, Format.arrow):
         raise mor.InvalidInputError(
             "rows without columns cannot be told apart in this format: name columns (--columns), count the rows with "
             f"crdt-mor count, or take --format jsonl or arrow. format={format.value}"
         )
     if format is Format.table:
-        _print(rows, TABLE_ROWS if limit is None else limit)
+        _print(rows, TABLE_ROWS if limit is None else limit, key)
     elif format is Format.jsonl:
         for batch in _first(rows, limit):
             render.lines(records(batch))
@@ -86,14 +86,14 @@ def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.Recor
                     return
 
 
-def _print(rows: mor.Scan | mor.Changes, limit: int) -> None:
+def _print(rows: mor.Scan | mor.Changes, limit: int, key: Sequence[str]) -> None:
     shown = pa.Table.from_batches(_first(rows, limit + 1), rows.schema)
     more = shown.num_rows > limit
     shown = shown.slice(0, limit)
     numbers = [
         field.name for field in rows.schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     ]
-    render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers)
+    render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers, [*key, "_change_type"])
     if more:
         render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
 
