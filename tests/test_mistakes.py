@@ -299,8 +299,8 @@ WRITE: dict[str, Mistake] = {
 }  # fmt: skip
 
 DELETE: dict[str, Mistake] = {
-    "a delete of nothing": (lambda w: w.events.delete(), InvalidInputError, r"exactly one way.*keys=\[\.\.\.\]"),
-    "a delete in two ways": (lambda w: w.events.delete(ROWS, keys=["a"]), InvalidInputError, "exactly one way"),
+    "a delete of nothing": (lambda w: w.events.delete(), InvalidInputError, r"exactly one of .*keys=\[\.\.\.\]"),
+    "a delete in two ways": (lambda w: w.events.delete(ROWS, keys=["a"]), InvalidInputError, "exactly one of"),
     "keys for a frame": (lambda w: w.events.delete(["a"]), InvalidInputError, "not a table.*type=list"),
     "a frame for keys": (lambda w: w.events.delete(keys=ROWS.select(["id"])), InvalidInputError,
                          r"delete\(frame\).*keys=Table"),
@@ -311,7 +311,7 @@ DELETE: dict[str, Mistake] = {
                                      r"by a frame.*partition_by=\['day'\]"),
     "a delete without its ordering": (lambda w: w.ordered.delete(keys=["a"]), InvalidInputError,
                                       r"plain=True.*missing=\['n'\]"),
-    "a delete where no column is": (lambda w: w.events.delete(filter="nope = 1"), InvalidInputError, "nope"),
+    "a delete where no column is": (lambda w: w.events.delete(where="nope = 1"), InvalidInputError, "nope"),
 }  # fmt: skip
 
 
@@ -425,7 +425,7 @@ COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "a command that is misspelt": (["shwo", "@events"], 2, "Did you mean 'show'|No such command 'shwo'"),
     "an option that is missing": (["create", "@new", "--like", "@rows.csv"], 2, "--key"),
     "a table of Delta Lake": (["show", "@delta"], 1, "Delta Lake.*path="),
-    "a delete of nothing": (["delete", "@events"], 2, "exactly one way"),
+    "a delete of nothing": (["delete", "@events"], 2, "exactly one of"),
     "a broken file": (["upsert", "@events", "@broken.parquet"], 1, r"file=.*broken\.parquet"),
     "a file of a spreadsheet": (["upsert", "@events", "@rows.xlsx"], 1, r"\.parquet.*file=.*xlsx"),
     "half a condition": (["cat", "@events", "--where", "n >"], 1, "filter=.*n >"),

@@ -91,13 +91,13 @@ def erase(
     session: Session,
     data: Data | None,
     keys: object,
-    filter: pl.Expr | str | None,
+    where: pl.Expr | str | None,
     columns: str | Sequence[str] | None,
     wait: timedelta,
 ) -> Erased:
     """See `Maintenance.erase`."""
-    if sum(rows is not None for rows in (data, keys, filter)) != 1:
-        raise InvalidInputError("say what to erase in exactly one way: a frame, keys=[...] or filter=...")
+    if sum(rows is not None for rows in (data, keys, where)) != 1:
+        raise InvalidInputError("erase takes exactly one of a frame, keys=[...] and where=...")
     wait_ms = milliseconds("wait", wait)
     require_writable(session)
     session.adopt()
@@ -110,7 +110,7 @@ def erase(
     shown = None
     if columns is not None:
         shown = require_erasable(shown_config(session.config, seen), seen.outward(schema), columns)
-    sought = _sought(session, data, keys, filter)
+    sought = _sought(session, data, keys, where)
     patience = steps.Patience(session, wait_ms)
     steps.remove_posts(session, patience)
     if shown is None:
@@ -213,15 +213,15 @@ def _missing(session: Session, sought: Sought, value: Timeline, began: InstantTi
 # --- what is sought ---------------------------------------------------------------------------------------------------
 
 
-def _sought(session: Session, data: Data | None, keys: object, filter: pl.Expr | str | None) -> Sought:
+def _sought(session: Session, data: Data | None, keys: object, where: pl.Expr | str | None) -> Sought:
     config = session.config
     needed = list(dict.fromkeys([*config.key.fields, *config.key.partition_fields]))
-    if filter is not None:
+    if where is not None:
 
         def matching(value: Timeline) -> pl.DataFrame:
             snapshot = Snapshot.seal(session, value)
             shown = [snapshot.names.shown(name) for name in needed]
-            rows = Scan(snapshot, shown, filter, meta=False).to_arrow()
+            rows = Scan(snapshot, shown, where, meta=False).to_arrow()
             return keyed(config, snapshot.schema.normalise(rows.rename_columns(needed)))
 
         return matching

@@ -255,7 +255,7 @@ class Maintenance:
         data: Data | None = None,
         *,
         keys: object = None,
-        filter: pl.Expr | str | None = None,
+        where: pl.Expr | str | None = None,
         columns: str | Sequence[str] | None = None,
         wait: timedelta = timedelta(0),
     ) -> Erased:
@@ -269,7 +269,7 @@ class Maintenance:
         these file groups get `SnapshotExpiredError`.
 
         data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
-            where the key does not say which partition it is in, the key is erased in every partition. filter: the rows
+            where the key does not say which partition it is in, the key is erased in every partition. where: the rows
             for which it holds now, with all that history has of their keys. Exactly one of these.
         columns: which values go, and no others; None: the rows. Not columns of the key, the partition or the ordering,
             those declared without nulls, nor merged ones where a payload of the table keeps a state.
@@ -280,7 +280,7 @@ class Maintenance:
         from there, as it does after a crash. Raises `InvalidInputError`, before anything is deleted, where savepoints
         of Hudi's hold the rows.
         """
-        return erase(self._session, data, keys, filter, columns, wait)
+        return erase(self._session, data, keys, where, columns, wait)
 
     def handover(self) -> None:
         """Hand the table over to Hudi's writers, all of which may write it then, until `takeback`.

@@ -20,10 +20,10 @@ def require_statement(data: object, schema_mode: SchemaMode) -> None:
     check_mode(schema_mode)
 
 
-def require_delete(data: object, keys: object, filter: pl.Expr | str | None) -> None:
+def require_delete(data: object, keys: object, where: pl.Expr | str | None) -> None:
     """Raise `InvalidInputError` for what a delete refuses whatever the table is, before anything begins."""
-    if sum(rows is not None for rows in (data, keys, filter)) != 1:
-        raise InvalidInputError("say what to delete in exactly one way: a frame, keys=[...] or filter=...")
+    if sum(rows is not None for rows in (data, keys, where)) != 1:
+        raise InvalidInputError("delete takes exactly one of a frame, keys=[...] and where=...")
     if data is not None:
         require_data(data)
 

@@ -82,30 +82,30 @@ class TableWrites:
         data: Data | None = None,
         *,
         keys: object = None,
-        filter: pl.Expr | str | None = None,
+        where: pl.Expr | str | None = None,
         plain: bool = False,
         wait: timedelta = WAIT,
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `filter` holds.
+        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `where` holds.
 
         keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
             partition as well.
-        filter: decided on exactly what was written before the delete, as `update` decides which rows it changes.
+        where: an element-wise condition. It is evaluated on exactly the rows of all earlier writes, as in `update`.
         plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
-        wait: as of `update`, for a delete by `filter`; any other waits for nobody.
+        wait: as of `update`, for a delete by `where`; any other waits for nobody.
         token, commit_info: as of `upsert`.
         """
         wait_ms = milliseconds("wait", wait)
-        require_delete(data, keys, filter)
+        require_delete(data, keys, where)
         if data is not None:
             return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
         named = list(keys) if isinstance(keys, Iterator) else keys
         return commit_once(
-            self._session, token, commit_info, lambda tx: tx.delete(keys=named, filter=filter, plain=plain),
-            size=lambda: 0, wait_ms=None if filter is None else wait_ms,
-            declare=None if filter is None else partial(declared_by_delete, filter, self._session.config),
+            self._session, token, commit_info, lambda tx: tx.delete(keys=named, where=where, plain=plain),
+            size=lambda: 0, wait_ms=None if where is None else wait_ms,
+            declare=None if where is None else partial(declared_by_delete, where, self._session.config),
         )  # fmt: skip
 
     def update(

@@ -154,19 +154,19 @@ class Transaction:
         data: Data | None = None,
         *,
         keys: object = None,
-        filter: pl.Expr | str | None = None,
+        where: pl.Expr | str | None = None,
         plain: bool = False,
     ) -> None:
         """As `Table.delete`, in this commit."""
         if (write := self._open_for_more("delete")) is None:
             return
-        require_delete(data, keys, filter)
+        require_delete(data, keys, where)
         if data is not None:
             NamedStatements(write.statements).delete(read_data(data), plain)
         elif keys is not None:
             NamedStatements(write.statements).delete(self._keys_table(keys), plain)
         else:
-            self._change(lambda: Deletion(plain), filter, NamedStatements(write.statements))
+            self._change(lambda: Deletion(plain), where, NamedStatements(write.statements))
 
     def overwrite(
         self,

@@ -49,7 +49,7 @@ def erase(
     Example: crdt-mor erase events --keys ada@example.org --wait 10m
     """
     if (where is None) == (not keys):
-        raise typer.BadParameter("say what to erase in exactly one way: --keys or --where")
+        raise typer.BadParameter("erase takes exactly one of --keys and --where")
     patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
     from_stdin = [text for text in keys or () if text in ("-", "@-")]
     if not yes and (from_stdin or output is Output.json):
@@ -62,7 +62,7 @@ def erase(
     named = inputs.names(columns)
     if not yes:
         _ask(table, where, 0 if rows is None else len(rows), named)
-    erased = table.maintenance.erase(keys=rows, filter=where, columns=named, wait=patience)
+    erased = table.maintenance.erase(keys=rows, where=where, columns=named, wait=patience)
     if output is Output.json:
         render.document(asdict(erased))
     else:

@@ -151,7 +151,7 @@ def delete(
     Example: crdt-mor delete events --where "views < 10"
     """
     if sum(bool(one) for one in (files, where is not None, keys)) != 1:
-        raise typer.BadParameter("say what to delete in exactly one way: files, --where or --keys")
+        raise typer.BadParameter("delete takes exactly one of files, --where and --keys")
     said = commit_info(message, info)
     if files:
         _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, rename, token, said, output)
@@ -161,7 +161,7 @@ def delete(
     table = inputs.opened(uri)
     rows = _keys(keys, table) if keys else None
     how_long = inputs.duration(wait, "--wait")
-    commit = table.delete(rows, filter=where, plain=plain, wait=how_long, token=inputs.token(token), commit_info=said)
+    commit = table.delete(rows, where=where, plain=plain, wait=how_long, token=inputs.token(token), commit_info=said)
     say(commit, output)
 
 

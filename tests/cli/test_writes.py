@@ -330,7 +330,7 @@ def test_delete_takes_files_of_keys(table: Path) -> None:
     "options", [[], ["--where", "views > 1", "--keys", "a"], ["-", "--keys", "a"], ["-", "--where", "views > 1"]]
 )
 def test_what_to_delete_is_said_in_exactly_one_way(table: Path, options: list[str]) -> None:
-    assert "in exactly one way" in said(run("delete", table, *options, code=2, stdin=b"id\na\n"))
+    assert "exactly one of" in said(run("delete", table, *options, code=2, stdin=b"id\na\n"))
     assert len(rows(table)) == 3
 
 

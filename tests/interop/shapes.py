@@ -153,7 +153,7 @@ def everything_deleted(make: Maker) -> Table:
     """default, log files only, every row deleted."""
     table = make.create()
     table.append(rows(range(6), 1))
-    table.delete(filter="n = 1")
+    table.delete(where="n = 1")
     return table
 
 
@@ -576,7 +576,7 @@ def cleaned_beside_a_plan(make: Maker) -> Table:
 def cleaned_partitions(make: Maker) -> Table:
     """default, hive style partitions, one of which is emptied, compacted and cleaned."""
     table = _write_places(make, partition_by="region")
-    table.delete(filter="region = 'us'")
+    table.delete(where="region = 'us'")
     table.maintenance.compact()
     clean(table)
     table.upsert(places([1, 20], 7))

@@ -94,7 +94,7 @@ def overwrite(table: Table) -> None:
 def overwriting_job(table: Table) -> None:
     planned = table.plan_write("overwrite", SCHEMA, partitions="dynamic")
     table.complete_write(planned, [planned.stage(rows(NEW), task=0), planned.stage(rows(("c", "mon", 9)), task=1)])
-    table.delete(filter="id = 'c'")
+    table.delete(where="id = 'c'")
 
 
 DOORS: Final = [upsert, append_and_update, in_a_block, merge, posted, job, overwrite, overwriting_job]

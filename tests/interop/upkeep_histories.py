@@ -201,7 +201,7 @@ class UpkeepHistory:
                 # Beside a pending write the plain delete of an erasure would stay in a log for a while, and Hudi's
                 # readers forget the place of a plain delete once a lower ordering value follows it.
                 with suppress(ErasureUnfinishedError, *([InvalidInputError] if self.saved else [])):
-                    table.maintenance.erase(filter=f"id = 'k{chance.randrange(KEYS)}'")
+                    table.maintenance.erase(where=f"id = 'k{chance.randrange(KEYS)}'")
             case "archive":
                 archived = table.maintenance.archive(keep_commits=chance.randint(1, 2))
                 self.archived += archived.instants

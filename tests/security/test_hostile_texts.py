@@ -277,7 +277,7 @@ def test_sql_with_halves_of_characters_is_refused_by_a_word_of_ours(filter: str)
     with pytest.raises(mor.InvalidInputError, match="half of a character"):
         made.scan(filter=filter)
     with pytest.raises(mor.InvalidInputError, match="half of a character"):
-        made.delete(filter=filter)
+        made.delete(where=filter)
     with pytest.raises(mor.InvalidInputError, match="half of a character"):
         made.add_rules(check={"odd": filter})
 
@@ -304,7 +304,7 @@ def test_sql_that_its_parser_would_read_for_hours_is_refused_at_once(text: str) 
     rows = pa.table({"id": ["a"]})
     attempts: list[Callable[[], object]] = [
         lambda: made.scan(filter=text),
-        lambda: made.delete(filter=text),
+        lambda: made.delete(where=text),
         lambda: made.update({"n": text}),
         lambda: made.update({"n": "1"}, text),
         lambda: made.merge(rows).when_matched_delete(text).execute(),

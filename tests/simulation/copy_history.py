@@ -104,7 +104,7 @@ class Copied:
         for savepoint in self.table.savepoints():
             self.table.drop_savepoint(savepoint.name)
         self.note()
-        self.table.maintenance.erase(filter="id = 1")
+        self.table.maintenance.erase(where="id = 1")
         self.pass_on()
 
     def save(self) -> None:

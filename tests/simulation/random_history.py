@@ -353,7 +353,7 @@ class History:
 
     def delete_where(self, found: Open) -> None:
         """Decided on the snapshot that the transaction began with, whatever has been committed since."""
-        found.tx.delete(filter=pl.col("v") > 1)
+        found.tx.delete(where=pl.col("v") > 1)
         for key, row in self.expected(found.before).items():
             value = row["v"]
             if isinstance(value, int) and value > 1:

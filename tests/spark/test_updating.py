@@ -73,7 +73,7 @@ def test_it_is_what_one_process_makes(spark: Any, tmp_path: Path, kind: str) -> 
     same_rows(table, expected)
 
     with expected.transaction(isolation="serializable") as tx:
-        tx.delete(filter=pl.col("id") > 20)
+        tx.delete(where=pl.col("id") > 20)
     assert tx.commit is not None
     assert delete_where(spark, table.uri, pl.col("id") > 20).deletes == tx.commit.deletes > 0
     same_rows(table, expected)

@@ -72,7 +72,7 @@ def test_columns_of_any_name_are_written_read_and_compacted(place: Place, merge:
     assert values(again.scan(filter='"Total Sales" > 3 AND "Größe" = \'a\'', columns=["Nr."])) == [(1,), (3,)]
     assert again.count(filter=pl.col("Total Sales").sqrt() > 2) == 1
     assert {*again.changes(columns=["Größe"]).to_polars()["Größe"]} == {"a", "b"}
-    again.delete(keys=[2]) if merge == "latest" else again.delete(filter='"Nr." = 2')
+    again.delete(keys=[2]) if merge == "latest" else again.delete(where='"Nr." = 2')
     assert values(again, "Nr.") == [(1,), (3,)]
     assert (
         Table.create(place.uri, ODD, key="Nr.", buckets=2, exist_ok=True, **MERGES[merge], **place._store).schema == ODD
@@ -140,7 +140,7 @@ STATEMENTS: dict[str, Callable[[Table], object]] = {
     "append": lambda t: t.append(shown(("c", "eu", 10, 1.5))),
     "update": lambda t: t.update({"count": '"unit price" * 2 + "count"'}, where="\"key\" = 'b'"),
     "update by expression": lambda t: t.update({"unit price": pl.col("unit price") + pl.col("count")}),
-    "delete by filter": lambda t: t.delete(filter='"count" = 1'),
+    "delete by filter": lambda t: t.delete(where='"count" = 1'),
     "delete by frame": lambda t: t.delete(shown(("a", "eu", 1, 1.5))),
     "overwrite": lambda t: t.overwrite(shown(("z", "eu", 10, 1.5))),
     "merge": lambda t: (
@@ -252,7 +252,7 @@ def test_a_column_with_a_payload_is_renamed_and_dropped(make: Make, merge: Any) 
     table.update_in_parts({"price": "price + 1"}, where="id = 'a'", execute_parts=all_of)
     rows = frame(("b", "as", 0, 4.5), ("c", "us", 0, 5.5)).drop_columns("n")
     table.merge(rows).when_matched_update_all().when_not_matched_insert_all().execute()
-    table.delete(filter="price < 1")
+    table.delete(where="price < 1")
     table.add_rules(check={"positive": "price > 0"})
     assert values(table) == [("a", "eu", 5.5), ("b", "as", 4.5), ("c", "us", 5.5)]
     assert table.maintenance.erase(keys=["c"], columns=["price"]).rows == 1
@@ -554,7 +554,7 @@ def test_an_erasure_goes_by_the_names(make: Make) -> None:
     table = renamed(make)
     assert table.maintenance.erase(keys=["b"], columns=["unit price"]).columns == ("unit price",)
     assert values(table, "key", "count", "unit price") == [("a", 1, 1.5), ("b", 2, None)]
-    assert table.maintenance.erase(filter='"count" = 1').rows == 1
+    assert table.maintenance.erase(where='"count" = 1').rows == 1
     assert table.maintenance.erase(shown(("b", "us", 2, 2.5)).select(["key"])).rows == 1
     assert values(table) == []
 

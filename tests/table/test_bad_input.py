@@ -82,13 +82,13 @@ WRITES: dict[str, tuple[Write, type[Exception] | tuple[type[Exception], ...], st
     "a list of dicts": (lambda t: t.upsert(GOOD.to_pylist()), InvalidInputError, r"from_pylist.*type=list"),
     "nothing": (lambda t: t.upsert(None), InvalidInputError, "not a table"),  # type: ignore[arg-type]
     "a delete without its key": (lambda t: t.delete(without("id")), InvalidInputError, r"missing=\['id'\]"),
-    "a delete of everything and nothing": (lambda t: t.delete(), InvalidInputError, "exactly one way"),
-    "a delete in two ways": (lambda t: t.delete(GOOD, keys=["a"]), InvalidInputError, "exactly one way"),
+    "a delete of everything and nothing": (lambda t: t.delete(), InvalidInputError, "exactly one of"),
+    "a delete in two ways": (lambda t: t.delete(GOOD, keys=["a"]), InvalidInputError, "exactly one of"),
     "a delete by a key of the wrong shape": (lambda t: t.delete(keys=[("a", "b")]), InvalidInputError, r"\('a', 'b'\)"),
     "a delete by a key of the wrong type": (lambda t: t.delete(keys=[7]), InvalidInputError, "id.*7|7.*id"),
-    "a delete where an unknown column is": (lambda t: t.delete(filter="nope = 1"), InvalidInputError, "nope"),
-    "a filter that is no SQL": (lambda t: t.delete(filter="n >>> 1 ,"), InvalidInputError, "filter"),
-    "a filter that is no condition": (lambda t: t.delete(filter=pl.col("n") + 1), InvalidInputError, "filter"),
+    "a delete where an unknown column is": (lambda t: t.delete(where="nope = 1"), InvalidInputError, "nope"),
+    "a filter that is no SQL": (lambda t: t.delete(where="n >>> 1 ,"), InvalidInputError, "filter"),
+    "a filter that is no condition": (lambda t: t.delete(where=pl.col("n") + 1), InvalidInputError, "filter"),
 }  # fmt: skip
 
 

@@ -82,7 +82,7 @@ def statement(random: Random, partial: bool) -> tuple[str, Statement]:
         f"update {more}": lambda target: target.update({"n": "n + 1", "c": "c + 2"}, more),
         f"move up {more}": lambda target: target.update({"n": "n * 2", "at": "at + 1"}, more),
         f"set {note} {more}": lambda target: target.update({"o": pl.lit([note]), "r": pl.lit([note])}, more),
-        "delete": lambda target: target.delete(filter="n > 6"),
+        "delete": lambda target: target.delete(where="n > 6"),
     }
     if partial:
         few = rows.select(["id", "at", "n"])
@@ -136,7 +136,7 @@ def test_a_merge_sees_what_the_block_has_written() -> None:
         source = pa.table({"id": ["a", "b", "c"], "n": [10, 20, 30]})
         merge = tx.merge(source).when_matched_update({"n": "target.n + source.n"}).when_not_matched_insert_all()
         assert merge.execute().clauses == (2, 1)
-        tx.delete(filter="n = 22")
+        tx.delete(where="n = 22")
         assert numbers(tx.scan()) == {"a": 10, "c": 35}
     assert numbers(table.scan()) == {"a": 10, "c": 35}
 
@@ -188,7 +188,7 @@ def test_a_block_on_a_snapshot_reads_the_snapshot() -> None:
     with table.transaction() as tx:
         tx.upsert(pa.table({"id": ["c"], "n": [5]}))
         assert numbers(tx.scan()) == {"a": 1, "b": 2}
-        tx.delete(filter="n > 1")
+        tx.delete(where="n > 1")
     assert numbers(table.scan()) == {"a": 1, "c": 5}
 
 

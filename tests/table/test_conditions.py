@@ -120,16 +120,16 @@ def test_a_filter_that_looks_at_other_rows_is_refused(shared: Table, name: str) 
 def test_a_delete_by_a_filter_that_looks_at_other_rows_is_refused_and_deletes_nothing(table: Table, name: str) -> None:
     for attempt in (table.delete, in_a_transaction(table)):
         with pytest.raises(InvalidInputError, match=r"other rows.*delete\(\.\.\.\)"):
-            attempt(filter=OF_OTHER_ROWS[name])
+            attempt(where=OF_OTHER_ROWS[name])
     assert table.scan().count() == 12
     assert not any(commit["deletes"] for commit in table.inspect.timeline().to_pylist())
 
 
 def in_a_transaction(table: Table) -> Callable[..., None]:
-    def delete(filter: pl.Expr | str) -> None:
+    def delete(where: pl.Expr | str) -> None:
         with table.transaction() as tx:
             assert tx.scan(filter="v > 10").count() == 1
-            tx.delete(filter=filter)
+            tx.delete(where=where)
 
     return delete
 
@@ -196,7 +196,7 @@ def test_a_filter_of_each_row_gives_what_polars_gives_of_the_whole_frame(shared:
 
 
 def test_what_the_refusal_says_to_do_works(table: Table) -> None:
-    assert table.delete(filter="v > 3 AND v < 5").deletes == 1
+    assert table.delete(where="v > 3 AND v < 5").deletes == 1
     greatest = table.scan().to_polars().filter(v == v.max())
     assert greatest["id"].to_list() == ["k11"]
     assert table.delete(greatest.select("id")).deletes == 1
@@ -268,5 +268,5 @@ def test_a_type_that_polars_has_not_is_shown_to_it_as_one_that_it_has(
             assert table.scan(filter=pl.col("x") == pl.lit(one).cast(shown)).count() == 1
             assert table.scan(filter=pl.col("x") != pl.lit(one).cast(shown)).count() == 0
         table.maintenance.compact()
-    assert table.delete(filter=pl.col("x").is_not_null()).deletes == 1
+    assert table.delete(where=pl.col("x").is_not_null()).deletes == 1
     assert table.scan().to_arrow()["id"].to_pylist() == ["b"]

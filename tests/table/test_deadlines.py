@@ -73,7 +73,7 @@ def by_tasks(table: Table) -> None:
 OPERATIONS: dict[str, Callable[[Table], object]] = {
     "open": lambda table: opened(BUCKETS[table]),
     "upsert": lambda table: table.upsert(rows("x", "y", "z")),
-    "delete": lambda table: table.delete(filter="id = 'a'"),
+    "delete": lambda table: table.delete(where="id = 'a'"),
     "block": in_block,
     "growth": with_growth,
     "overwrite": lambda table: table.overwrite(rows("x")),

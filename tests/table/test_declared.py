@@ -92,8 +92,8 @@ WAITING: Final[dict[str, tuple[Work, bool, bool]]] = {
         True,
         False,
     ),
-    "delete of a price": (lambda t: t.delete(filter="price > 2", wait=NOW), True, False),
-    "delete of others": (lambda t: t.delete(filter="land IN ('FR', 'IT')", wait=NOW), False, True),
+    "delete of a price": (lambda t: t.delete(where="price > 2", wait=NOW), True, False),
+    "delete of others": (lambda t: t.delete(where="land IN ('FR', 'IT')", wait=NOW), False, True),
     "delete by key": (lambda t: t.delete(pl.DataFrame({"id": ["a"], "land": ["DE"]})), False, False),
     "upsert": (lambda t: t.upsert(rows(("a", "DE", 5, "w"))), False, False),
     "merge": (
@@ -228,7 +228,7 @@ OUTSIDE: Final[dict[str, tuple[dict[str, Any], Callable[[Any], object], str]]] =
     ),
     "rows of a filter": (
         {"partitions": ["DE"]},
-        lambda tx: tx.delete(filter="price > 1"),
+        lambda tx: tx.delete(where="price > 1"),
         r"partitions=\['land=FR', 'land=IT'\]",
     ),
     "columns": (
@@ -241,7 +241,7 @@ OUTSIDE: Final[dict[str, tuple[dict[str, Any], Callable[[Any], object], str]]] =
         lambda tx: tx.upsert(pa.table({"id": ["a"], "land": ["DE"], "new": [1]}), schema_mode="merge"),
         r"columns=\['new'\]",
     ),
-    "any delete": ({"columns": ["note"]}, lambda tx: tx.delete(filter="price > 1"), "a delete touches all"),
+    "any delete": ({"columns": ["note"]}, lambda tx: tx.delete(where="price > 1"), "a delete touches all"),
     "an overwrite of all": (
         {"partitions": ["DE"]},
         lambda tx: tx.overwrite(rows(("a", "DE", 1, "x"))),

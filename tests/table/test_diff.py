@@ -155,7 +155,7 @@ def test_a_file_with_other_bytes_is_read_row_by_row(table: Table) -> None:
 def test_a_copy_is_compared_with_the_moment_that_it_is_of(table: Table) -> None:
     copy, _ = copied(table)
     version = table.version
-    table.delete(filter="id = 3")
+    table.delete(where="id = 3")
     assert table.diff(copy).there == 1
     assert table.diff(copy, as_of=version).is_equal
     assert table.diff(table, as_of=version).keys_here == ((3,),)

@@ -248,7 +248,7 @@ def test_a_delete_deletes_as_much_after_a_compaction(fast_path: Path, compacted:
     assert sorted(scan_table(table).filter(pl.sql_expr(wrong)).select("id").collect()["id"]) == [1, 3]
     done = CliRunner().invoke(app, ["cat", table.uri, "--where", wrong, "--format", "jsonl"])
     assert sorted(json.loads(line)["id"] for line in done.output.splitlines()) == [1, 3]
-    assert table.delete(filter=wrong).deletes == 2
+    assert table.delete(where=wrong).deletes == 2
     assert table.scan().to_polars()["id"].to_list() == [2]
 
 
@@ -302,7 +302,7 @@ def test_a_filter_never_fails_of_a_value_that_no_reader_sees(fast_path: Path, me
         assert "function" in name or lazy.collect().height == 15, name
     done = CliRunner().invoke(app, ["cat", table.uri, "--where", "CAST(s AS BIGINT) > 4", "--format", "jsonl"])
     assert len(done.output.splitlines()) == 15
-    assert table.delete(filter="CAST(s AS BIGINT) > 4").deletes == 15
+    assert table.delete(where="CAST(s AS BIGINT) > 4").deletes == 15
     assert table.scan().count() == 0
 
 

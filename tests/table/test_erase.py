@@ -123,7 +123,7 @@ def test_no_byte_of_the_rows_is_left_in_any_file_and_the_others_stay(
 def asked(how: str, key: str = KEY) -> dict[str, Any]:
     frame = pl.DataFrame({"id": [key], "day": ["mon"]})
     ways: dict[str, dict[str, Any]] = {
-        "keys": {"keys": [key]}, "frame": {"data": frame}, "filter": {"filter": pl.col("id") == key},
+        "keys": {"keys": [key]}, "frame": {"data": frame}, "filter": {"where": pl.col("id") == key},
     }  # fmt: skip
     return ways[how]
 
@@ -148,7 +148,7 @@ def test_a_row_that_moved_goes_from_the_partition_that_it_left() -> None:
     with world.table.transaction() as tx:
         tx.delete(pl.DataFrame({"id": [KEY], "day": ["mon"]}))
         tx.upsert(world.rows(KEY, day="tue"))
-    assert len(world.table.maintenance.erase(filter=pl.col("id") == KEY).groups) == 2
+    assert len(world.table.maintenance.erase(where=pl.col("id") == KEY).groups) == 2
     assert world.where(*SECRETS) == []
 
 
@@ -596,8 +596,8 @@ def test_an_executor_that_slept_brings_no_byte_back() -> None:
 
 def test_what_cannot_be_meant_is_refused() -> None:
     maintenance = World(partition_by="day").table.maintenance
-    for wrong in ({}, {"keys": ["a"], "filter": "id = 'a'"}):
-        with pytest.raises(InvalidInputError, match="exactly one way"):
+    for wrong in ({}, {"keys": ["a"], "where": "id = 'a'"}):
+        with pytest.raises(InvalidInputError, match="exactly one of"):
             maintenance.erase(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match=r"missing=\['day'\]"):
         maintenance.erase(pl.DataFrame({"id": ["a"]}))

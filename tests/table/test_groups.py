@@ -276,7 +276,7 @@ def several(table: mor.Table) -> None:
 
 
 NOT_POSTED: dict[str, Callable[[mor.Table], object]] = {
-    "a delete by filter": lambda t: t.delete(filter=pl.col("n") == 1),
+    "a delete by filter": lambda t: t.delete(where=pl.col("n") == 1),
     "columns that the table lacks": lambda t: t.upsert(
         rows(1).append_column("more", pa.array(["x"])), schema_mode="merge"
     ),

@@ -80,7 +80,7 @@ DOORS: dict[str, Callable[[Table], object]] = {
     "upsert, merge": lambda table: table.upsert(WIDER, schema_mode="merge"),
     "upsert, token": lambda table: table.upsert(OLD, token=("app", 1)),
     "delete": lambda table: table.delete(keys=["k0"]),
-    "delete, filter": lambda table: table.delete(filter=pl.col("n") > 1),
+    "delete, filter": lambda table: table.delete(where=pl.col("n") > 1),
     "plan_write": lambda table: table.plan_write("upsert", SCHEMA),
     "scan": lambda table: table.scan(),
     "scan, stable": lambda table: table.scan(consistency="stable"),

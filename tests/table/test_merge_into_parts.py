@@ -153,7 +153,7 @@ def test_no_row_moves_to_where_a_delete_would_hide_it() -> None:
     """Its ordering value is below that of the delete, which lies in a file group of the same part."""
     table = make(partition_by="region", ordering="n")
     table.upsert(frame(("a", "eu", 5, 1.0), ("a", "us", 9, 2.0), ("b", "eu", 5, 3.0)))
-    table.delete(filter="region = 'us'")
+    table.delete(where="region = 'us'")
     before = rows(table)
     with pytest.raises(
         InvalidInputError, match=r"deleted with a greater ordering value.*key='a' partition='region=us'"

@@ -283,7 +283,7 @@ def test_statements_go_by_fields_of_any_name() -> None:
         2: {"Total Sales": 9, "Größe": None},
         3: {**C, "Total Sales": 3},
     }
-    table.delete(filter='c."Total Sales" = 9')
+    table.delete(where='c."Total Sales" = 9')
     table.alter(rename={"c": "of any name"})
     assert [*table.scan(filter='"of any name"."Total Sales" = 5').to_polars()["id"]] == [1]
 

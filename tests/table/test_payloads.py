@@ -563,7 +563,7 @@ def test_rows_are_deleted_by_what_their_payloads_show(make: Make) -> None:
     table = make()
     put(table, {"id": "a", "n": 5}, {"id": "b", "n": 5})
     put(table, {"id": "a", "n": 5})
-    table.delete(filter="n = 10")
+    table.delete(where="n = 10")
     assert everywhere(table, columns=["id"]) == [{"id": "b"}]
 
 

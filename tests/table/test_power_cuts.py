@@ -496,7 +496,7 @@ def test_no_byte_of_what_was_erased_is_back(make: Make, path: str, disk: Disk) -
     table = make(buckets=1, partition_by="region")
     table.upsert(frame(("a", "x", 1), ("b", "y", 1)))
     table.upsert(frame(("a", "x", 2)))
-    table.maintenance.erase(filter="id = 'a'")
+    table.maintenance.erase(where="id = 'a'")
     there = instants_of_files(f"{path}/region=x")
     disk.cut()
     assert instants_of_files(f"{path}/region=x") == there

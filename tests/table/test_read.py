@@ -191,7 +191,7 @@ def test_a_count_reads_nothing_where_files_say_it(make: Make, place: Place) -> N
 
 def test_a_count_is_that_of_merged_rows(table: Table) -> None:
     assert table.scan().count() == 40
-    table.delete(filter="n < 5")
+    table.delete(where="n < 5")
     assert table.scan().count() == 35
 
 

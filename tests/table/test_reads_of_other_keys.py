@@ -79,7 +79,7 @@ def test_ranges_of_keys_and_writes_by_filter_go_on(simulated: Simulated) -> None
     for number, by in ((1, 1), (2, 2), (7, MOST), (7, 1)):
         put(table, number, by)
     assert sorted(table.to_polars(filter="id < 7").rows()) == [(1, 1), (2, 2)]
-    assert table.delete(filter="id < 7 AND n > 1").deletes == 1
+    assert table.delete(where="id < 7 AND n > 1").deletes == 1
     assert table.to_polars(filter=pl.col("id").is_between(0, 5)).rows() == [(1, 1)]
 
 

@@ -63,7 +63,7 @@ def test_no_row_moves_to_where_a_delete_would_hide_it(by: str) -> None:
     rows = pl.DataFrame({"id": [1, 1, 2], "land": ["DE", "FR", "DE"], "ts": [5, 9, 5]})
     table = Table.create("t", rows, key="id", partition_by="land", ordering="ts", store=MemoryStore())
     table.upsert(rows)
-    table.delete(filter="land = 'FR'")
+    table.delete(where="land = 'FR'")
 
     def move(ts: int) -> None:
         source = pl.DataFrame({"id": [1], "land": ["FR"], "ts": [ts]})

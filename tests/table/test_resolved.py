@@ -169,6 +169,6 @@ def test_rows_of_an_erased_key_are_gone_from_every_scan() -> None:
     table.maintenance.compact()
     table.upsert(frame(("k02", "a", 3)))
     assert table.scan().count() == 2
-    table.maintenance.erase(filter="id = 'k01'")
+    table.maintenance.erase(where="id = 'k01'")
     assert table.scan().to_polars()["id"].to_list() == ["k02"]
     assert table.scan().count() == 1

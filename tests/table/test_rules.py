@@ -327,7 +327,7 @@ def test_a_rule_is_added_only_if_it_holds(store: mor.MemoryStore) -> None:
     with pytest.raises(ConstraintViolationError):
         table.add_rules(check={"positive": "price > 0"})
     assert [*table.rules.unproven] == ["check positive"]
-    table.delete(filter="price < 0")
+    table.delete(where="price < 0")
     table.add_rules(check={"positive": "price > 0"})
     assert not table.rules.unproven
     version = table.version
@@ -383,7 +383,7 @@ def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.MemoryStore) ->
 def test_a_restore_leaves_later_rules_unproven(store: mor.MemoryStore) -> None:
     table = table_of(store, not_null="country")
     commit = table.upsert(rows(BAD))
-    table.delete(filter="price < 0")
+    table.delete(where="price < 0")
     table.add_rules(check={"positive": "price > 0"})
     assert not table.rules.unproven
     table.maintenance.restore(commit)

@@ -232,7 +232,7 @@ def test_other_doors_take_sql_in_the_same_way(fast_path: Path) -> None:
     assert wanted
     done = CliRunner().invoke(app, ["count", found.uri, "--where", condition])
     assert (done.exit_code, int(done.stdout)) == (0, len(wanted))
-    assert found.delete(filter=condition).deletes == len(wanted)
+    assert found.delete(where=condition).deletes == len(wanted)
     assert found.count() == ROWS.num_rows - len(wanted)
 
 

@@ -318,7 +318,7 @@ def test_many_rows_are_no_single_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crdt_mor.write.one_event.BYTES_MAX", 8)
     table.update({"n": "n + 1"})
     table.merge(numbers(a=0)).when_not_matched_by_source_update({"n": "target.n + 1"}).execute()
-    table.delete(filter="n > 0")
+    table.delete(where="n > 0")
     assert table.version == version + 7
     assert shown(table) == {}
 
@@ -572,7 +572,7 @@ def test_a_delete_by_filter_in_a_serializable_block_is_exact() -> None:
     straggler.upsert(numbers(b=10, c=11))
     own = table_again(table, environment=Waiting(lambda: straggler.__exit__(None, None, None)))
     with own.transaction(isolation="serializable") as tx:
-        tx.delete(filter="n >= 10")
+        tx.delete(where="n >= 10")
     assert shown(table) == {"a": 1}
 
 
@@ -590,7 +590,7 @@ def test_a_delete_by_filter_waits_for_what_began_before_it() -> None:
             straggler.__exit__(None, None, None)
 
     own = table_again(table, environment=Waiting(happens))
-    own.delete(filter="n >= 10")
+    own.delete(where="n >= 10")
     assert shown(table) == {"b": 2, "c": 30}
 
 
@@ -600,7 +600,7 @@ def test_a_delete_by_filter_says_whom_it_waits_for() -> None:
     own = table_again(table, environment=SimulatedEnvironment())
     with table_again(table).transaction(commit_info={"application": "backfill"}) as tx:
         with pytest.raises(EarlierWritePendingError, match=r"by=backfill .* waited_s=2"):
-            own.delete(filter="n >= 10", wait=timedelta(seconds=2))
+            own.delete(where="n >= 10", wait=timedelta(seconds=2))
         own.delete(keys=["a"])
         assert shown(table) == {}
         tx.upsert(numbers(b=1))

@@ -88,7 +88,7 @@ def test_it_is_what_one_process_makes(places: Places, settings: str) -> None:
     assert rows(many) == rows(one)
 
     with one.transaction(isolation="serializable") as tx:
-        tx.delete(filter="n > 15")
+        tx.delete(where="n > 15")
     assert tx.commit is not None
     gone = many.delete_in_parts("n > 15", execute_parts=elsewhere)
     assert (gone.rows, gone.deletes) == (0, tx.commit.deletes)

@@ -152,9 +152,9 @@ def test_a_delete_by_a_filter_waits_and_a_write_that_reads_nothing_does_not(worl
     table.upsert(rows(b=1))
     table.delete(keys=["b"])
     with pytest.raises(EarlierWritePendingError):
-        table.delete(filter="v > 50", wait=NOW)
+        table.delete(where="v > 50", wait=NOW)
     hudi_completes(world, table, requested, rows(a=100))
-    assert table.delete(filter="v > 50", wait=NOW).deletes == 1
+    assert table.delete(where="v > 50", wait=NOW).deletes == 1
     assert shown(world) == {}
 
 

@@ -60,7 +60,7 @@ def test_keys_in_several_partitions_are_counted(fast_path: Path) -> None:
     assert found.keys_in_several_partitions == 9
     assert sorted(found.some_keys) == ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "k9"]
     for key in found.some_keys[:-1]:
-        table.delete(filter=f"id = '{key}' and p = 'z'")
+        table.delete(where=f"id = '{key}' and p = 'z'")
     assert table.verify().keys_in_several_partitions < 9
 
 

@@ -168,7 +168,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "upsert": lambda table: table.upsert(ROW),
     "append": lambda table: table.append(ROW),
     "delete": lambda table: table.delete(keys=ROW.select(["id"])),
-    "delete by a filter": lambda table: table.delete(filter="v = 2"),
+    "delete by a filter": lambda table: table.delete(where="v = 2"),
     "update": lambda table: table.update({"v": "v + 1"}),
     "overwrite": lambda table: table.overwrite(ROW),
     "truncate": lambda table: table.truncate(),
@@ -176,7 +176,7 @@ WRITES: dict[str, Callable[[Table], object]] = {
     "clean": lambda table: table.maintenance.clean(),
     "archive": lambda table: table.maintenance.archive(),
     "plan": lambda table: table.maintenance.plan_compaction(),
-    "erase": lambda table: table.maintenance.erase(filter="v = 2"),
+    "erase": lambda table: table.maintenance.erase(where="v = 2"),
     "properties": lambda table: table.set_properties({"crdt_mor.cluster_by": "v"}),
     "restore": lambda table: table.maintenance.restore(0),
 }

@@ -249,8 +249,8 @@ def test_a_partial_update_may_keep_what_a_null_would_overwrite(make: Make, place
 def test_rows_are_deleted_where_a_filter_holds(make: Make) -> None:
     table = make()
     table.upsert(frame(*((f"k{i}", "eu", i) for i in range(10))))
-    assert table.delete(filter=pl.col("n") >= 7).deletes == 3
-    assert table.delete(filter="n < 5").deletes == 5
+    assert table.delete(where=pl.col("n") >= 7).deletes == 3
+    assert table.delete(where="n < 5").deletes == 5
     assert rows(table, "id") == [("k5",), ("k6",)]
 
 
@@ -259,7 +259,7 @@ def test_a_filter_decides_on_the_snapshot_that_the_transaction_began_with(make: 
     table.upsert(frame(("a", "x", 9), ("b", "x", 1)))
     with table.transaction() as tx:
         table.upsert(frame(("b", "y", 9), ("c", "y", 9)))
-        tx.delete(filter="n = 9")
+        tx.delete(where="n = 9")
     assert rows(table, "id") == [("b",), ("c",)]
 
 
@@ -456,7 +456,7 @@ def test_a_transaction_with_a_used_token_does_nothing(make: Make) -> None:
     with table.transaction(token=("loader", 1)) as tx:
         assert tx.commit is not None
         tx.upsert(frame(B))
-        tx.delete(filter="n = 1")
+        tx.delete(where="n = 1")
         assert tx.scan().count() == 1
     assert tx.commit.repeated
     assert tx.commit.requested_at == first.requested_at

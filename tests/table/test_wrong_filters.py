@@ -118,11 +118,15 @@ def table() -> Table:
     return table
 
 
+def _deleting(table: Table) -> Callable[..., object]:
+    return lambda **given: table.delete(where=given["filter"])
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_filter_is_refused_in_one_line_that_says_what_is_wrong(table: Table, name: str) -> None:
     wrong, why = WRONG[name]
-    for attempt in (table.scan, table.to_polars, table.count, table.scan().narrowed, table.delete):
+    for attempt in (table.scan, table.to_polars, table.count, table.scan().narrowed, _deleting(table)):
         with pytest.raises(InvalidInputError, match=why) as refused:
             attempt(filter=wrong)
         assert not [words for words in POLARS_SAYS if words in str(refused.value)]
@@ -131,7 +135,7 @@ def test_a_wrong_filter_is_refused_in_one_line_that_says_what_is_wrong(table: Ta
 
 @pytest.mark.parametrize("name", ON_VALUES)
 def test_a_filter_that_fails_on_a_value_says_so_when_it_is_read(table: Table, name: str) -> None:
-    for attempt in (table.to_polars, table.to_arrow, table.count, table.delete):
+    for attempt in (table.to_polars, table.to_arrow, table.count, _deleting(table)):
         with pytest.raises(InvalidInputError, match=r"fails on a value.*Rome.*'city': 'string'") as refused:
             attempt(filter=ON_VALUES[name])
         assert not [words for words in POLARS_SAYS if words in str(refused.value)]
@@ -161,7 +165,7 @@ def test_a_name_without_the_quotes_that_it_needs_is_named_with_them(text: str, q
     said = f"; a name that is no plain word, or is a word of SQL, stands in double quotes: {quoted}. columns="
     doors: list[Callable[[], object]] = [
         lambda: table.scan(filter=text),
-        lambda: table.delete(filter=text),
+        lambda: table.delete(where=text),
         lambda: table.update({"select": 1}, where=text),
         lambda: table.add_rules(check={"a": text}),
     ]

@@ -57,7 +57,7 @@ DOORS: dict[str, Callable[[Table, str], object]] = {
     "update, where": lambda t, name: t.update({"price": 1}, where=f"{name} = 1"),
     "update in parts": lambda t, name: t.update_in_parts({name: 1}, execute_parts=each),
     "update in parts, where": lambda t, name: t.update_in_parts({"price": 1}, f"{name} = 1", execute_parts=each),
-    "delete": lambda t, name: t.delete(filter=f"{name} = 1"),
+    "delete": lambda t, name: t.delete(where=f"{name} = 1"),
     "merge, on": lambda t, name: t.merge(row(**{name: 1}), on=[name]).when_matched_delete().execute(),
     "merge, all": lambda t, name: merge(t, **{name: 1}).when_matched_update_all().execute(),
     "merge, insert all": lambda t, name: merge(t, **{name: 1}).when_not_matched_insert_all().execute(),
