@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.api.near_names import NearNames
 from crdt_mor.api.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.api.scan import Scan, prefetch
 from crdt_mor.errors import CrdtMorError, InvalidInputError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @operations
-class TableReads(Readable):
+class TableReads(Readable, NearNames):
     """The part of a table that reads: scans, changes, the history, and names for moments of it."""
 
     _session: Session

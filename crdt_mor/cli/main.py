@@ -92,10 +92,9 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names; of a word of other systems the error says what to say here."""
-        instead = near_commands.COMMANDS.get(args[0].lower())
-        if instead is not None and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {args[0]!r}. {instead}.")
+        """Return the command that the first argument names; the error for another word suggests a command."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            ctx.fail(near_commands.unknown(args[0], self.commands))
         return super().resolve_command(ctx, args)
 
 

@@ -177,12 +177,18 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     ("word", "says"),
     [
         ("merge", "is Python's: Table.merge"),
-        ("insert", "append, upsert"),
+        ("insert", "append or upsert"),
         ("vacuum", "Say clean"),
         ("OPTIMIZE", "Say compact"),
         ("describe", "Say show"),
         ("sql", "Say cat, with --where"),
         ("ls", "Say files"),
+        ("backup", "Say copy"),
+        ("fsck", "Say verify"),
+        ("export", "Say cat --format parquet"),
+        ("stats", "Say show"),
+        ("drop", "No command removes a table"),
+        ("serve", "Say ui"),
     ],
 )
 def test_a_word_that_is_no_command_is_answered_with_what_to_say(word: str, says: str) -> None:
@@ -197,6 +203,18 @@ def test_a_word_of_others_names_no_command_and_what_it_says_names_some() -> None
     assert isinstance(group, TyperGroup)
     assert not near_commands.COMMANDS.keys() & group.commands.keys()
     assert "Did you mean 'append'?" in str(error_of(run("appendd", "--output", "json", code=2))["message"])
+
+
+def test_a_misspelt_command_that_destroys_is_never_suggested() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert group.commands.keys() >= near_commands.DESTROYING
+    for name in near_commands.DESTROYING:
+        message = near_commands.unknown(f"{name}x", group.commands)
+        assert not [one for one in near_commands.DESTROYING if repr(one) in message]
+    assert near_commands.unknown("zzzz", group.commands) == (
+        "No such command 'zzzz'. crdt-mor --help lists all commands."
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import pytest
 
 import crdt_mor
 from crdt_mor import InvalidInputError, InvalidUseError, MemoryStore, Scan, Table, TableNotFoundError
+from crdt_mor.api.near_names import METHODS
 from tests.inside import store_of
 from tests.table.helpers import Make, Place, frame, rows
 
@@ -346,3 +347,21 @@ def test_paths_are_told_how_files_are_read(paths: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"crdt_mor\.read_files\(paths\).*a\."):
         table.upsert(paths)
     assert table.count() == 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_table_with_a_name_of_another_system_names_the_method_to_use(events: Table, name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'\. Use table\.") as refused:
+        getattr(events, name)
+    assert refused.value.name == name
+    for instead in re.findall(r"(\w[\w.]*)\(", str(refused.value)):
+        found: object = events
+        for part in instead.removeprefix("table.").split("."):
+            found = getattr(found, part)
+        assert callable(found)
+
+
+def test_table_with_an_unknown_name_raises_a_plain_attribute_error(events: Table) -> None:
+    with pytest.raises(AttributeError, match=r"^'Table' object has no attribute 'no_such_thing'$"):
+        getattr(events, "no_such_thing")  # noqa: B009
+    assert not hasattr(events, "__iter_rows__")

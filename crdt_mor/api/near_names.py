@@ -1,0 +1,37 @@
+"""Methods of other table formats' Python interfaces, and the method of `Table` to call instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+METHODS: Final = {
+    **dict.fromkeys(("vacuum", "clean", "expire_snapshots"), "maintenance.clean()"),
+    **dict.fromkeys(("optimize", "compact"), "maintenance.compact()"),
+    "maintain": "maintenance.maintain()",
+    "erase": "maintenance.erase()",
+    "restore": "maintenance.restore()",
+    "migrate": "maintenance.migrate()",
+    **dict.fromkeys(("insert", "write", "add"), "append() or upsert()"),
+    **dict.fromkeys(("read", "select", "query", "sql"), "scan(columns=, filter=)"),
+    "filter": "scan(filter=)",
+    **dict.fromkeys(("to_pyarrow_table", "to_table"), "to_arrow()"),
+    **dict.fromkeys(("backup", "export", "clone"), "copy()"),
+    **dict.fromkeys(("repair", "fsck", "check"), "verify()"),
+    **dict.fromkeys(("stats", "describe", "detail", "info"), "inspect, history() or count()"),
+    "files": "inspect.files()",
+    "log": "history()",
+    "timeline": "inspect.timeline()",
+}
+"""What to call instead of a name that `Table` lacks. A method that loses rows is named by its own name alone."""
+
+
+class NearNames:
+    """Answers a missing attribute that other systems have with the name to use here."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Raise `AttributeError`, with the name to use here where there is one."""
+            instead = f". Use table.{METHODS[name]}" if name in METHODS else ""
+            message = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
+            raise AttributeError(message, name=name, obj=self)
