@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import crdt_mor as mor
-from crdt_mor.cli import render
+from crdt_mor.cli import interrupted, render
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -49,10 +49,11 @@ _FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
 
-def report(error: BaseException, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
-    """Say on stderr what went wrong, and return the exit code.
+def report(error: BaseException, command: str, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
+    """Print an error on stderr, and return the exit code.
 
-    parameters: of the command, whose options have their names. debug: with the traceback in front of it.
+    command: the command that failed, such as `drop-savepoint`. parameters: its Python parameters, named like its
+    options. debug: print the traceback first.
     """
     if isinstance(error, BrokenPipeError):
         discard_output()
@@ -60,7 +61,7 @@ def report(error: BaseException, parameters: Collection[str] = (), *, json: bool
     if debug:
         traceback.print_exception(error)
     if isinstance(error, KeyboardInterrupt):
-        say("KeyboardInterrupt", "interrupted; a write that was under way is rolled back", json=json)
+        say("KeyboardInterrupt", interrupted.left(command), json=json)
         return INTERRUPTED
     say(type(error).__name__, in_options(describe(error), parameters), json=json)
     return REFUSED

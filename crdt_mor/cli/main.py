@@ -146,6 +146,8 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
     Every command has `--debug`; one that opens a table has `--storage` and `--payloads` as well.
     """
 
+    name = function.__name__.replace("_", "-")
+
     @functools.wraps(function)
     def command(
         *args: object,
@@ -165,7 +167,7 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
             raise
         except BaseException as error:  # a panic of polars is no `Exception`
             parameters = inspect.signature(function).parameters
-            raise typer.Exit(failures.report(error, parameters, json=json, debug=debug)) from error
+            raise typer.Exit(failures.report(error, name, parameters, json=json, debug=debug)) from error
 
     hints = {**get_type_hints(function, include_extras=True), "debug": Debug}
     own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(function).parameters.values()]

@@ -81,7 +81,7 @@ class _Rounds:
                 )
         except (mor.CrdtMorError, OSError) as error:
             self._open.pop(uri, None)
-            failures.report(error, json=json, debug=False)
+            failures.report(error, "maintain", json=json, debug=False)
             return False
         self._open[uri] = table
         self._print(uri, done)

@@ -33,7 +33,7 @@ def verify(
         with _bar() as show:
             found = inputs.opened(uri).verify(deep=deep, on_progress=show)
     except (mor.FormatError, mor.TableReplacedError) as error:  # so badly damaged that it cannot be opened
-        failures.report(error, json=output is Output.json, debug=False)
+        failures.report(error, "verify", json=output is Output.json, debug=False)
         raise typer.Exit(failures.BROKEN) from error
     if output is Output.json:
         render.document({**asdict(found), "sound": found.is_sound})

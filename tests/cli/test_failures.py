@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
-from crdt_mor.cli import failures, near_commands
+from crdt_mor.cli import failures, interrupted, near_commands
 from crdt_mor.cli.main import app
 
 
@@ -110,9 +110,24 @@ def test_ctrl_c_is_said_and_has_the_code_that_shells_give_it(tmp_path: Path, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(mor.Table, "open", interrupt)
-    result = run("show", tmp_path, code=130)
-    assert "interrupted" in result.stderr
-    assert "Traceback" not in result.stderr
+    for words, says in {
+        ("show", tmp_path): "show was interrupted. The command only reads, and changed nothing",
+        ("verify", tmp_path): "changed nothing",
+        ("append", tmp_path, __file__): "rolled back, unless it was committed a moment before",
+        ("delete", tmp_path, "--where", "n = 1"): "rolled back",
+        ("clean", tmp_path): "it finishes the work",
+        ("copy", tmp_path, tmp_path / "copy"): "it copies only the missing objects",
+        ("migrate", tmp_path, tmp_path / "new"): "writers may be turned away",
+    }.items():
+        result = run(*words, code=130)
+        assert says in " ".join(result.stderr.split()), words
+        assert "Traceback" not in result.stderr
+
+
+def test_ctrl_c_in_any_command_names_what_it_leaves() -> None:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    assert interrupted.LEFT.keys() == group.commands.keys()
 
 
 def test_a_closed_pipe_is_quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
