@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnknownPayloadError
 from crdt_mor.laws.allowed import Carried, allowed_class, import_payload, require_class
+from crdt_mor.laws.remade import require_remade
 from crdt_mor.merge.payload import Payload
 from crdt_mor.model.merge_spec import PayloadRef
 
@@ -78,8 +79,8 @@ def payload_of(payload: Payload | str) -> Payload:
 def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef:
     """What a table stores of a payload.
 
-    Refuses a payload that no other process could find again, or that breaks its laws. The payloads that ship with
-    crdt_mor are not checked again, nor are those of a table that exists, which were held to the laws when it was made.
+    Refuses a payload that no other process could find or make again, or that breaks its laws. The laws are not checked
+    again for the payloads of crdt_mor and of a table that exists.
 
     kept: the payloads of the table that exists.
     """
@@ -88,6 +89,8 @@ def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef
     if not isinstance(name, str):
         raise InvalidInputError(f"a payload has a name, like name = 'acme.longest/1'. payload={cls.__qualname__}")
     entry = _provided().get(name)
+    if entry is not None:
+        _require_own_name(cls, entry)
     path = "" if entry is not None else f"{cls.__module__}:{cls.__qualname__}"
     if path.startswith("__main__:") or "<locals>" in path:
         raise InvalidInputError(
@@ -99,6 +102,7 @@ def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef
     except TypeError as error:
         raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
     ref = PayloadRef(name, parameters, path=path)
+    require_remade(payload, parameters)
     if not _ships(entry) and ref not in [replace(old, fingerprint="") for old in kept]:
         from crdt_mor.laws.check import check_laws, raised_at_edges
 
@@ -201,6 +205,18 @@ def _load(entry: EntryPoint) -> type[Payload]:
             f"hides it. payload={entry.name} class={entry.value} package={entry.dist and entry.dist.name}"
         ) from error
     return require_class(loaded, entry.value)
+
+
+def _require_own_name(cls: type[Payload], entry: EntryPoint) -> None:
+    """Raise where an installed package provides another class of this name, which processes would use instead."""
+    provided = _load(entry)
+    if (cls.__module__, cls.__qualname__) != (provided.__module__, provided.__qualname__):
+        package = "crdt_mor" if _ships(entry) else entry.dist and entry.dist.name
+        raise InvalidInputError(
+            "a payload of an installed package has this name already, and tables would use that one: give the class "
+            f"a name of its own, like name = 'acme.{entry.name}'. payload={cls.__module__}:{cls.__qualname__} "
+            f"name={entry.name} package={package}"
+        )
 
 
 def _make(cls: type[Payload], arguments: dict[str, object], text: str) -> Payload:

@@ -65,9 +65,9 @@ class Payload:
     nulls_inside: NullsInside = "value"
 
     def parameters(self) -> Mapping[str, Any]:
-        """The arguments that make an equal payload; JSON values."""
+        """The arguments that make an equal payload; JSON values. A table refuses a payload that they make otherwise."""
         cls: Any = type(self)
-        return {f.name: getattr(self, f.name) for f in fields(cls)} if is_dataclass(cls) else {}
+        return {f.name: getattr(self, f.name) for f in fields(cls) if f.init} if is_dataclass(cls) else {}
 
     # --- what columns it serves -----------------------------------------------------------------------------------
 
