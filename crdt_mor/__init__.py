@@ -31,6 +31,7 @@ if _TYPE_CHECKING:
     from crdt_mor.api.merge_into import Merged, MergeInto
     from crdt_mor.api.merge_into_parts import MergePart, MergeSpread
     from crdt_mor.api.migration import Migrated
+    from crdt_mor.api.migration_status import MigrationStatus
     from crdt_mor.api.reading import AsOf, Consistency
     from crdt_mor.api.rules import Rules
     from crdt_mor.api.scan import Scan
@@ -63,6 +64,7 @@ if _TYPE_CHECKING:
         TableArrivingError,
         TableExistsError,
         TableMovedError,
+        TableMovedWarning,
         TableNotFoundError,
         TableReplacedError,
         TokenOrderError,
@@ -150,6 +152,7 @@ _NAMES = {
         "TableArrivingError",
         "TableExistsError",
         "TableMovedError",
+        "TableMovedWarning",
         "TableNotFoundError",
         "TableReplacedError",
         "TokenOrderError",
@@ -169,6 +172,7 @@ _NAMES = {
     "api.merge_into": ("MergeInto", "Merged"),
     "api.merge_into_parts": ("MergePart", "MergeSpread"),
     "api.migration": ("Migrated",),
+    "api.migration_status": ("MigrationStatus",),
     "api.rules": ("Rules",),
     "model.config": ("TableConfig", "TableType"),
     "model.keys": ("KeySpec",),
@@ -310,6 +314,7 @@ __all__ = [
     "Merged",
     "Migrated",
     "MigrationProgress",
+    "MigrationStatus",
     "Nulls",
     "Observation",
     "OnProgress",
@@ -350,6 +355,7 @@ __all__ = [
     "TableConfig",
     "TableExistsError",
     "TableMovedError",
+    "TableMovedWarning",
     "TableNotFoundError",
     "TableReplacedError",
     "TableSchema",

@@ -41,6 +41,10 @@ class PartitionNotInKeyWarning(UserWarning):
     """A table is made in which a key may come to live in several partitions."""
 
 
+class TableMovedWarning(UserWarning):
+    """A table that has moved is read: its newer rows are at the new address."""
+
+
 class CrdtMorError(Exception):
     """Everything that crdt_mor raises on purpose."""
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pyarrow as pa
 
 from crdt_mor.api.history import kind_of
+from crdt_mor.api.migration_status import MigrationStatus, migration_status
 from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
@@ -229,6 +230,10 @@ class Inspect:
         from crdt_mor.api.other_readers import other_readers
 
         return other_readers(self._session)
+
+    def migration(self) -> MigrationStatus | None:
+        """Return the state of the table's migration, or None for a table that does not move."""
+        return migration_status(self._session.views.sealed())
 
     def _heard_ms(self, write: Pending) -> int | None:
         """When the store last heard of a pending write, in ms since 1970; None where nothing says it."""

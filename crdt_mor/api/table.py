@@ -34,6 +34,7 @@ from crdt_mor.api.create_again import Asked, require_asked_for
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
 from crdt_mor.api.merge_into_parts import MergedByMany
+from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.table_reads import TableReads
 from crdt_mor.api.table_rules import TableRules, rules_to_make
 from crdt_mor.api.table_writes import TableWrites
@@ -104,7 +105,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         self._session = session
         self._store = session.store if store is None and is_bucket(session.store) else store
         self.uri = uri
-        session.views.sealed(look=True)
+        warn_of_move(session.views.sealed(look=True).moving)
 
     @classmethod
     def _of(cls, session: Session, uri: str, store: Store | None = None) -> Self:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.api.migration_status import warn_of_move
 from crdt_mor.api.near_names import NearNames
 from crdt_mor.api.reading import AsOf, Consistency, Readable, point_of
 from crdt_mor.api.scan import Scan, prefetch
@@ -139,6 +140,7 @@ class TableReads(Readable, NearNames):
         end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
         if end.time < start.time:
             raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
+        warn_of_move(value.moving)
         window = Window.seal(self._session, value, start, end)
         called = value.names if names == "now" else names_at(value.alterations, end.time)
         return Changes(window, columns, "images" if images else "raw" if raw else "merged", called)

@@ -216,6 +216,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "commits": states.count("completed"),
         "lately": lately(timeline),
         "handed_over": table.handed_over,
+        "migration": None if (migration := table.inspect.migration()) is None else asdict(migration),
         "pending_writes": states.count("pending"),
         "writers": writers(table),
         "stable_before": table.scan(consistency="stable").as_of if "pending" in states else None,
@@ -238,6 +239,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "rows": f"{pairs['rows']:,}" + (f", {unopened_text(unopened)}" if unopened else ""),
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "handed_over": handed_over_text(table) or "-",
+        "migration": migration or "-",
         "writers": writers_text(pairs["writers"]),  # type: ignore[arg-type]
         "stable_before": _held_back(pairs["stable_before"]),
         "columns": columns,

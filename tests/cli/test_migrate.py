@@ -43,6 +43,7 @@ def rows(table: Path) -> list[tuple[object, ...]]:
     return sorted(mor.Table.open(table).scan().to_polars().rows())
 
 
+@pytest.mark.filterwarnings("always::crdt_mor.TableMovedWarning")
 def test_a_table_moves_and_whoever_comes_is_told(table: Path, new: Path, fast_path: Path) -> None:
     settings = ["--buckets", 3, "--partition-by", "day", "--merge", "views=counter", "--cluster-by", "views"]
     done = said(run("migrate", table, new, *settings))
@@ -56,9 +57,16 @@ def test_a_table_moves_and_whoever_comes_is_told(table: Path, new: Path, fast_pa
     refused = run("upsert", table, fast_path / "more.csv", code=1)
     assert "open the table at its new address and write there, with the same token" in said(refused)
     assert f"moved_to={new}" in said(refused)
-    told = json.loads(run("maintain", table, "--output", "json", code=1).stderr)
+    warned, told = map(json.loads, run("maintain", table, "--output", "json", code=1).stderr.splitlines())
+    assert (warned["warning"]["type"], warned["warning"]["facts"]["moved_to"]) == ("TableMovedWarning", str(new))
     assert (told["error"]["type"], told["error"]["facts"]["moved_to"]) == ("TableMovedError", str(new))
     assert "2" in run("count", table).stdout
+    for command in ("show", "history", "timeline", "doctor", "verify", "count", "cat", "files", "schema", "changes"):
+        assert "this table has moved: it shows the rows from before the move" in said(run(command, table))
+    assert f"moved to {new}; closed since" in run("show", table).stdout
+    status = json.loads(run("show", table, "--output", "json").stdout)["migration"]
+    assert (status["role"], status["phase"], status["uri"]) == ("source", "closed", str(new))
+    assert json.loads(run("show", new, "--output", "json").stdout)["migration"] is None
     run("upsert", new, fast_path / "more.csv")
     assert rows(new) == [("a", "mon", 11), ("b", "tue", 2)]
     assert "takes writes" in said(run("cancel-migration", table, code=1))

@@ -20,6 +20,7 @@ from crdt_mor import (
     TableArrivingError,
     TableExistsError,
     TableMovedError,
+    TableMovedWarning,
     Transaction,
     UnsupportedFeatureError,
     WriterExpiredError,
@@ -30,11 +31,14 @@ from crdt_mor.log.steps import Steps
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.payloads import Counter, Max, ORSet, PartialUpdate
 from crdt_mor.store.memory import MemoryStore
+from crdt_mor.store.open import absolute
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
 from tests.inside import session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 from tests.tiers import slow
+
+pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.TableMovedWarning")
 
 T = TypeVar("T")
 Move = Callable[..., Migrated]
@@ -805,3 +809,35 @@ def test_a_process_opens_the_new_table_while_another_one_aims_once_more(monkeypa
     assert ids(Table.open("moved", store=there)) == ROWS
     with pytest.raises(TableMovedError):
         table.upsert(frame(("x", "eu", 1)))
+
+
+def test_opening_a_moved_table_warns_of_the_new_address() -> None:
+    store, target = MemoryStore(), MemoryStore()
+    table = Table.create("t", SCHEMA, key="id", partition_by="region", store=store)
+    table.upsert(frame(*ROWS))
+    assert table.inspect.migration() is None
+    table.maintenance.migrate("moved", store=target)
+    for read in (lambda: Table.open("t", store=store), table.changes):
+        with pytest.warns(TableMovedWarning, match=r"Open the new address\. moved_to=moved") as told:
+            read()
+        assert told[0].filename == __file__
+    status = table.inspect.migration()
+    assert status is not None
+    assert (status.role, status.phase, status.uri) == ("source", "closed", "moved")
+    assert status.since is not None
+    assert Table.open("moved", store=target).inspect.migration() is None
+
+
+def test_inspect_migration_under_way_names_the_other_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, target = MemoryStore(), MemoryStore()
+    table = Table.create("t", SCHEMA, key="id", partition_by="region", store=store)
+    table.upsert(frame(*ROWS))
+    seen = []
+
+    def look(_: object) -> None:
+        for name, place in (("t", store), ("moved", target)):
+            status = Table.open(name, store=place).inspect.migration()
+            seen.append(None if status is None else (status.role, status.phase, status.uri))
+
+    table.maintenance.migrate("moved", store=target, on_progress=look)
+    assert seen[:2] == [("source", "copying", "moved"), ("target", "copying", absolute("t"))]

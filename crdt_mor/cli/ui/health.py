@@ -146,5 +146,7 @@ def _hudi(table: mor.Table) -> Iterator[Sign]:
         )  # fmt: skip
     said = table.inspect.other_readers()
     yield Sign("note" if said.startswith("no other engine") else "fine", "other engines", said)
+    if (migration := table.inspect.migration()) is not None:
+        yield Sign("note", "migration", str(migration))
     if table.handed_over is not None:
         yield Sign("note", "handed over", f"Hudi's writers have the table since {table.handed_over:%Y-%m-%d %H:%M} UTC")
