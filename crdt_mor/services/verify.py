@@ -20,7 +20,14 @@ from typing import Final
 
 import polars as pl
 
-from crdt_mor.errors import CrdtMorError, FormatError, PayloadError, SnapshotExpiredError, UnsupportedFeatureError
+from crdt_mor.errors import (
+    CrdtMorError,
+    FormatError,
+    PayloadError,
+    SnapshotExpiredError,
+    UnsupportedFeatureError,
+    UnsupportedVersionError,
+)
 from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode, decode_table
 from crdt_mor.hudi.handover import read_properties
@@ -76,6 +83,8 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
     """Reread the table. See `Table.verify`."""
     try:
         read = reread(session)
+    except UnsupportedVersionError:
+        raise
     except FormatError as error:
         return _unread(tuple(unreadable(session, error)))
     told = reread_hudi(session) if not read.findings else None
@@ -250,8 +259,11 @@ class _Run:
                     self._ask_bytes(file, commit, merging, faults)
         except (FileNotFoundError, SnapshotExpiredError):
             self._note_gone(faults)
-        except FormatError as error:
-            faults.fail("read", str(error))
+        except (FormatError, UnsupportedFeatureError) as error:
+            if commit.adopted:
+                faults.fail_with(error)
+            else:  # a file of ours uses no feature that this release lacks
+                faults.fail("read", str(error))
         return faults
 
     def _ask_bytes(self, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:
@@ -304,9 +316,9 @@ class _Run:
             if gone is None:
                 raise
             self._note_gone(Faults(gone, slice_.group))
-            faults.fail("read", str(error))
+            faults.fail_with(error)
         except (FormatError, PayloadError, UnsupportedFeatureError) as error:
-            faults.fail("read", str(error))
+            faults.fail_with(error)
         asked.append(faults)
         if faults.is_fatal:
             return None

@@ -20,7 +20,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, scan
-from crdt_mor.merge.rule import Member
+from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.snapshot import Snapshot
@@ -159,7 +159,8 @@ def _joined(member: Member) -> Meaning:
 
     def meaning(values: Sequence[tuple[Contribution, tuple[object, ...]]]) -> Sequence[object]:
         states = [box[0] for _, (box,) in values if isinstance(box, tuple)]
-        return [(reduce(member.payload.join, states),)]
+        with naming_payload(member.payload, member.columns):
+            return [(reduce(member.payload.join, states),)]
 
     return meaning
 

@@ -53,6 +53,14 @@ CHECKS: Final = MappingProxyType({
     "missing": (_UNREADABLE, _RESTORE),
     "size": (_UNREADABLE, _RESTORE),
     "read": (_UNREADABLE, _RESTORE),
+    "payload": (
+        "reads of this file group fail with an error; its files are whole, and other file groups are read",
+        "do what the finding says of the payload; no backup and no restore is needed",
+    ),
+    "not supported": (
+        "reads of this file group fail with an error; the file is not damaged, and other file groups are read",
+        "read it with a newer release of crdt-mor; or let Hudi rewrite it, by a compaction or clustering",
+    ),
     "another file": ("readers show rows that belong to another file, and not those of this one", _RESTORE),
     "rows": ("readers count, or show, other rows than the commit has written", _RESTORE),
     "time": ("readers may take an older version of a row for the newest one", _RESTORE),

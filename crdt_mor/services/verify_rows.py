@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CrdtMorError, FormatError, InvalidInputError, PayloadError
+from crdt_mor.errors import CrdtMorError, FormatError, InvalidInputError, PayloadError, UnsupportedFeatureError
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.kernel import to_arrow
@@ -62,6 +62,11 @@ class Faults:
             self._first, self._rows = {check: said}, {check: None}
         self.is_fatal = True
 
+    def fail_with(self, error: CrdtMorError) -> None:
+        """Note the error that ended a read: the class tells a payload or a limit of this release from damage."""
+        check = "payload" if isinstance(error, PayloadError) else "read"
+        self.fail("not supported" if isinstance(error, UnsupportedFeatureError) else check, str(error))
+
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
         """Bytes that the block cannot read are said of the file; that it is gone, `FileNotFoundError`, is not."""
@@ -91,7 +96,7 @@ def ask_states(merging: Merging, rows: pl.DataFrame, faults: Faults) -> None:
         try:
             _ask_member(member, held, faults)
         except PayloadError as error:
-            faults.note("state", str(error), held.height)
+            faults.note("payload", str(error))
 
 
 def _ask_member(member: Member, held: pl.DataFrame, faults: Faults) -> None:
