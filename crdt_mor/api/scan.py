@@ -24,11 +24,12 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.slices import balanced_parts
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.explain import Explanation, explain
-from crdt_mor.read.expressions import columns_in, conjunction, conjuncts, with_columns_named
+from crdt_mor.read.expressions import columns_in, conjunction, conjuncts
 from crdt_mor.read.filter_errors import failed_on_rows
 from crdt_mor.read.prune import Pruning, pinned_keys, prune
 from crdt_mor.read.pushdown import parquet_form, same_in_polars
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.read.trees import with_columns_named
 
 
 @operations

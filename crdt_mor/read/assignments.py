@@ -91,6 +91,7 @@ def new_value(
                 f"a {what} is made of the row itself, and this one looks at other rows as well (an aggregate, a "
                 f"window, an order): read the rows, and upsert what you make of them. {which}"
             )
+        pl.DataFrame(schema=columns).select(expression)
     except (pl.exceptions.PolarsError, TypeError) as error:
         syntax = _CONDITION if is_condition else _VALUE
         no_field = isinstance(error, pl.exceptions.StructFieldNotFoundError)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from operator import and_, invert, or_, xor
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -21,6 +22,7 @@ from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.read.expressions import bounds, columns_in, comparison, literal, operands
 from crdt_mor.read.filter_errors import inapplicable, not_a_filter, unknown_columns
 from crdt_mor.read.sql import Condition
+from crdt_mor.read.trees import with_nulls_from
 
 _OF_TWO = (and_, or_, xor)
 _OF_TRUTHS = (pl.Expr.eq_missing, pl.Expr.ne_missing)
@@ -77,8 +79,8 @@ def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
 
     polars' optimizer knows: it pushes a filter into a source, which gives its rows in pieces, only where the pieces do
     not matter. A function in Python is pushed where it is said to be row by row, by `map_elements` or
-    `map_batches(is_elementwise=True)`. Comparisons with a literal are recognised here, without the optimizer: of those
-    that no row decides, like `= NULL`, polars makes a constant column, which it does not push.
+    `map_batches(is_elementwise=True)`. A comparison with null becomes a constant column before polars decides, and such
+    a column it does not push. So it is asked a second time, with a column of nulls in place of each null.
     """
     todo = [condition]
     while todo:
@@ -86,8 +88,14 @@ def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
         if (inner := _combined(part)) is not None:
             todo += inner
         elif comparison(part) is None and not _is_one_value(part) and not _is_pushed(part, columns):
-            return False
+            beside_nulls = with_nulls_from(part, _NULLS)
+            if beside_nulls is None or not _is_pushed(beside_nulls, pl.Schema({**columns, _NULLS: pl.Null()})):
+                return False
     return True
+
+
+_NULLS: Final = "\0nulls"
+"""A column of nulls, which no table has."""
 
 
 def _refuse_numbers_beside_times(condition: pl.Expr, columns: pl.Schema, filter: pl.Expr | str) -> None:

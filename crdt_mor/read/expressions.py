@@ -6,13 +6,12 @@ conditions only comparisons of a column with literals, as `comparison` lists the
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from operator import and_, eq, ge, gt, le, lt, ne
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import polars as pl
 
@@ -95,32 +94,6 @@ def literals(expression: pl.Expr) -> int:
         else:
             count += values.len()
     return count
-
-
-def with_columns_named(expression: pl.Expr, names: Mapping[str, str]) -> pl.Expr | None:
-    """The expression on columns of other names; None for one of which that cannot be said, such as a selector.
-
-    names: the new names by the old ones, of all columns that it may name.
-    """
-    try:
-        tree = json.loads(expression.meta.serialize(format="json"))
-        renamed = json.dumps(_renamed(tree, names)).encode()
-        return pl.Expr.deserialize(renamed, format="json")
-    except (pl.exceptions.PolarsError, ValueError, TypeError, LookupError, RecursionError):
-        return None
-
-
-def _renamed(node: Any, names: Mapping[str, str]) -> Any:
-    """A part of an expression's JSON, in which a column is an object of one key."""
-    if isinstance(node, list):
-        return node if node and isinstance(node[0], int) else [_renamed(part, names) for part in node]  # bytes
-    if not isinstance(node, dict):
-        return node
-    if "Selector" in node:
-        raise LookupError("what a selector means depends on all columns")
-    if node.keys() == {"Column"}:
-        return {"Column": names[node["Column"]]}
-    return {key: part if key == "Literal" else _renamed(part, names) for key, part in node.items()}
 
 
 # --- comparisons ------------------------------------------------------------------------------------------------------

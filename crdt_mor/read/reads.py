@@ -24,8 +24,9 @@ from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import Declared
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.expressions import columns_in, conjuncts, with_columns_named
+from crdt_mor.read.expressions import columns_in, conjuncts
 from crdt_mor.read.prune import partitions_left
+from crdt_mor.read.trees import with_columns_named
 
 
 @dataclass(frozen=True, slots=True)

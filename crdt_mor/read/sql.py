@@ -21,6 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import dropwhile, pairwise
 from operator import and_, eq, ge, gt, le, lt, ne, or_
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
 
@@ -329,7 +330,15 @@ def _of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
             f"'{moment}+00:00'. zone={zone} moment={literal.text!r}"
         )
     instant = moment.replace(tzinfo=UTC)
-    return pl.lit(instant) if zone == "UTC" else pl.lit(pl.Series([instant]).dt.convert_time_zone(zone))
+    return pl.lit(instant) if zone == "UTC" else _in_zone(instant, zone)
+
+
+def _in_zone(instant: datetime, zone: str) -> pl.Expr:
+    """A moment as a literal of a zone: one value, beside which polars decides each row by itself."""
+    try:
+        return pl.lit(instant.astimezone(ZoneInfo(zone)))
+    except (OverflowError, ZoneInfoNotFoundError):  # at the end of Python's calendar; a zone that only polars knows
+        return pl.lit(pl.Series([instant]).dt.convert_time_zone(zone))
 
 
 def _date(text: str) -> date | None:

@@ -18,8 +18,8 @@ from crdt_mor.model.rules import asked_together
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.expressions import with_columns_named
 from crdt_mor.read.prune import pinned_partitions
+from crdt_mor.read.trees import with_columns_named
 from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import shown_table
 from crdt_mor.write.open_write import OpenWrite

@@ -25,9 +25,10 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rule, Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.expressions import columns_in, with_columns_named
+from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.sql_names import name_of, quoted
 from crdt_mor.read.sql_tokens import Token, tokens_of
+from crdt_mor.read.trees import with_columns_named
 from crdt_mor.write.named import shown_config
 
 
