@@ -10,12 +10,12 @@ from crdt_mor.events.sweep import name_base_files, timed_upkeep
 from crdt_mor.events.ticket import last_begin_time, read_ticket
 from crdt_mor.events.write import DroppedHistoryError, WriteOutcome, ended_error, expired_error, expired_or_unknown
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log.outcome import find_completion_by_nonce, may_be_dropped
-from crdt_mor.log.paths import note_path, ticket_path, version_path
+from crdt_mor.log.outcome import ValueOf, find_completion_by_nonce, may_be_dropped, value_of
+from crdt_mor.log.paths import note_path, ticket_path
 from crdt_mor.log.publish import Shortcuts
-from crdt_mor.log.steps import GetStat, Nonce, Put, Read, Steps, Walk, delete_for_good
+from crdt_mor.log.steps import GetStat, Nonce, Put, Steps, Walk, delete_for_good
 from crdt_mor.log.stopping import require_open
-from crdt_mor.log.tail import find_tail
+from crdt_mor.log.tail import Tail, find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.file_ids import Unread
@@ -33,7 +33,7 @@ def join(
     planned: InstantTime,
     author: Author | None = None,
     declared: Declared = ANYTHING,
-) -> Steps[tuple[Timeline, Pending] | WriteOutcome]:
+) -> Steps[tuple[ValueOf, Pending] | WriteOutcome]:
     """Begin the write of a job, or join it: the first process begins, and all hold the value that it began from.
 
     A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
@@ -56,9 +56,9 @@ def join(
         return WriteOutcome(completion, tail, repeated=True)
     if ticket is not None:
         return _with_file_ids(ticket, tail)
-    data = yield Read(version_path(pending.version))
-    if data is not None:
-        yield Put(ticket_path(job), data, durable=False)
+    value = yield from value_of(pending, tail)
+    if value is not None:
+        yield Put(ticket_path(job), value.encode(), durable=False)
     ticket = yield from read_ticket(job)
     if ticket is None:  # the process that began it has died, and the version that others need to join is deleted
         yield from give_up(publisher, tail, pending.requested, None, others=True)
@@ -66,13 +66,14 @@ def join(
     return _with_file_ids(ticket, tail)
 
 
-def _with_file_ids(ticket: tuple[Timeline, Pending], tail: Timeline) -> tuple[Timeline, Pending]:
+def _with_file_ids(ticket: tuple[ValueOf, Pending], tail: Timeline) -> tuple[ValueOf, Pending]:
     """A ticket with the newest file ids, where the object of its own is to be read and may be gone.
 
     Tasks of a job may stage by others: whichever they are, the job's end asks again, and stages anew what was moved.
     """
     value, begun = ticket
-    return (replace(value, file_ids=tail.file_ids) if isinstance(value.file_ids, Unread) else value), begun
+    read = replace(value, file_ids=tail.file_ids) if isinstance(value.file_ids, Unread) else value
+    return ValueOf(read), begun
 
 
 def _begin_once(
@@ -83,7 +84,7 @@ def _begin_once(
     planned: InstantTime,
     author: Author | None,
     declared: Declared,
-) -> Steps[Timeline]:
+) -> Steps[Tail]:
     """A value in which the write of a job has begun, unless it had ended before.
 
     A write that has ended is found in the value or among the completions. Where the value has forgotten a write that

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events import group, one_event, sweep
@@ -30,6 +30,8 @@ from crdt_mor.store.protocol import afterwards
 
 if TYPE_CHECKING:
     from crdt_mor.events.session import Session
+
+V = TypeVar("V", bound=Timeline)
 
 _PARTITIONS_NOTED: Final = 4096
 
@@ -85,7 +87,7 @@ class Pace:
         is_far = self._session.is_far
         return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd if is_far else None)
 
-    def published(self, value: Timeline, shortcuts: Shortcuts = NO_SHORTCUTS) -> Timeline:
+    def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
         """Note a value that this process has published, or found published, and that is projected.
 
         What is still to be looked at, `shortcuts.late`, is so before the process ends, and nobody waits for it.

@@ -34,7 +34,7 @@ from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.laws.allowed import Carried
 from crdt_mor.laws.resolve import carried
-from crdt_mor.log import opening
+from crdt_mor.log import opening, outcome
 from crdt_mor.log.paths import PROPERTIES, version_path
 from crdt_mor.log.steps import Delete, MakeDurable, Nonce, Put, Read, Steps, put_surely, run
 from crdt_mor.log.tail import find_tail, listed_versions, table_replaced, versions_in
@@ -294,7 +294,7 @@ class Session:
         process = self.environment.process()
         return Author(application or process.program, process.host, process.pid, info)
 
-    def begin(self, author: Author, declared: Declared = ANYTHING) -> tuple[Timeline, Pending]:
+    def begin(self, author: Author, declared: Declared = ANYTHING) -> tuple[outcome.ValueOf, Pending]:
         """A new pending write; first, what Hudi wrote becomes part of the value for good."""
         self.adopt()
         shortcuts = self.pace.before_long_way()
@@ -322,7 +322,7 @@ class Session:
 
     def join(
         self, job: str, planned: InstantTime, author: Author, declared: Declared = ANYTHING
-    ) -> tuple[Timeline, Pending] | write.WriteOutcome:
+    ) -> tuple[outcome.ValueOf, Pending] | write.WriteOutcome:
         """The pending write of a job, which begins if it has not before, or the commit that it has become."""
         self.adopt()
         joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author, declared))

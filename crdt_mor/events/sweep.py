@@ -78,7 +78,7 @@ def upkeep_and_adoption(publisher: TablePublisher, known: Timeline, expiry_ms: i
 
 def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
     """The tail after upkeep, and the store's clock before it."""
-    tail = yield from find_tail(known)
+    tail: Timeline = yield from find_tail(known)
     now_ms: int = yield StoreNow()
     for pending in tail.pending:
         if (yield from _is_expired(pending, now_ms, expiry_ms)):

@@ -6,6 +6,7 @@ ticket is the value that the write began from, which all processes of the job ha
 
 from __future__ import annotations
 
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.paths import ticket_path
 from crdt_mor.log.steps import Read, Steps
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
@@ -16,7 +17,7 @@ JOB_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """How long after it was planned a job may begin its write, and so how long a note that it was given up is kept."""
 
 
-def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
+def read_ticket(nonce: str) -> Steps[tuple[ValueOf, Pending] | None]:
     """The write that has begun with `nonce` and the value that it began from, if its ticket is there."""
     path = ticket_path(nonce)
     data = yield Read(path)
@@ -24,7 +25,7 @@ def read_ticket(nonce: str) -> Steps[tuple[Timeline, Pending] | None]:
         return None
     value = Timeline.decode(data, path)
     pending = value.find_by_nonce(nonce)
-    return (value, pending) if isinstance(pending, Pending) else None
+    return (ValueOf(value), pending) if isinstance(pending, Pending) else None
 
 
 def job_name(nonce: str, planned: InstantTime) -> str:

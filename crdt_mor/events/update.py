@@ -21,6 +21,7 @@ from crdt_mor.errors import EarlierWritePendingError
 from crdt_mor.events.sweep import upkeep
 from crdt_mor.events.write import ended_error
 from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.steps import Now, Steps, Wait
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import InstantTime, to_datetime
@@ -55,7 +56,7 @@ def earlier(value: Timeline, requested: InstantTime, meets: Meets = anything_mee
 
 
 def commits_before(
-    begun: Timeline, shown: Sequence[Completion], settled: Sequence[Completion], requested: InstantTime
+    begun: ValueOf, shown: Sequence[Completion], settled: Sequence[Completion], requested: InstantTime
 ) -> list[Completion]:
     """The completions of the view of a write: all commits that were requested before it, none requested after it.
 

@@ -19,7 +19,7 @@ from crdt_mor.events.rollback import give_up
 from crdt_mor.events.sweep import timed_upkeep
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.intents import BeginIntent, CompleteIntent
-from crdt_mor.log.outcome import find_completion, may_be_dropped
+from crdt_mor.log.outcome import ValueOf, find_completion, may_be_dropped, value_of
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Delete, Nonce, Steps, Touch, delete_for_good
@@ -73,14 +73,23 @@ def begin(
     author: Author | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
     declared: Declared = ANYTHING,
-) -> Steps[tuple[Timeline, Pending]]:
-    """A new pending write, and the value that it begins from. Upkeep comes before it."""
-    tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
-    intent = BeginIntent((yield Nonce()), store_ms, author, declared)
-    value = yield from publisher.publish(intent.derive, tail, shortcuts.after_a_look(store_ms), intent)
-    pending = value.find_by_nonce(intent.nonce)
-    if not isinstance(pending, Pending):
-        raise expired_error(pending.requested if pending else None)
+) -> Steps[tuple[ValueOf, Pending]]:
+    """Begin a pending write; returns the value in which it began. Upkeep comes before it.
+
+    Where that version is gone, as many have followed before this process saw its begin, the write begins again.
+    """
+    tail: Timeline = known
+    while True:
+        tail, store_ms = yield from timed_upkeep(publisher, tail, expiry_ms)
+        intent = BeginIntent((yield Nonce()), store_ms, author, declared)
+        newest = yield from publisher.publish(intent.derive, tail, shortcuts.after_a_look(store_ms), intent)
+        pending = newest.find_by_nonce(intent.nonce)
+        if not isinstance(pending, Pending):
+            raise expired_error(pending.requested if pending else None)
+        value = yield from value_of(pending, newest)
+        if value is not None:
+            break
+        tail = yield from give_up(publisher, newest, pending.requested, [])
     if not shortcuts.is_far:  # else the first one comes when it is due: until then the age of the begin counts
         yield Touch(heartbeat_path(pending.requested))
     return value, pending

@@ -7,14 +7,39 @@ was given up only if it cannot have been among them, see `may_be_dropped`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NewType
 
-from crdt_mor.log.segments import SegmentGoneError, read_segment
-from crdt_mor.log.steps import Steps
-from crdt_mor.log.tail import find_tail
+from crdt_mor.log.paths import version_path
+from crdt_mor.log.segments import SegmentGoneError, read_segment, with_file_ids
+from crdt_mor.log.steps import Read, Steps
+from crdt_mor.log.tail import Tail, find_tail, first_kept
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import PostName
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Completion
+from crdt_mor.model.timeline_parts import Completion, Pending
+
+ValueOf = NewType("ValueOf", Timeline)
+"""The value of the version in which a write began. It holds no commit that was requested after the write.
+
+A `Tail` may hold such commits: another process may have published the begin, and others have followed. A write that
+computes from what it reads therefore takes a `ValueOf`."""
+
+
+def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
+    """Return the value in which a write of `tail` began, or None where that version is not kept.
+
+    A version that is kept was not deleted, so no late put has taken its name.
+    """
+    if tail.version == begun.version:
+        return ValueOf(tail)
+    path = version_path(begun.version)
+    data = yield Read(path)
+    if data is None or begun.version < first_kept((yield from find_tail(tail))):
+        return None
+    try:
+        return ValueOf((yield from with_file_ids(Timeline.decode(data, path), tail)))
+    except SegmentGoneError:
+        return None
 
 
 def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
@@ -108,7 +133,7 @@ def all_completions(value: Timeline) -> Steps[list[Completion]]:
         return [c for c in completions.values() if tail is value or c.version <= value.version or c.requested in own]
 
 
-def newer_value(value: Timeline) -> Steps[Timeline]:
+def newer_value(value: Timeline) -> Steps[Tail]:
     """The tail, where a segment of `value` was swept since that is no longer kept; raises where the tail lacks it."""
     tail = yield from find_tail(value)
     if tail.version == value.version:

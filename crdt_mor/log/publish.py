@@ -43,7 +43,7 @@ from crdt_mor.log.paths import version_path
 from crdt_mor.log.projection import EventProjector, Projected, look_again, project, wait_for_projection
 from crdt_mor.log.segments import Contents, SegmentGoneError, discard, seal, with_file_ids
 from crdt_mor.log.steps import PUTS_MAX, Delete, MakeDurable, Nonce, Now, Put, Read, Steps, StoreNow
-from crdt_mor.log.tail import expire_versions, find_tail, still_stands
+from crdt_mor.log.tail import Tail, expire_versions, find_tail, still_stands
 from crdt_mor.model.instant import from_ms, to_ms
 from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
@@ -110,8 +110,10 @@ class Publisher:
         shortcuts: Shortcuts = NO_SHORTCUTS,
         intent: Intent | None = None,
         wall_ms: int | None = None,
-    ) -> Steps[Timeline]:
+    ) -> Steps[Tail]:
         """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
+
+        It may be of a later version than the event's: see `log.outcome.value_of`.
 
         intent: the same event as a value, which may be posted.
         wall_ms: the time to which the event moves the table's clock, where that is not the wall clock's. The store's
@@ -136,7 +138,7 @@ class Publisher:
 
     def _publish(
         self, derive: Derive, tail: Timeline, posting: Posting, shortcuts: Shortcuts, wall_ms: int | None
-    ) -> Steps[Timeline]:
+    ) -> Steps[Tail]:
         """As `publish`, from the newest version that is known."""
         segments: Contents = {}
         unmade = 0
@@ -155,7 +157,7 @@ class Publisher:
                         yield from self.help_project(tail)
                 if event is None:
                     yield from posting.end(published=False)
-                    return tail
+                    return Tail(tail)
                 event = yield from posting.with_others(tail, event, time_ms)
                 value = yield from next_version(tail, event, segments, own)
             except SegmentGoneError:
@@ -168,7 +170,7 @@ class Publisher:
                 if not shortcuts.is_far:  # else it is done with the late looks
                     yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
-                return owned
+                return Tail(owned)
             self.tell(RaceLostEvent(version=value.version, attempt=posting.attempt))
             if own and (yield from _has_lost(tail, value)):
                 yield from discard(own)
@@ -179,7 +181,7 @@ class Publisher:
                 raise _never_made(value)
             tail = newest
 
-    def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Timeline]:
+    def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Tail]:
         """The tail after a put that did not succeed.
 
         If the table was replaced or removed, `lost` is deleted: it may stand above the tail of the table that is there

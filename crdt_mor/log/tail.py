@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NewType
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, TableNotFoundError, TableReplacedError
 from crdt_mor.log.paths import OWN_FOLDER, VERSIONS, is_version, version_path
@@ -20,6 +20,9 @@ from crdt_mor.log.steps import Delete, GetStat, List, Read, Single, Steps, Toget
 from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Stat, Store
+
+Tail = NewType("Tail", Timeline)
+"""The newest value when a process looked. It holds the outcome of an event of the process, and maybe later events."""
 
 KEPT_VERSIONS = 128
 """Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
@@ -46,7 +49,7 @@ def _versions(listed: Sequence[Stat]) -> list[Stat]:
     return [stat for stat in listed if is_version(stat.path)]
 
 
-def find_tail(known: Timeline | None) -> Steps[Timeline]:
+def find_tail(known: Timeline | None) -> Steps[Tail]:
     """The newest value. `known` is a value that was genuine once: the search begins there, without a listing.
 
     Raises `TableReplacedError` where the table is no longer the one that `known` is of.
@@ -54,7 +57,7 @@ def find_tail(known: Timeline | None) -> Steps[Timeline]:
     tail = yield from _find_tail(known)
     while True:
         try:
-            return (yield from with_file_ids(tail, known))
+            return Tail((yield from with_file_ids(tail, known)))
         except SegmentGoneError:  # damage, unless so many versions have followed since that this one is gone as well
             later = yield from _find_tail(known)
             if later.version == tail.version:

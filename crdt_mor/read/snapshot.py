@@ -24,6 +24,7 @@ from crdt_mor.events.views import FOUND_OUT_BYTES
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.laws.merging import merging_of
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.merge import kernel
 from crdt_mor.merge.blocks import RECORD_KEY, Columns, Slice
 from crdt_mor.merge.polars_types import selected
@@ -78,7 +79,7 @@ class Snapshot:
         return cls(session, value, cut or Cut.latest(value, "completed"), tuple(slices))
 
     @classmethod
-    def before(cls, session: Session, begun: Timeline, settled: Timeline, requested: InstantTime) -> Snapshot:
+    def before(cls, session: Session, begun: ValueOf, settled: Timeline, requested: InstantTime) -> Snapshot:
         """What all commits show that were requested before a pending write, and none that was requested after it.
 
         begun: the value in which it began. settled: a later one, in which nothing is pending that was requested before

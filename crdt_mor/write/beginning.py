@@ -16,6 +16,7 @@ from crdt_mor.errors import (
 from crdt_mor.events import rollback
 from crdt_mor.events import write as events
 from crdt_mor.events.session import Session
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import InstantTime
@@ -26,7 +27,7 @@ from crdt_mor.write.adopted_keys import require_placed_keys
 from crdt_mor.write.refusals import require_own_groups, require_writable
 
 
-def begin_writable(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
+def begin_writable(session: Session, author: Author, declared: Declared) -> tuple[ValueOf, Pending]:
     """Begin a write; refuses tables that cannot be written, which is looked at meanwhile where a look is a round trip.
 
     A write that has begun and is refused is rolled back.
@@ -34,7 +35,7 @@ def begin_writable(session: Session, author: Author, declared: Declared) -> tupl
     if not session.is_far:
         require_writable(session)
         return begin(session, author, declared)
-    begun: list[tuple[Timeline, Pending]] = []
+    begun: list[tuple[ValueOf, Pending]] = []
 
     def start() -> None:
         begun.append(begin(session, author, declared))
@@ -50,7 +51,7 @@ def begin_writable(session: Session, author: Author, declared: Declared) -> tupl
     return begun[0]
 
 
-def begin(session: Session, author: Author, declared: Declared) -> tuple[Timeline, Pending]:
+def begin(session: Session, author: Author, declared: Declared) -> tuple[ValueOf, Pending]:
     """Begin a write; refuses a table with file groups that the bucket index did not make."""
     with _nothing_published():
         value, begun = session.begin(author, declared)
@@ -60,7 +61,7 @@ def begin(session: Session, author: Author, declared: Declared) -> tuple[Timelin
 
 def join(
     session: Session, job: str, planned: InstantTime, author: Author, declared: Declared
-) -> tuple[Timeline, Pending] | events.WriteOutcome:
+) -> tuple[ValueOf, Pending] | events.WriteOutcome:
     """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
     with _nothing_published():
         joined = session.join(job, planned, author, declared)

@@ -10,6 +10,7 @@ from crdt_mor.columns.names import stored_name
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, NAMES_MAX, Declared, declared_of
@@ -69,7 +70,7 @@ def declared_by_user(
     from crdt_mor.write.overwrite import scope_of  # which only overwrites and declarations need
 
     tail = session.tail()
-    rehearsal = OpenWrite(session, tail, Pending(EPOCH, "", tail.version))
+    rehearsal = OpenWrite(session, ValueOf(tail), Pending(EPOCH, "", tail.version))
     paths = None if partitions is None else scope_of(rehearsal, partitions).partitions
     names = None if columns is None else _columns(columns, session.config, tail)
     for kind, given in (("partitions", paths), ("columns", names)):

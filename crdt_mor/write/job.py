@@ -50,7 +50,7 @@ from crdt_mor.events import write as events
 from crdt_mor.events.heartbeat import beating
 from crdt_mor.events.session import Session
 from crdt_mor.log import stopping
-from crdt_mor.log.outcome import find_completion, find_overwrite
+from crdt_mor.log.outcome import ValueOf, find_completion, find_overwrite
 from crdt_mor.log.paths import STAGED, heartbeat_path
 from crdt_mor.log.stopping import require_open
 from crdt_mor.merge.blocks import PARTITION_PATH
@@ -123,7 +123,8 @@ def planned(
     require_open(tail, author)
     if declare is not None:
         job = replace(job, declared=declare(tail))
-    rehearsal = OpenWrite(session, tail, Pending(EPOCH, job.name, tail.version, author=author, declared=job.declared))
+    rehearsed = Pending(EPOCH, job.name, tail.version, author=author, declared=job.declared)
+    rehearsal = OpenWrite(session, ValueOf(tail), rehearsed)
     replaces = rehearse(rehearsal)
     if replaces is not None and replaces.scope is not None:
         job = replace(job, declared=declared_of(replaces.scope.partitions, None, existing=False))

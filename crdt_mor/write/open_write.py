@@ -33,7 +33,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.events.update_beside_hudi import is_beside_hudi, wait_beside_hudi
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi.partitions import metadata_put
-from crdt_mor.log.outcome import find_completion, find_overwrite, may_be_dropped
+from crdt_mor.log.outcome import ValueOf, find_completion, find_overwrite, may_be_dropped
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import Steps, delete_for_good
 from crdt_mor.model.authors import Info, application_of
@@ -69,7 +69,7 @@ class OpenWrite:
     """
 
     session: Session
-    value: Timeline
+    value: ValueOf
     begun: Pending
     token: tuple[str, int] | None = None
     task: int | None = None
@@ -127,7 +127,7 @@ class OpenWrite:
         waits = any(meets(pending.declared) for pending in ahead)
         if self._before is not None and not waits:
             return self._before
-        settled = self.value
+        settled: Timeline = self.value
         if waits or session.run(is_beside_hudi(session.publisher, settled, requested, session.expiry_ms)):
             waiting = wait_beside_hudi(session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets)
             settled = session.remember(session.run(waiting))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from crdt_mor import Table
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
 from crdt_mor.hudi.projection import avro_schema
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.model.file_ids import FileIds
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.names import DELTA_COMMIT, REPLACE_COMMIT, bucket_of_file_id, join_path
@@ -108,7 +109,7 @@ class HudiTurns:
     def _staged(self, data: pa.Table, live: list[FileGroup]) -> Stats:
         """Put the log files of rows in the live file groups of their buckets, or in new ones with made-up ids."""
         by_bucket = {(p, bucket_of_file_id(file_id)): file_id for p, file_id in live}
-        write = OpenWrite(self.session, self.session.views.sealed(), Pending(self.requested, "hudi", 0))
+        write = OpenWrite(self.session, ValueOf(self.session.views.sealed()), Pending(self.requested, "hudi", 0))
         write.statements.upsert(data, "UPSERT", "strict")
         made = write.stage(write.statements.collected, in_memory)
         places = [(file.partition, bucket_of_file_id(file.name.file_id)) for file, _ in made]

@@ -282,10 +282,10 @@ def test_a_writer_that_beats_is_never_given_up_and_one_that_has_stopped_is() -> 
     environment = SimulatedEnvironment()
     store = MemoryStore(environment.now_ms)
     store.put(version_path(0), Timeline.genesis(SCHEMA).encode())
-    value, begun = run(events.begin(PUBLISHER, Timeline.genesis(SCHEMA), EXPIRY_MS), store, environment)
+    began, begun = run(events.begin(PUBLISHER, Timeline.genesis(SCHEMA), EXPIRY_MS), store, environment)
     with beating(store, environment, begun.requested, EXPIRY_MS):
         environment.sleep(5 * EXPIRY_MS / 1000)
-        value = run(sweep.upkeep(PUBLISHER, value, EXPIRY_MS), store, environment)
+        value = run(sweep.upkeep(PUBLISHER, began, EXPIRY_MS), store, environment)
         assert value.find_pending(begun.requested) is not None
     environment.sleep(2 * EXPIRY_MS / 1000)
     value = run(sweep.upkeep(PUBLISHER, value, EXPIRY_MS), store, environment)

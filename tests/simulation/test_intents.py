@@ -25,11 +25,12 @@ from crdt_mor.log.intents import (
     decode_intent,
     encode_intent,
 )
+from crdt_mor.log.outcome import value_of
 from crdt_mor.log.paths import POSTS, event_path, version_path
 from crdt_mor.log.posts import EVENTS_BYTES_MAX, FRESH_MS, LOOKS_A_RANK, NAME_CHARS, chosen
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put, Steps, Together, run
-from crdt_mor.log.tail import find_tail
+from crdt_mor.log.tail import KEPT_VERSIONS, Tail, find_tail
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import EPOCH, claim_after, from_ms
 from crdt_mor.model.migration import Moving
@@ -177,6 +178,22 @@ def test_an_event_that_others_have_published_counts_and_its_intent_goes() -> Non
     assert value.version == pending.version == 2
     assert not store.list(POSTS)
     assert run(find_tail(None), store, environment).version == 2
+
+
+@pytest.mark.parametrize(
+    ("later", "is_found"), [(0, True), (1, True), (KEPT_VERSIONS, True), (KEPT_VERSIONS + 1, False)]
+)
+def test_value_of_a_begin_is_none_once_its_version_may_have_been_deleted(later: int, is_found: bool) -> None:
+    """An object may stand there all the same: a late put has taken the name of the deleted version."""
+    store, environment = scene()
+    value = FIRST.begin("ours", 0)
+    store.put(version_path(value.version), value.encode())
+    tail = value
+    for number in range(later):
+        tail = tail.decide(f"other {number}", 0)
+        store.put(version_path(tail.version), tail.encode())
+    found = run(value_of(value.pending[0], Tail(tail)), store, environment)
+    assert found == (value if is_found else None)
 
 
 def test_the_end_of_a_very_wide_commit_is_not_posted() -> None:

@@ -112,7 +112,7 @@ def driver(value: Timeline, begun: Pending, name: str) -> Run:
     outcome = "expired"
     try:
         driven = yield from jobs.take_over(PUBLISHER, value, driven)
-        tail = yield from find_tail(value)
+        tail: Timeline = yield from find_tail(value)
         pending = tail.find_pending(requested)
         if pending is None:
             raise (yield from events.ended_error(requested, tail))

@@ -44,7 +44,7 @@ def driver(value: Timeline, begun: Pending, name: str, rows: int) -> Run:
     mine = replace(begun, driver=name)
     try:
         mine = yield from job.take_over(PUBLISHER, value, mine)
-        tail = yield from find_tail(value)
+        tail: Timeline = yield from find_tail(value)
         pending = tail.find_pending(requested)
         if pending is None:
             raise (yield from write.ended_error(requested, tail))

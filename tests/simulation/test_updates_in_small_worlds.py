@@ -2,30 +2,41 @@
 
 Each update writes down which commits it has read. In every store that can be reached, a completed update has read the
 commits that were requested before it, all of them and no others, and nothing is pending that could still come before.
+
+An update also begins here: in a crowd that posts, with a put that loses its reply, and as the parts of a job. So
+another process may publish its begin, and others may commit before its own process looks.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from crdt_mor.errors import WriterExpiredError
+from crdt_mor.events import job as jobs
 from crdt_mor.events import update as updates
 from crdt_mor.events import write as events
+from crdt_mor.events.ticket import job_name
+from crdt_mor.log.combining import Crowd
+from crdt_mor.log.outcome import ValueOf
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put
+from crdt_mor.log.tail import find_tail
 from crdt_mor.model import invariants, invariants_declared
 from crdt_mor.model.declared import ANYTHING, Declared
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish
+from tests.simulation.grouping import FIRST, loner
 from tests.simulation.promises import check_store
 from tests.simulation.small_store import LOG, Violation, completions_of, decoded, is_version
 from tests.simulation.small_world import World
-from tests.simulation.worlds import Place, Plant, WriteRole, small_numbers
+from tests.simulation.worlds import ROLES, Place, Plant, Role, WriteRole, small_numbers
 from tests.tiers import slow
 
 small = small_numbers()
@@ -42,20 +53,25 @@ def is_here(declared: Declared) -> bool:
     return declared.partitions is None or "" in declared.partitions
 
 
-def updater(value: Timeline, begun: Pending) -> Run:
+def updater(begun_in: Timeline, begun: Pending) -> Run:
     """An update that has begun: its one file says of which commits it was computed."""
     requested = begun.requested
     try:
-        settled = yield from updates.wait_for_earlier(PUBLISHER, value, requested, FOREVER, FOREVER, is_here)
-        read = updates.commits_before(value, value.completions, settled.completions, requested)
-        read = [completion for completion in read if touches_here(completion)]
-        if not (yield Put(data_path(requested), json.dumps(sorted(c.requested for c in read)).encode())):
+        settled, read = yield from _read(ValueOf(begun_in), begun)
+        if not (yield Put(data_path(requested), json.dumps(read).encode())):
             return ("expired", requested)
         files = [DataFile(data_path(requested), 1, 1)]
         yield from events.complete(PUBLISHER, settled, begun, "UPSERT", files, None)
     except WriterExpiredError:
         return ("expired", requested)
     return ("acknowledged", requested)
+
+
+def _read(value: ValueOf, begun: Pending) -> Run:
+    """Wait, and read: the settled value, and the requested times of the commits that an update computes from."""
+    settled = yield from updates.wait_for_earlier(PUBLISHER, value, begun.requested, FOREVER, FOREVER, is_here)
+    read = updates.commits_before(value, value.completions, settled.completions, begun.requested)
+    return settled, tuple(sorted(completion.requested for completion in read if touches_here(completion)))
 
 
 def touches_here(completion: Completion) -> bool:
@@ -75,14 +91,58 @@ def elsewhere(value: Timeline, begun: Pending) -> Run:
     return ("acknowledged", begun.requested)
 
 
+def beginning(value: Timeline, shortcuts: Callable[[], Shortcuts] = lambda: NO_SHORTCUTS) -> Run:
+    """An update that begins and reads. Where its begin is posted, another process may publish it."""
+    try:
+        value, begun = yield from events.begin(PUBLISHER, value, FOREVER, shortcuts=shortcuts())
+        _, read = yield from _read(value, begun)
+    except WriterExpiredError:
+        return ("expired", None)
+    return ("read", begun.requested, read)
+
+
+def in_a_crowd() -> Shortcuts:
+    """Those of a process that has met others: it posts its begin at once."""
+    return Shortcuts(crowd=Crowd(is_crowded=True))
+
+
+def part(value: Timeline) -> Run:
+    """A process of a job that updates: whichever process begins the job, each of them reads."""
+    try:
+        joined = yield from jobs.join(PUBLISHER, value, FOREVER, job_name("job", EPOCH), EPOCH)
+        assert not isinstance(joined, events.WriteOutcome), "nobody completes it"
+        _, read = yield from _read(*joined)
+    except WriterExpiredError:
+        return ("expired", None)
+    return ("read", joined[1].requested, read)
+
+
+def follower(value: Timeline) -> Run:
+    """One commit in one event, after the newest version."""
+    value = yield from find_tail(value)
+    yield from loner(FIRST, value)
+
+
+def helper(value: Timeline) -> Run:
+    """One commit in one event, which takes along the events that are posted."""
+    yield from loner(FIRST + 1, value, along=True)
+
+
 class UpdateWorld(World):
     """A world in which every state is asked what its updates were computed from."""
 
+    def check_result(self, result: Any, objects: dict[str, Any]) -> None:
+        match result:
+            case ("read", requested, read):
+                before = tuple(commit for commit in commits_in(objects) if commit < requested)
+                if read != before:
+                    raise Violation(f"an update was computed from {read}, and not from {before}: {requested=}")
+            case _:
+                super().check_result(result, objects)
+
     def check(self, objects: dict[str, Any]) -> None:
         check_store(objects)
-        tail = decoded(objects[LOG][-1])
-        found = [c for c in completions_of(tail, objects) if c.action == "deltacommit" and touches_here(c)]
-        commits = sorted(completion.requested for completion in found)
+        tail, commits = decoded(objects[LOG][-1]), commits_in(objects)
         for requested in commits:
             data = objects.get(data_path(requested), b"rows")
             if data == b"rows":
@@ -101,11 +161,23 @@ DECLARED: Mapping[str, Declared] = {"elsewhere": THERE, "here": HERE, "careful":
 """What writes of some roles have declared: `careful` is an update, and `beyond` does not keep to it."""
 
 
+def commits_in(objects: dict[str, Any]) -> list[InstantTime]:
+    """The requested times of the commits that an update may read."""
+    found = completions_of(decoded(objects[LOG][-1]), objects)
+    return sorted(c.requested for c in found if c.action == "deltacommit" and touches_here(c))
+
+
+LIVES: Mapping[str, Role] = {
+    **ROLES, "lone": beginning, "posting": partial(beginning, shortcuts=in_a_crowd), "job": part, "another": part,
+    "follower": follower, "helper": helper,
+}  # fmt: skip
+
+
 def world(who: Sequence[str], **options: Any) -> World:
     """Writes and updates that have begun in this order, and other actors."""
     writes = [role for role in who if role in WRITES]
     place = Place.with_begun(len(writes), [DECLARED.get(role, ANYTHING) for role in writes])
-    place.live(who, writes=WRITES)
+    place.live(who, LIVES, writes=WRITES)
     return UpdateWorld(place.objects, place.actors, **{"faulty": is_version, **options})
 
 
@@ -133,6 +205,25 @@ def world(who: Sequence[str], **options: Any) -> World:
     ids=str,
 )
 def test_an_update_is_computed_from_what_comes_before_it(who: Sequence[str], options: dict[str, Any]) -> None:
+    assert world(who, **options).search() > 50
+
+
+@pytest.mark.costly
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["posting", "helper"], {"deletions": False}),
+        slow(["posting", "helper", "follower"], {"deletions": False}),
+        slow(["posting", "helper"], {"faults": 1}),
+        slow(["lone", "follower"], {"faults": 1}),
+        slow(["job", "follower"], {"faults": 1}),
+        slow(["job", "another", "follower"], {"deletions": False}),
+    ],
+    ids=str,
+)
+def test_an_update_whose_begin_another_process_has_published_reads_nothing_of_its_future(
+    who: Sequence[str], options: dict[str, Any]
+) -> None:
     assert world(who, **options).search() > 50
 
 
@@ -191,6 +282,25 @@ def test_the_search_finds(plant: Plant, who: Sequence[str], found: str, monkeypa
     plant(monkeypatch)
     with pytest.raises(Violation, match=found):
         world(who).search(depth_first=True)
+
+
+@pytest.mark.parametrize(
+    ("who", "options"),
+    [
+        (["posting", "helper", "follower"], {}),
+        (["lone", "follower"], {"faults": 1}),
+        (["job", "follower"], {"faults": 1}),
+        (["job", "another", "follower"], {}),
+    ],
+    ids=str,
+)
+def test_the_search_finds_an_update_that_takes_the_newest_value_for_that_of_its_begin(
+    who: Sequence[str], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (events, jobs):
+        monkeypatch.setattr(module, "value_of", lambda begun, tail: iter_of(tail))
+    with pytest.raises(Violation, match="computed from"):
+        world(who, deletions=False, **options).search()
 
 
 def test_no_version_is_published_that_goes_beyond_what_was_declared() -> None:

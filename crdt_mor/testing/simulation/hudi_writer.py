@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from crdt_mor import Table
 from crdt_mor.format.commit import CommitMetadata, WriteStat, encode_commit
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import join_path
 from crdt_mor.model.timeline_parts import DataFile, Pending
@@ -53,7 +54,7 @@ def hudi_begins(table: Table, requested: InstantTime) -> None:
 def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes: pa.Table | None = None) -> Stats:
     """The log files of an instant. Returns what its completed file says of them. deletes: keys."""
     session = session_of(table)
-    write = OpenWrite(session, session.tail(), Pending(requested, "hudi", 0))
+    write = OpenWrite(session, ValueOf(session.tail()), Pending(requested, "hudi", 0))
     statements = NamedStatements(write.statements)
     statements.upsert(data, "UPSERT", "strict")
     if deletes is not None:
