@@ -9,6 +9,11 @@ from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.log.steps import Single, Steps, T, Together
 
 
+def nonce_in_hex(text: str) -> str:
+    """A nonce of the form that a machine draws; it begins with the text, in hexadecimal digits."""
+    return text.encode().hex().ljust(32, "0")
+
+
 def one_by_one(steps: Steps[T]) -> Generator[Single, Any, T]:
     """A protocol with what it does side by side done in order, as `run` does it where there is no bucket."""
     reply: object = None

@@ -72,7 +72,7 @@ def put(
     """
     tail = tail_of(table)
     place = next(_NUMBERS) if number is None else number
-    name = PostName(tail.version if version is None else version, f"post{place:04}")
+    name = PostName(tail.version if version is None else version, f"{place:012x}")
     data = encode_post(replace(post, name=name), tail.table_id if table_id is None else table_id)
     assert store_of(table).put(post_path(name), data)
     session_of(table).environment.sleep(0.001)

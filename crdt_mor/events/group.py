@@ -37,7 +37,7 @@ from crdt_mor.log import giving_way
 from crdt_mor.log.combining import ABANDONED_MS, Crowd
 from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
-from crdt_mor.log.paths import POSTS, is_event, post_in, post_path, version_path
+from crdt_mor.log.paths import POSTS, is_event, only_own, post_in, post_path, version_path
 from crdt_mor.log.posts import LOOKS_MAX, NAME_CHARS, Post, Turn, chosen, decode, encode_post, events_in, writes_in
 from crdt_mor.log.projection import wait_for_projection
 from crdt_mor.log.publish import Shortcuts, stopped_outcome, unknown_outcome
@@ -381,7 +381,7 @@ def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | Non
 
     before_ms: those that were put by then are voided first, so that nobody may take them either.
     """
-    listed: list[Stat] = yield List(POSTS)
+    listed = only_own((yield List(POSTS)))
     now_ms: int = (yield StoreNow()) if listed else 0
     old = [stat for stat in listed if before_ms is not None and stat.modified_ms <= before_ms]
     named = [post for stat in old if (post := post_in(stat.path)) is not None]
@@ -391,7 +391,6 @@ def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | Non
     for stat in listed:
         post = post_in(stat.path)
         is_over = post is not None and post.version <= known.version and not known.may_take(post)
-        is_rubbish = post is None and stat.path != giving_way.TURN
-        if (is_over or is_rubbish or _is_left(stat, now_ms)) and not (yield Delete(stat.path)):
+        if (is_over or _is_left(stat, now_ms)) and not (yield Delete(stat.path)):
             left.append(stat.path)
     return left

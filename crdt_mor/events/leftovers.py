@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, segment_path
+from crdt_mor.log.paths import FAILURES, PLANS, SEGMENTS, only_own, segment_path
 from crdt_mor.log.steps import Delete, List, Read, Steps, StoreNow
 from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Stat
 
@@ -35,9 +34,8 @@ FAILURE_KEPT_MS: Final = 24 * 3600 * 1000
 
 def sweep_leftovers(known: Timeline) -> Steps[None]:
     """Delete the segments and the plans that no version names that stands, nor any later one. `known`: the tail."""
-    segments: list[Stat] = yield List(SEGMENTS)
-    plans: list[Stat] = yield List(PLANS)
-    plans = yield from _without_notes(plans)
+    segments = only_own((yield List(SEGMENTS)))
+    plans = yield from _without_notes(only_own((yield List(PLANS))))
     named = {segment_path(name) for name in known.objects}
     open_plans = {plan.path for plan in known.plans} | {restore.path for restore in known.restores}
     segments = [stat for stat in segments if stat.path not in named]
@@ -82,10 +80,8 @@ def _oldest_version() -> Steps[Timeline | None]:
 
 
 def _made_from(path: str) -> int:
-    """The version that a segment was made from, as its name says; a large number for what is no segment of ours."""
-    text = path.rpartition("/")[2].partition("-")[0]
-    number = whole_number(text)
-    return 1 << 62 if number is None else number
+    """The version that a segment was made from, as its name says."""
+    return int(path.rpartition("/")[2].partition("-")[0])
 
 
 def _barrier(path: str) -> InstantTime:

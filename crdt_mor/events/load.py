@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.log.paths import HEARTBEATS, LOADS, PROPERTIES, STAGED, VERSIONS
+from crdt_mor.log.paths import HEARTBEATS, LOADS, PROPERTIES, STAGED, VERSIONS, is_own, outside_other_tables
 from crdt_mor.log.steps import PUTS_MAX
 from crdt_mor.log.tail import versions_in
 from crdt_mor.model.names import BaseFileName, data_file_name, driver_token
@@ -171,14 +171,15 @@ def is_under_way(store: Store, expiry_ms: int) -> bool:
 
 def clear(store: Store, table_id: str | None) -> None:
     """Remove what loads have put that are not the one of the table which is there: none of them can appear any more."""
-    for other in sorted({stat.path.removeprefix(f"{LOADS}/").partition("/")[0] for stat in store.walk(LOADS)}):
+    others = {stat.path.removeprefix(f"{LOADS}/").partition("/")[0] for stat in store.walk(LOADS)}
+    for other in sorted(other for other in others if is_own(load_folder(other))):
         remove(store, other, base_files=other != table_id)
 
 
 def remove(store: Store, table_id: str, *, base_files: bool = True) -> None:
     """Remove what a load has put; its folder last, by which others know of the load. base_files: those as well."""
     token = load_token(table_id)
-    for stat in store.walk("") if base_files else ():
+    for stat in outside_other_tables(store.walk("")) if base_files else ():
         if _is_of(stat.path, token):
             store.delete(stat.path)
     for stat in store.walk(load_folder(table_id)):

@@ -31,7 +31,7 @@ from crdt_mor.hudi.projection import TablePublisher, wide_completions
 from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.log.outcome import all_completions
-from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path
+from crdt_mor.log.paths import GIVEN_UP, HEARTBEATS, STAGED, TICKET, heartbeat_path, only_own
 from crdt_mor.log.steps import (
     Delete,
     GetStat,
@@ -154,7 +154,7 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
 def _sweep_heartbeats(publisher: TablePublisher, known: Timeline) -> Steps[None]:
     """Delete the heartbeats of writes that are over. Hudi's writers give up each other by those of theirs."""
     beats: dict[InstantTime, str] = {}
-    for beat in (yield List(HEARTBEATS)):
+    for beat in only_own((yield List(HEARTBEATS))):
         requested = InstantTime(beat.path.rpartition("/")[2])
         if known.find_pending(requested) is None and requested < known.clock:
             beats[requested] = beat.path
@@ -300,7 +300,7 @@ def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -
 
 def _sweep_staged(known: Timeline) -> Steps[None]:
     """Delete what tasks have staged for writes that are over by now."""
-    for stat in (yield List(STAGED)):
+    for stat in only_own((yield List(STAGED))):
         name = stat.path.rpartition("/")[2]
         if name.endswith(TICKET):
             ticket = yield from read_ticket(name.removesuffix(TICKET))
@@ -317,7 +317,7 @@ def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
         last = last_begin_time(rolled_back.nonce)
         if rolled_back.requested in forgotten and last is not None and known.clock <= last:
             yield from put_surely(Put(f"{GIVEN_UP}/{rolled_back.nonce}", b""))
-    for stat in (yield List(GIVEN_UP)):
+    for stat in only_own((yield List(GIVEN_UP))):
         last = last_begin_time(stat.path.rpartition("/")[2])
         if last is not None and known.clock > last:
             yield Delete(stat.path)

@@ -35,7 +35,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import CLEAN, COMMIT, COMPACTION, REPLACE_COMMIT, TimelineFileName, timeline_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
-from crdt_mor.planners.archive import data_file_name, span_of
+from crdt_mor.planners.archive import data_file_name, is_history_file, span_of
 from crdt_mor.store.protocol import Stat
 
 MANIFESTS_KEPT = 3
@@ -144,7 +144,7 @@ class HudiHistory:
             name = path.rpartition("/")[2]
             number = manifest_number(name)
             if number is None:
-                data_files += [path] if name.endswith(".parquet") else []
+                data_files += [path] if is_history_file(name) else []
             elif number <= newest - MANIFESTS_KEPT:
                 yield Delete(path)
             elif number <= newest and (data := (yield Read(path))) is not None:

@@ -20,12 +20,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.posts import PostName
 from crdt_mor.store.paths import PASSING
+from crdt_mor.store.protocol import Stat
 
 PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
@@ -50,6 +52,25 @@ HEARTBEATS = ".hoodie/.heartbeat"
 _VERSION = re.compile(rf"{re.escape(VERSIONS)}/[0-9]{{20}}\.json")
 _EVENT = ".json"
 
+_NONCE, _TIME, _VERSION_20 = "[0-9a-f]{32}", "[0-9]{17}", "[0-9]{20}"
+_JOB = f"{_NONCE}(-{_TIME})?"
+_OWN_NAMES = {
+    folder: re.compile(name)
+    for folder, name in (
+        (HEARTBEATS, _TIME),
+        (SEGMENTS, rf"{_VERSION_20}-{_JOB}-[0-9]+-(live|past|history|wide|file-ids)(-[0-9]+)?\.json"),
+        (PLANS, rf"{_TIME}-{_NONCE}\.json|failed-[0-9a-f]{{32}}"),
+        (STAGED, rf"{_TIME}-({_NONCE}|told)|{_JOB}\.ticket"),
+        (GIVEN_UP, _JOB),
+        (POSTS, r"turn|[0-9]{1,18}-[0-9a-f]{12}(\.json)?"),
+        (ERASURES, rf"{_TIME}\.(json|stable)"),
+        (COPIED, rf"{_VERSION_20}\.json"),
+        (RESOLVED, "[0-9a-f]{64}"),
+        (LOADS, _NONCE),
+    )
+}
+"""The names that releases put into the folders from which sweeps delete."""
+
 TICKET = ".ticket"
 """What the name of a ticket ends with; it tells the tickets in `STAGED` from what tasks have staged there."""
 
@@ -62,6 +83,24 @@ def version_path(version: int) -> str:
 def is_version(path: str) -> bool:
     """Whether an object is a version; people, programs and file systems may leave others in the folder."""
     return _VERSION.fullmatch(path) is not None
+
+
+def is_own(path: str) -> bool:
+    """Whether a release could have put this object, by its name. A sweep deletes no other one from these folders."""
+    folder, _, name = path.rpartition("/")
+    names = _OWN_NAMES.get(folder)
+    return names is not None and names.fullmatch(name) is not None
+
+
+def only_own(listed: Iterable[Stat]) -> list[Stat]:
+    """The objects of a listing that a release could have put."""
+    return [stat for stat in listed if is_own(stat.path)]
+
+
+def outside_other_tables(listed: Sequence[Stat]) -> list[Stat]:
+    """The files of a walk without the files of other tables, whose folders lie in this table's folder."""
+    folders = tuple({stat.path.partition("/.hoodie/")[0] + "/" for stat in listed if "/.hoodie/" in stat.path})
+    return [stat for stat in listed if not stat.path.startswith(folders)]
 
 
 def segment_path(name: str) -> str:

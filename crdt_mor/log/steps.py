@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.clock import Environment
+from crdt_mor.log.paths import outside_other_tables
 from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Durable, Stat, Store, side_by_side
 
@@ -217,7 +218,7 @@ def _look(
         case List(folder):
             return store.list(folder)
         case Walk():
-            return store.walk("")
+            return outside_other_tables(store.walk(""))
         case Now():
             return environment.now_ms()
         case StoreNow():

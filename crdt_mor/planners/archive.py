@@ -174,6 +174,11 @@ def data_file_name(first: InstantTime, last: InstantTime, level: int) -> str:
     return f"{first}_{last}_{level}.parquet"
 
 
+def is_history_file(name: str) -> bool:
+    """Whether a name is that of a data file of the history."""
+    return _DATA_FILE.fullmatch(name) is not None
+
+
 def level_of(name: str) -> int:
     """How often the instants of a data file were merged with others."""
     return int(_parts(name)[2])

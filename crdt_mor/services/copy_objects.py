@@ -11,13 +11,23 @@ from crdt_mor.format.archive import manifest_name, manifest_number
 from crdt_mor.hudi.archive import when_removed
 from crdt_mor.hudi.partitions import PARTITION_METADATA
 from crdt_mor.hudi.projection import Projector
-from crdt_mor.log.paths import COPIED, PLANS, SEGMENTS, STAGED, copied_path, plan_path, segment_path
+from crdt_mor.log.paths import (
+    COPIED,
+    PLANS,
+    SEGMENTS,
+    STAGED,
+    TICKET,
+    copied_path,
+    is_own,
+    outside_other_tables,
+    plan_path,
+    segment_path,
+)
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName, data_file_name, join_path, timeline_file_name
-from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
-from crdt_mor.planners.archive import span_of
+from crdt_mor.planners.archive import is_history_file, span_of
 from crdt_mor.planners.copy import files_needed, is_over
 from crdt_mor.store.paths import in_hoodie
 from crdt_mor.store.protocol import Stat, Store
@@ -63,7 +73,8 @@ class Wanted:
 
 def listed(store: Store) -> dict[str, Stat]:
     """All objects of a table, by their paths."""
-    return {stat.path: stat for folder in ("", ".hoodie") for stat in store.walk(folder)}
+    found = outside_other_tables(store.walk(""))
+    return {stat.path: stat for stat in (*found, *store.walk(".hoodie"))}
 
 
 def wanted(moment: Moment, there: Mapping[str, Stat]) -> Wanted:
@@ -212,20 +223,19 @@ def _is_old_history(moment: Moment, path: str) -> bool:
     number = manifest_number(name)
     if number is not None:
         return number < archive.manifest
-    return name.endswith(".parquet") and span_of(name)[1] <= archive.watermark
+    return is_history_file(name) and span_of(name)[1] <= archive.watermark
 
 
 def _is_old_own(value: Timeline, path: str) -> bool:
     """Whether a segment, a plan, a staged file or a note is of before a version, which does not need it."""
     folder, _, name = path.rpartition("/")
-    first = name.partition("-")[0].partition(".")[0]
-    number = whole_number(first)
-    if number is None:
+    first = name.partition("-")[0]
+    if not is_own(path):
         return False
     if folder == SEGMENTS:
-        return number < value.version
+        return int(first) < value.version
     if folder in (PLANS, STAGED):
-        return is_over(value, InstantTime(first))
+        return first.isdigit() and not name.endswith(TICKET) and is_over(value, InstantTime(first))
     return folder == COPIED and path < copied_path(value.version)
 
 

@@ -26,7 +26,7 @@ from crdt_mor.events.group import sweep_posts
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.log.outcome import find_completion, may_be_dropped
-from crdt_mor.log.paths import ERASURES, POSTS, STAGED, erasure_path, stable_path
+from crdt_mor.log.paths import ERASURES, POSTS, STAGED, erasure_path, only_own, stable_path
 from crdt_mor.log.steps import Put, put_surely
 from crdt_mor.model.authors import Info
 from crdt_mor.model.cut import Cut
@@ -98,7 +98,7 @@ def note(session: Session, erasure: Erasure) -> None:
 
 def open_erasures(session: Session) -> list[Erasure]:
     """The erasures whose delete is committed, or may yet be, and that nobody has finished. Notes of others go."""
-    stats = session.store.list(ERASURES)
+    stats = only_own(session.store.list(ERASURES))
     if not stats:
         return []
     tail, found = session.tail(), []

@@ -14,7 +14,7 @@ from typing import Final
 
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events.session import Session
-from crdt_mor.log.paths import STAGED, TICKET
+from crdt_mor.log.paths import STAGED, TICKET, only_own
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import data_file_name, join_path
 from crdt_mor.model.timeline_parts import FileGroup
@@ -71,7 +71,7 @@ def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> li
 def _staged_before(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
     """What tasks have staged for writes that are over."""
     until = max(marks.values(), default=EPOCH)
-    staged = (stat.path for stat in session.store.list(STAGED))
+    staged = (stat.path for stat in only_own(session.store.list(STAGED)))
     return [path for path in staged if not path.endswith(TICKET) and path.rpartition("/")[2].partition("-")[0] <= until]
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from crdt_mor.events.session import Session
-from crdt_mor.log.paths import RESOLVED
+from crdt_mor.log.paths import RESOLVED, only_own
 from crdt_mor.merge.resolution import Resolution
 from crdt_mor.merge.resolution_hint import to_bytes
 from crdt_mor.model.instant import to_ms
@@ -67,7 +67,7 @@ class Hints:
         self._resolved = self._snapshot.resolved
         paths = ((self._resolved.hint_path(slice_), slice_) for slice_ in self._snapshot.slices)
         wanted = {path: slice_ for path, slice_ in paths if path is not None}
-        there = {stat.path: stat for stat in self._store.list(RESOLVED)} if wanted else {}
+        there = {stat.path: stat for stat in only_own(self._store.list(RESOLVED))} if wanted else {}
         lacking = ((path, slice_) for path, slice_ in wanted.items() if path not in there)
         self.missing = {path: slice_ for path, slice_ in lacking if abs(now_ms - _written_ms(slice_)) > QUIET_MS}
         others = (stat for path, stat in there.items() if path not in wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from crdt_mor.ground.clock import Process
 
@@ -16,6 +17,11 @@ class _Task:
     every_ms: int
     due_ms: int
     work: Callable[[], None]
+
+
+def nonce_of(text: str) -> str:
+    """A nonce of the form that a machine draws, which is the same for the same text and differs for others."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class SimulatedEnvironment:
@@ -35,7 +41,7 @@ class SimulatedEnvironment:
 
     def nonce(self) -> str:
         self._nonces += 1
-        return f"{self._stem}{self._nonces}"
+        return nonce_of(f"{self._stem}{self._nonces}")
 
     def sleep(self, seconds: float) -> None:
         """Let this much time pass, and do what falls due meanwhile."""

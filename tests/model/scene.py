@@ -27,7 +27,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Pending
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput
 from crdt_mor.store.memory import MemoryStore
-from tests.driving import one_by_one
+from tests.driving import nonce_in_hex, one_by_one
 
 SCHEMA = TableSchema.of(pa.schema([("id", pa.string())])).to_json()
 PUBLISHER = TablePublisher(Projector(TableConfig("t", KeySpec(("id",)), buckets=4)))
@@ -49,7 +49,7 @@ class Scene:
 
     def nonce(self) -> str:
         self.count += 1
-        return f"n{self.count}"
+        return nonce_in_hex(f"n{self.count}")
 
     def sleep(self, seconds: float) -> None:
         self.ms += 1

@@ -114,7 +114,7 @@ class Simulation:
         return START_MS + int(self.now)
 
     def nonce(self) -> str:
-        return f"{next(self._ids):08x}"
+        return f"{next(self._ids):08x}".ljust(32, "0")
 
     def jitter(self) -> float:
         return self._chance.random()

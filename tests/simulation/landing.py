@@ -22,7 +22,7 @@ from crdt_mor.log.steps import (
     Wait,
     Walk,
 )  # fmt: skip
-from tests.driving import one_by_one
+from tests.driving import nonce_in_hex, one_by_one
 from tests.simulation.promises import check_event, check_open_plans
 from tests.simulation.small_store import (
     LATE,
@@ -98,7 +98,7 @@ def alone(steps: Steps[T], objects: dict[str, Any], who: str, store_now: int = 1
                     reply, objects = True, removed(objects, path)
                 case Nonce():
                     nonces += 1
-                    reply = f"{who}{nonces}"
+                    reply = nonce_in_hex(f"{who}{nonces}")
                 case Now():
                     reply = 0
                 case StoreNow():

@@ -24,7 +24,7 @@ from crdt_mor.log.posts import Turn
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import MakeDurable, Nonce, Now, Pause, Put, StoreNow, Touch, Wait
-from tests.driving import one_by_one
+from tests.driving import nonce_in_hex, one_by_one
 from tests.simulation.small_store import FakeProjector
 
 _INTERNED: dict[Hashable, int] = {}
@@ -167,10 +167,10 @@ class Running:
             reply: object = None
             match self.step:
                 case Nonce() if (attempt := attempt_of(self.protocol)) is not None:
-                    reply = f"{self.name}{self.nonces}.{self.lost}.{attempt}"
+                    reply = nonce_in_hex(f"{self.name}{self.nonces}.{self.lost}.{attempt}")
                 case Nonce():
                     self.nonces += 1
-                    reply = f"{self.name}{self.nonces}"
+                    reply = nonce_in_hex(f"{self.name}{self.nonces}")
                 case Now():
                     reply = 0
                 case StoreNow():  # after the last sweep, as in life, by which a sweep knows itself done

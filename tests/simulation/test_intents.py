@@ -42,6 +42,7 @@ from crdt_mor.model.timeline_parts import DataFile, Pending
 from crdt_mor.planners.migration import closed, moving_to
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.testing import SimulatedEnvironment
+from tests.driving import nonce_in_hex
 from tests.simulation.actors import PUBLISHER
 
 TABLE = "the-table"
@@ -344,7 +345,7 @@ def test_owners_of_posts_take_turns_and_at_last_it_is_everybodys() -> None:
 
 def test_a_post_that_no_version_may_take_any_more_goes() -> None:
     store, environment = scene()
-    (event,) = posted(BeginIntent("dead", None, None))
+    (event,) = posted(BeginIntent(nonce_in_hex("dead"), None, None))
     put(store, event)
     value = FIRST
     for left in range(WINDOW, -1, -1):

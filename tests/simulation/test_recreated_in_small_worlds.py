@@ -289,7 +289,7 @@ class Recreated(World):
             case ("refused", table_id, who, error) if here == table_id:
                 if error.count(table_id) > 1:
                     raise Violation(f"a table was refused for itself: {error}")
-                if any(c.nonce.startswith(who) for c in done.values()):
+                if any(c.nonce.startswith(who.encode().hex()) for c in done.values()):
                     raise Violation(f"a writer was told that nothing was written, and it is there: {error}")
 
 

@@ -32,6 +32,7 @@ from crdt_mor.model.overwrite import DELETE_PARTITION
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import decode_file_ids
 from crdt_mor.model.timeline_parts import Completion
+from tests.driving import nonce_in_hex
 from tests.simulation.actors import PUBLISHER, Run, clock_mover
 from tests.simulation.local_states import Actor
 from tests.simulation.small_store import LOG, Violation, completions_of, decoded, stood
@@ -66,7 +67,7 @@ def adopter(value: Timeline, number: int) -> Run:
         own = replacing(number)
         if any(c.requested == own.requested for c in known):
             return None
-        return tail.adopt(f"adopts {number}", wall_ms, [own], tail.schema, live_groups([*known, own], 1))
+        return tail.adopt(nonce_in_hex(f"adopts {number}"), wall_ms, [own], tail.schema, live_groups([*known, own], 1))
 
     yield from PUBLISHER.publish(derive, value)
 
@@ -74,7 +75,8 @@ def adopter(value: Timeline, number: int) -> Run:
 def latecomer(value: Timeline, number: int) -> Run:
     """The same, but it stalls after it has put the object, and dies once it has put the version."""
     own = replacing(number)
-    event = value.adopt(f"late {number}", 0, [own], value.schema, live_groups([*value.completions, own], 1))
+    nonce, groups = nonce_in_hex(f"late {number}"), live_groups([*value.completions, own], 1)
+    event = value.adopt(nonce, 0, [own], value.schema, groups)
     late = yield from segments.seal(value, event, {}, [])
     yield Put(version_path(late.version), late.encode())
 
@@ -174,7 +176,7 @@ def a_lost_reply_is_taken_for_an_object(patch: pytest.MonkeyPatch) -> None:
 def all_attempts_share_a_name(patch: pytest.MonkeyPatch) -> None:
     name = segments.SegmentName
     patch.setattr(
-        segments, "SegmentName", lambda version, nonce, level, kind, own=None: name(version, "", level, kind, own)
+        segments, "SegmentName", lambda version, nonce, level, kind, own=None: name(version, "0" * 32, level, kind, own)
     )
 
 

@@ -26,6 +26,7 @@ from crdt_mor.log.steps import Delete, Put, Read, Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from tests.driving import nonce_in_hex
 from tests.simulation.actors import (
     Run,
     clock_mover,
@@ -51,7 +52,8 @@ everything_is_wide = small_numbers(COMPLETIONS_BYTES_MAX=1, SEGMENTS_MAX=2)
 
 def latecomer(value: Timeline, begun: Pending) -> Run:
     """A write that has put the segment of its commit, stalls before it puts the version, and dies after that."""
-    event = value.complete("late", 0, begun.requested, "UPSERT", [DataFile(data_path(begun.requested), 1, 1)])
+    file = DataFile(data_path(begun.requested), 1, 1)
+    event = value.complete(nonce_in_hex("late"), 0, begun.requested, "UPSERT", [file])
     late = yield from segments.seal(value, event, {}, [])
     yield Put(version_path(late.version), late.encode())
 

@@ -141,7 +141,7 @@ def test_what_failed_late_and_repeated_tasks_stage_leaves_nothing(make: Make, pl
 
     begun = tail_of(table)
     store = place.store  # an attempt that was frozen just before it put its file
-    store.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-late", b"rows")
+    store.put(f"{STAGED}{table.inspect.timeline().to_pylist()[-1]['requested_at']}-{'0' * 32}", b"rows")
     run_sweep(table, begun)
     assert leftovers(place) == []
     assert rows(table) == before

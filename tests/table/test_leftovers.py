@@ -23,7 +23,7 @@ from crdt_mor.log.steps import Put, Single, perform
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from tests.driving import one_by_one
+from tests.driving import nonce_in_hex, one_by_one
 from tests.inside import completions_of, run_sweep, session_of, store_of, tail_of
 from tests.model.scene import PUBLISHER, Scene
 from tests.stores import WatchedStore
@@ -50,9 +50,10 @@ def named(scene: Scene) -> set[str]:
 @pytest.mark.usefixtures("short_memory")
 def test_segments_and_plans_that_no_version_names_are_swept_and_no_others() -> None:
     scene = Scene()
-    lost = segment_path(f"{3:020d}-nobody-0-wide")
-    young = segment_path(f"{10**9:020d}-nobody-0-wide")
-    never = plan_path(scene.commit().value.clock, "nobody")
+    nobody = nonce_in_hex("nobody")
+    lost = segment_path(f"{3:020d}-{nobody}-0-wide")
+    young = segment_path(f"{10**9:020d}-{nobody}-0-wide")
+    never = plan_path(scene.commit().value.clock, nobody)
     for path in (lost, young, never):
         scene.store.put(path, b"left by a process that died")
     held = scene.tail()

@@ -25,7 +25,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, completed_name
-from tests.driving import one_by_one
+from tests.driving import nonce_in_hex, one_by_one
 from tests.inside import run_sweep, session_of
 from tests.model.scene import NEVER, PUBLISHER, Scene
 from tests.simulated import Simulated
@@ -163,7 +163,7 @@ def drop(scene: Scene) -> Timeline:
 
 def committed_job(scene: Scene) -> tuple[str, InstantTime]:
     planned = scene.commit(bucket=1).value.clock
-    job = job_name("job", planned)
+    job = job_name(nonce_in_hex("job"), planned)
     joined = scene.run(jobs.join(PUBLISHER, scene.tail(), NEVER, job, planned))
     assert not isinstance(joined, events.WriteOutcome)
     value, begun = joined

@@ -19,7 +19,7 @@ from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.clock import Process
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.protocol import Content, Durable, Store
-from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.clock import SimulatedEnvironment, nonce_of
 from crdt_mor.testing.faults import CHANGES, DelegatingStore, ProcessDied
 from crdt_mor.testing.simulation.chance import Chance
 
@@ -146,7 +146,7 @@ class Machine:
 
     def nonce(self) -> str:
         self._nonces += 1
-        return f"{self._name}x{self._nonces}"
+        return nonce_of(f"{self._name}x{self._nonces}")
 
     def sleep(self, seconds: float) -> None:
         self._asleep()
