@@ -74,6 +74,15 @@ _UNPROJECTED = pa.schema(
         ("since", pa.timestamp("ms", tz="UTC")),
     ]
 )
+_TOKENS = pa.schema(
+    [
+        ("application", pa.string()),
+        ("number", pa.int64()),
+        ("requested_at", pa.string()),
+        ("completed_at", pa.string()),
+        ("version", pa.int64()),
+    ]
+)
 _FILES = pa.schema(
     [
         ("partition", pa.string()),
@@ -196,6 +205,24 @@ class Inspect:
                 }
             )
         return pa.Table.from_pylist(rows, _POSTS)
+
+    def tokens(self) -> pa.Table:
+        """The last token of each application, and the commit that carried it.
+
+        An application that wrote nothing for as long as the property `crdt_mor.tokens` says is not in it any more.
+        """
+        last = self._session.views.sealed().tokens
+        rows = [
+            {
+                "application": token.application,
+                "number": token.number,
+                "requested_at": token.requested,
+                "completed_at": token.completed,
+                "version": token.version,
+            }
+            for token in sorted(last, key=lambda token: token.application)
+        ]
+        return pa.Table.from_pylist(rows, _TOKENS)
 
     def unprojected(self) -> pa.Table:
         """The commits that readers here see, and of which Hudi's readers are not told yet; oldest first.

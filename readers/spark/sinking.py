@@ -7,6 +7,10 @@ batch is repeated whose commit had landed before its driver died, the token lead
 earlier one that is still running, only the first commits.
 
 Spark tells the query's id only to tasks, and makes a new writer for the commit: so each task sends the job to it.
+
+A checkpoint belongs to one table. Batches that it has noted as done are not written again, to whichever table the query
+is started with. So the first batch that a table gets of a query is batch 0, else it is refused. Where no batch is left
+to write, Spark asks no data source: `stream` looks at the checkpoint before it starts the query.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.failing import message_first
+from crdt_mor.readers.spark.starting import application_of, require_known
 from crdt_mor.readers.spark.writing import OPTIONS, plan, table_of
 
 if TYPE_CHECKING:
@@ -63,9 +68,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Called on the driver when every task has succeeded. A batch without tasks has no messages and no commit."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
-            job = staged[0].job
-            token = (f"spark-stream/{staged[0].query}", batchId)
-            table_of(job).complete_write(job, [message.receipt for message in staged], token=token)
+            job, query = staged[0].job, staged[0].query
+            table = table_of(job)
+            if batchId > 0:
+                require_known(table, query, batchId)
+            token = (application_of(query), batchId)
+            table.complete_write(job, [message.receipt for message in staged], token=token)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803

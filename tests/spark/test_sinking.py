@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import Table
+from crdt_mor import InvalidInputError, Table
+from crdt_mor.readers.spark import stream
 from tests import waiting
 from tests.spark.counting import SCHEMA, counters, driver, feed, kill, total
 from tests.spark.sessions import fixture
@@ -128,6 +129,38 @@ def test_a_running_stream_goes_on_when_another_writer_adds_a_column(spark: Any, 
         query.stop()
     assert total(table) == 25
     assert table.scan(filter="colour IS NOT NULL").to_arrow()["id"].to_pylist() == [99]
+
+
+def streamed(spark: Any, home: Path, table: Table, **options: Any) -> None:
+    """All that is there, one file a batch, to its end, by the function of ours."""
+    rows = spark.readStream.schema("id long, n long").option("maxFilesPerTrigger", 1).json(str(home / "in"))
+    query = stream(rows, table.uri, str(home / "checkpoint"), trigger={"availableNow": True}, **options)
+    query.awaitTermination()
+
+
+def test_stream_used_checkpoint_without_new_rows_is_refused(spark: Any, tmp_path: Path) -> None:
+    first, second, home = counters(tmp_path / "first"), counters(tmp_path / "second"), tmp_path / "q"
+    feed(home, 0)
+    streamed(spark, home, first, name="clicks", options={"operation": "upsert"})
+    with pytest.raises(InvalidInputError, match="batches that this table lacks"):
+        streamed(spark, home, second)
+    feed(home, 1)
+    streamed(spark, home, first)
+    assert (total(first), total(second)) == (20, 0)
+
+
+def test_write_stream_used_checkpoint_is_refused_at_its_first_batch(spark: Any, tmp_path: Path) -> None:
+    first, second, home = counters(tmp_path / "first"), counters(tmp_path / "second"), tmp_path / "q"
+    feed(home, 0)
+    run(spark, home, first.uri)
+    feed(home, 1)
+    with pytest.raises(Exception, match="batches that this table lacks"):
+        run(spark, home, second.uri)
+    assert total(second) == 0
+    (said,) = first.inspect.tokens().to_pylist()
+    second.delete(keys=[], token=(said["application"], said["number"]))  # as the message says
+    run(spark, home, second.uri)
+    assert (total(first), total(second)) == (10, 10)
 
 
 @pytest.mark.slow

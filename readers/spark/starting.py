@@ -1,0 +1,101 @@
+"""Starting a stream into a table, from a checkpoint that belongs to it.
+
+    stream(clicks, "/lake/events", "/checkpoints/clicks", trigger={"availableNow": True})
+
+A checkpoint belongs to one query and one table. Spark writes no batch again that the checkpoint has noted as done, to
+whichever table the query is started with; where no batch is left, it asks no data source and ends without an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Row
+
+import crdt_mor as mor
+from crdt_mor.readers.spark.options import STORAGE
+from crdt_mor.readers.spark.sessions import active
+from crdt_mor.readers.spark.versions import WRITES_STREAMS, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+def stream(
+    rows: DataFrame,
+    path: str,
+    checkpoint: str,
+    *,
+    name: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> StreamingQuery:
+    """Start a query that writes a streaming frame to a table, each batch as one commit.
+
+    Raises `InvalidInputError` if the checkpoint has batches of another table: Spark would skip these without a word.
+
+    checkpoint: the query's checkpointLocation. name: of the query. trigger: as of Spark's `trigger`, for example
+        {"availableNow": True}; None: batch after batch.
+    options: of the write, for example {"operation": "append"}.
+    """
+    require_spark(WRITES_STREAMS, "writing a stream to a table")
+    spark = rows.sparkSession
+    table = mor.Table.open(path, storage_options=storage_options)
+    query, batches = _noted(spark, checkpoint)
+    if query is not None and batches:
+        require_known(table, query, batches)
+    stored = {STORAGE + option: str(value) for option, value in (storage_options or {}).items()}
+    writer = rows.writeStream.format("crdt_mor").options(**stored, **(options or {}))
+    writer = writer.option("checkpointLocation", checkpoint)
+    writer = writer if name is None else writer.queryName(name)
+    writer = writer if trigger is None else writer.trigger(**trigger)
+    with active(spark):
+        return writer.start(table.uri)
+
+
+def application_of(query: str) -> str:
+    """The application of the tokens of a query's batches."""
+    return f"spark-stream/{query}"
+
+
+def require_known(table: mor.Table, query: str, batches: int) -> None:
+    """Raise `InvalidInputError` where a query has done batches of which the table has none.
+
+    batches: how many its checkpoint has noted.
+    """
+    application = application_of(query)
+    if application in table.inspect.tokens()["application"].to_pylist():
+        return
+    raise mor.InvalidInputError(
+        "the checkpoint of this query has batches that this table lacks: they went to another table, or a restore "
+        "dropped them. Spark does not write them again. Start the query with a new checkpointLocation. If the rows of "
+        f"those batches are in the table by another way, say so once: crdt_mor.Table.open({table.uri!r})."
+        f"delete(keys=[], token=({application!r}, {batches - 1})). query={query} batches={batches} table={table.uri}"
+    )
+
+
+def _noted(spark: SparkSession, checkpoint: str) -> tuple[str | None, int]:
+    """The query's id, and how many batches are done; None and 0 where there is no checkpoint."""
+    metadata = _read(spark, "text", f"{checkpoint}/metadata")
+    if not metadata:
+        return None, 0
+    commits = _read(spark, "binaryFile", f"{checkpoint}/commits")
+    numbers = [int(name) for row in commits if (name := row["path"].rpartition("/")[2]).isdecimal()]
+    query: str = json.loads(metadata[0]["value"])["id"]
+    return query, max(numbers, default=-1) + 1
+
+
+def _read(spark: SparkSession, kind: str, path: str) -> list[Row]:
+    """The rows of files of Spark's own; empty where there are none."""
+    try:
+        frame = spark.read.format(kind).load(path)
+        return frame.drop("content").collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise
