@@ -51,48 +51,75 @@ class Merged:
     repeated: bool = False
 
 
+Assignments = Mapping[str, object]
+"""Values by column."""
+
+Condition = pl.Expr | str | None
+"""Which pairs of rows a clause takes; None: all."""
+
+
 @dataclass(frozen=True)
 class MergeInto:
     """A merge that is being described; each `when_…` gives a longer description, and `execute` does it.
 
     In clauses a text is SQL, in which `source.x` is a column of the source's row and `target.x` one of the table's row,
     as all earlier writes made it. As an expression of polars they are `pl.col("source").struct.field("x")`.
+    `set`, of an insert `values`, and `condition` are other names of `updates` and `predicate`.
     """
 
     _plan: MergePlan
     _run: Callable[[MergePlan], Merged]
 
-    def when_matched_update(self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None) -> MergeInto:
+    def when_matched_update(
+        self,
+        updates: Assignments | None = None,
+        predicate: Condition = None,
+        *,
+        set: Assignments | None = None,
+        condition: Condition = None,
+    ) -> MergeInto:
         """Set columns of rows that a row of the source meets."""
-        return self._with("matched", "update", updates, predicate)
+        return self._with("matched", "update", _given(updates, set), _condition(predicate, condition))
 
-    def when_matched_update_all(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+    def when_matched_update_all(self, predicate: Condition = None, *, condition: Condition = None) -> MergeInto:
         """Set all columns that the source has, of rows that a row of the source meets."""
-        return self._with("matched", "update", None, predicate)
+        return self._with("matched", "update", None, _condition(predicate, condition))
 
-    def when_matched_delete(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+    def when_matched_delete(self, predicate: Condition = None, *, condition: Condition = None) -> MergeInto:
         """Delete rows that a row of the source meets."""
-        return self._with("matched", "delete", None, predicate)
+        return self._with("matched", "delete", None, _condition(predicate, condition))
 
     def when_not_matched_insert(
-        self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None
+        self,
+        updates: Assignments | None = None,
+        predicate: Condition = None,
+        *,
+        values: Assignments | None = None,
+        condition: Condition = None,
     ) -> MergeInto:
         """Insert a row for each of the source that meets none; columns not given have their default, or are null."""
-        return self._with("only in source", "insert", updates, predicate)
+        return self._with("only in source", "insert", _given(updates, values), _condition(predicate, condition))
 
-    def when_not_matched_insert_all(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+    def when_not_matched_insert_all(self, predicate: Condition = None, *, condition: Condition = None) -> MergeInto:
         """Insert the rows of the source that meet none; columns that it lacks have their default, or are null."""
-        return self._with("only in source", "insert", None, predicate)
+        return self._with("only in source", "insert", None, _condition(predicate, condition))
 
     def when_not_matched_by_source_update(
-        self, updates: Mapping[str, object], predicate: pl.Expr | str | None = None
+        self,
+        updates: Assignments | None = None,
+        predicate: Condition = None,
+        *,
+        set: Assignments | None = None,
+        condition: Condition = None,
     ) -> MergeInto:
         """Set columns of rows that no row of the source meets: all file groups are read."""
-        return self._with("only in target", "update", updates, predicate)
+        return self._with("only in target", "update", _given(updates, set), _condition(predicate, condition))
 
-    def when_not_matched_by_source_delete(self, predicate: pl.Expr | str | None = None) -> MergeInto:
+    def when_not_matched_by_source_delete(
+        self, predicate: Condition = None, *, condition: Condition = None
+    ) -> MergeInto:
         """Delete rows that no row of the source meets: all file groups are read."""
-        return self._with("only in target", "delete", None, predicate)
+        return self._with("only in target", "delete", None, _condition(predicate, condition))
 
     @operation
     def execute(self) -> Merged:
@@ -104,11 +131,25 @@ class MergeInto:
             )
         return self._run(self._plan)
 
-    def _with(
-        self, kind: Kind, action: Action, given: Mapping[str, object] | None, condition: pl.Expr | str | None
-    ) -> MergeInto:
+    def _with(self, kind: Kind, action: Action, given: Assignments | None, condition: Condition) -> MergeInto:
         clause = Clause(kind, action, None if given is None else dict(given), condition)
         return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
+
+
+def _given(*by_name: Assignments | None) -> Assignments:
+    """The values of a clause; raises `InvalidInputError` unless exactly one of their names was used."""
+    given = [values for values in by_name if values is not None]
+    if len(given) != 1:
+        raise InvalidInputError(
+            "pass the values of a clause once: updates={'n': 'source.n'}, or set= of an update and values= of an insert"
+        )
+    return given[0]
+
+
+def _condition(predicate: Condition, condition: Condition) -> Condition:
+    if predicate is not None and condition is not None:
+        raise InvalidInputError("pass the condition of a clause as predicate or as condition, not as both")
+    return condition if predicate is None else predicate
 
 
 def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., pa.Table]) -> Merged:

@@ -67,6 +67,24 @@ def test_of_clauses_of_one_kind_the_first_counts_that_holds() -> None:
     assert shown(table) == {"b": 7, "c": 3, "e!": 1}
 
 
+def test_merge_clauses_by_other_names_of_their_arguments_do_the_same() -> None:
+    table = filled()
+    merging = table.merge(numbers(a=5, b=9, d=7), on="id").when_matched_delete(condition="source.n > 8")
+    merging = merging.when_matched_update(set={"n": "source.n"}, condition="source.n > 4")
+    merged = merging.when_not_matched_insert(values={"id": "source.id", "n": "0"}).execute()
+    assert (merged.clauses, shown(table)) == ((1, 1, 1), {"a": 5, "c": 3, "d": 0})
+
+
+def test_merge_clause_with_an_argument_given_twice_is_refused() -> None:
+    merging = filled().merge(numbers(a=5), on="id")
+    with pytest.raises(InvalidInputError, match="as predicate or as condition, not as both"):
+        merging.when_matched_delete("source.n > 8", condition="source.n > 8")
+    with pytest.raises(InvalidInputError, match="pass the values of a clause once"):
+        merging.when_matched_update({"n": "0"}, set={"n": "0"})
+    with pytest.raises(InvalidInputError, match="pass the values of a clause once"):
+        merging.when_matched_update()
+
+
 def test_rows_that_no_row_of_the_source_meets() -> None:
     table = filled()
     merge = table.merge(numbers(a=1)).when_not_matched_by_source_delete("target.n > 2")
