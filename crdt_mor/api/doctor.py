@@ -17,6 +17,7 @@ from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.log.paths import OWN_FOLDER, PROPERTIES
 from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
+from crdt_mor.store.disk import is_disk, remembers_absences
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
 from crdt_mor.store.protocol import Store
@@ -149,6 +150,7 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
     yield _table(store, uri, environment)
     if isinstance(store, LocalStore):
         yield _disk(store)
+        yield from _mount(store)
         if not machine.is_folder(store.root):
             yield Checkup("folder", "note", "it is not there yet", "crdt-mor create makes it, if this user may")
             return
@@ -211,6 +213,23 @@ def _disk(store: LocalStore) -> Checkup:
     said = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.1f} GB are free"
     is_short = usage.free < FREE_MIN * usage.total
     return Checkup("disk", "note" if is_short else "fine", said, "make room, or clean the table" if is_short else "")
+
+
+def _mount(store: LocalStore) -> Iterator[Checkup]:
+    """What the mount of a table keeps in memory; nothing where it is a disk of this machine."""
+    mount = machine.mount_of(store.root)
+    if mount is None or is_disk(mount):
+        return
+    said = f"{mount.kind}, which other machines may write to"
+    if not remembers_absences(mount):
+        yield Checkup("mount", "fine", f"{said}; it looks for names that it has not found before")
+        return
+    yield Checkup(
+        "mount",
+        "note",
+        f"{said}; it may remember for a while that a name was absent",
+        "NFS: mount with lookupcache=positive, without nocto; FUSE: keep no absent names; docs/stores.md says more",
+    )
 
 
 def _said(error: BaseException) -> str:

@@ -30,7 +30,7 @@ from crdt_mor.format.archive import (
     merge_data_files,
 )
 from crdt_mor.log.segments import SegmentGoneError, read_segment
-from crdt_mor.log.steps import Delete, List, MakeDurable, Put, Read, Steps, put_surely
+from crdt_mor.log.steps import Delete, List, MakeDurable, Put, Read, Steps, put_surely, read_named
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import CLEAN, COMMIT, COMPACTION, REPLACE_COMMIT, TimelineFileName, timeline_file_name
 from crdt_mor.model.timeline import Timeline
@@ -107,7 +107,7 @@ class HudiHistory:
         """The data files that the manifest before that of this version names."""
         number = value.archive.manifest - 1
         path = f"{self.folder}/{manifest_name(number)}"
-        data = (yield Read(path)) if number > 0 else None
+        data = (yield from read_named(path)) if number > 0 else None
         return () if data is None else decode_manifest(data, path)
 
     def _merge(self, merged: str, inputs: Iterable[str]) -> Steps[None]:
@@ -115,7 +115,7 @@ class HudiHistory:
         contents = []
         for name in inputs:
             path = f"{self.folder}/{name}"
-            data = yield Read(path)
+            data = yield from read_named(path)
             if data is None:
                 return
             contents.append((data, path))

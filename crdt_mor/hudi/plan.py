@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.hudi.actions import planned_action
-from crdt_mor.log.steps import Read, Steps
+from crdt_mor.log.steps import Steps, read_named
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import OpenPlan
@@ -18,7 +18,7 @@ def read_plan(tail: Timeline, plan: OpenPlan) -> Steps[FrozenPlan | None]:
     object, and so does a sweep. An event that is derived from `tail` cannot be published any more in that case, so it
     may ignore the plan.
     """
-    data = yield Read(plan.path)
+    data = yield from read_named(plan.path)
     if data is not None:
         frozen: FrozenPlan = planned_action(plan.action).decode(data, plan.path)
         return frozen

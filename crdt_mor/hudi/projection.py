@@ -39,7 +39,7 @@ from crdt_mor.log.paths import plan_path
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment
-from crdt_mor.log.steps import Delete, Read, Steps, Walk, delete_for_good
+from crdt_mor.log.steps import Delete, Steps, Walk, delete_for_good, read_named
 from crdt_mor.log.tail import still_stands
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -118,7 +118,7 @@ class Projector:
                 files += self._begun(pending.requested, WRITE, pending_record)
         for plan in (plan for plan in value.plans if plan.version == value.version):
             action = planned_action(plan.action)
-            data = (yield Read(plan.path)) if action.told_open else None
+            data = (yield from read_named(plan.path)) if action.told_open else None
             if data is not None:
                 files += self._begun(plan.barrier, action, partial(_record, action, data, plan.path))
         for savepoint in value.savepoints:
@@ -229,7 +229,7 @@ class Projector:
         if not isinstance(action, PlannedAction) or action.encode_outcome is None:
             return [*files, EventFile(path, partial(self._completed, completion, schema))]
         plan = plan_path(completion.requested, completion.nonce)
-        data = yield Read(plan)
+        data = yield from read_named(plan)
         if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
             return []
         begun: list[EventFile] = []
@@ -242,7 +242,7 @@ class Projector:
     ) -> Steps[list[EventFile]]:
         """The files of an event that has begun and ended what its frozen plan says."""
         plan = plan_path(completion.requested, completion.nonce)
-        data = yield Read(plan)
+        data = yield from read_named(plan)
         if data is None:  # another table is here by now
             return []
         begun = self._begun(completion.requested, action, partial(_settled_record, action, data, plan))

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from crdt_mor.hudi.actions import when_put
 from crdt_mor.log.outcome import is_given_up_in
 from crdt_mor.log.paths import version_path
-from crdt_mor.log.steps import Delete, List, Read, Steps, delete_for_good
+from crdt_mor.log.steps import Delete, List, Steps, delete_for_good, read_named
 from crdt_mor.log.tail import listed_versions, still_stands
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName, timeline_file_name
@@ -43,7 +43,7 @@ def carry_out(value: Timeline, folder: str) -> Steps[None]:
     if restore is None:
         return
     yield from delete_older_versions(value)
-    data = yield Read(restore.path)
+    data = yield from read_named(restore.path)
     if data is None:
         return  # the table is another one by now
     plan = RestorePlan.decode(data, restore.path)
@@ -121,7 +121,7 @@ def dropped_by_restores(value: Timeline, named: Named, known: set[InstantTime]) 
             and requested < restore.at
             and any(name.completed is None or restore.to < name.completed < restore.at for name in names)
         }
-        data = (yield Read(restore.path)) if suspects else None
+        data = (yield from read_named(restore.path)) if suspects else None
         if data is not None:
             plan = RestorePlan.decode(data, restore.path)
             found |= {d.requested: d for d in plan.dropped if d.requested in suspects}

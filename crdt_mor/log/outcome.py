@@ -11,7 +11,7 @@ from typing import NewType
 
 from crdt_mor.log.paths import version_path
 from crdt_mor.log.segments import SegmentGoneError, read_segment, with_file_ids
-from crdt_mor.log.steps import Read, Steps
+from crdt_mor.log.steps import Steps, read_named
 from crdt_mor.log.tail import Tail, find_tail, first_kept
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.posts import PostName
@@ -33,7 +33,7 @@ def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
     if tail.version == begun.version:
         return ValueOf(tail)
     path = version_path(begun.version)
-    data = yield Read(path)
+    data = yield from read_named(path)
     if data is None or begun.version < first_kept((yield from find_tail(tail))):
         return None
     try:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from crdt_mor.errors import FormatError
 from crdt_mor.log.paths import segment_path
-from crdt_mor.log.steps import Delete, Put, Read, Steps, put_surely
+from crdt_mor.log.steps import Delete, Put, Steps, put_surely, read_named
 from crdt_mor.model.file_ids import Unread
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import COMPLETIONS_BYTES_MAX, COMPLETIONS_MAX, SEGMENTS_MAX, Timeline
@@ -119,7 +119,7 @@ def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
 
 
 def _read(path: str) -> Steps[bytes]:
-    data: bytes | None = yield Read(path)
+    data = yield from read_named(path)
     if data is None:
         raise SegmentGoneError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
     return data

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.ground.clock import Environment
 from crdt_mor.log.paths import outside_other_tables
+from crdt_mor.store.absences import LOOKS, contradicted, folder_of
 from crdt_mor.store.paths import one_of_each_folder
 from crdt_mor.store.protocol import Durable, Stat, Store, side_by_side
 
@@ -225,6 +226,18 @@ def _look(
             return store.now_ms()
         case Nonce():
             return environment.nonce()
+
+
+def read_named(path: str) -> Steps[bytes | None]:
+    """Read an object that something names; None only where its folder does not list it, see `store.absences`."""
+    data: bytes | None = yield Read(path)
+    for _ in range(LOOKS):
+        if data is not None or all(stat.path != path for stat in (yield List(folder_of(path)))):
+            return data
+        data = yield Read(path)
+    if data is None:
+        raise contradicted(path)
+    return data
 
 
 def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:

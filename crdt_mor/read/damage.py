@@ -19,6 +19,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import is_own_token
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import DataFile
+from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Store
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
@@ -34,7 +35,7 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     try:
         yield
     except (OSError, *POLARS_ERRORS) as error:
-        gone = next((file for file in slice_.files if store.stat(file.path) is None), None)
+        gone = gone_file(store, slice_)
         if gone is not None:
             raise SnapshotExpiredError.of_file(gone.path) from error
         if isinstance(error, OSError) and not _is_of_bytes(error):
@@ -55,6 +56,11 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
             raise
         refuse_encrypted(error, damaged, source)
         raise FormatError(f"damaged Parquet, restore the file from a backup: {error}. {damaged}") from error
+
+
+def gone_file(store: Store, slice_: FileSlice) -> DataFile | None:
+    """The first file of a slice that is not there."""
+    return next((file for file in slice_.files if surely(store, file.path, store.stat) is None), None)
 
 
 def _is_of_bytes(error: OSError) -> bool:

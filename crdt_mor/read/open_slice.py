@@ -37,6 +37,7 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import check_length, is_ours, naming_damage
 from crdt_mor.read.hudi_rows import split_deletes, with_key
 from crdt_mor.read.virtual_keys import base_with_keys, block_with_keys
+from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Bucket, Store, is_bucket
 from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 
@@ -158,7 +159,7 @@ def _log_in_bucket(store: Bucket, log: DataFile, config: TableConfig) -> memoryv
 
 def _view(store: Store, path: str) -> memoryview:
     """All that a log holds."""
-    data = store.view(path)
+    data = surely(store, path, store.view)
     if data is None:
         raise SnapshotExpiredError.of_file(path)
     return data
@@ -181,10 +182,12 @@ def base_source(store: Store, base: DataFile) -> ParquetSource:
     if is_bucket(store) and base.size and not base.staged and is_own_token(base.name.token):
         # The read of it finds out whether it is there.
         return ParquetSource(base.path, ranges=store.ranges_of(base.path, base.size))
-    source = store.parquet(base.path)
+    source = store.parquet(base.path) if base.staged else surely(store, base.path, store.parquet)
     if source is None and base.staged:
         data = store.read(base.staged)
-        source = store.parquet(base.path) if data is None else ParquetSource.in_memory(data, name=base.path)
+        if data is not None:
+            return ParquetSource.in_memory(data, name=base.path)
+        source = surely(store, base.path, store.parquet)
     if source is None:
         raise SnapshotExpiredError.of_file(base.path)
     return source

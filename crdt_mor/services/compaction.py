@@ -42,6 +42,7 @@ from crdt_mor.planners.compaction import CompactionPlan, GroupInput, plan_again,
 from crdt_mor.read.damage import POLARS_ERRORS, naming_damage
 from crdt_mor.read.open_slice import base_source, open_slice
 from crdt_mor.services.service import Service
+from crdt_mor.store.absences import surely
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import Deletes, Rows, StoredRows, log_file, put_chunks, put_log
 from crdt_mor.write.refusals import require_written_format
@@ -190,7 +191,7 @@ def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> Dat
     store, base = session.store, group.base
     path = _base_path(plan, group)
     if store.stat(path) is None:
-        if store.stat(base.path) is None:
+        if surely(store, base.path, store.stat) is None:
             raise SnapshotExpiredError.of_file(base.path)
         if store.copy(base.path, path):
             return replace(base, path=path)

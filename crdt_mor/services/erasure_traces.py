@@ -24,6 +24,7 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.fetching import columns_of
 from crdt_mor.read.open_slice import open_blocks
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.store.absences import surely
 from crdt_mor.write.log_files import BUCKET
 
 
@@ -164,7 +165,7 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
         return False
     if not file.is_base:
         return bool(_lines(session, file, keys).height)
-    source = session.store.parquet(file.path)
+    source = surely(session.store, file.path, session.store.parquet)
     if source is None:
         return False
     try:
@@ -176,7 +177,7 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
 
 def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:
     """The blocks of a log file; none of one that is gone."""
-    data = session.store.view(log.path)
+    data = surely(session.store, log.path, session.store.view)
     if data is None:
         return
     blocks = read_log(data, log.path)

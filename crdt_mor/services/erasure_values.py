@@ -22,6 +22,7 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.fetching import columns_of
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.erasure_traces import GroupHistory, blocks_of, histories, rows_of_block
+from crdt_mor.store.absences import surely
 
 _TIME: Final = "time"
 
@@ -85,7 +86,7 @@ def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[
     """Whether a file has a row of one of the keys with a value; one that is gone has none."""
     if not file.is_base:
         return bool(_times(session, file, keys, columns))
-    source = session.store.parquet(file.path)
+    source = surely(session.store, file.path, session.store.parquet)
     if source is None:
         return False
     try:

@@ -43,6 +43,7 @@ from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 from crdt_mor.planners.clean import needless_files
+from crdt_mor.read.damage import gone_file
 from crdt_mor.read.open_slice import base_source
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
@@ -54,6 +55,7 @@ from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
 from crdt_mor.services.verify_value import reread, unreadable
+from crdt_mor.store.absences import surely
 from crdt_mor.write.adopted_keys import key_columns
 
 KEYS_NAMED: Final = 10
@@ -249,7 +251,7 @@ class _Run:
         merging = merging_of(session.config, self.view.snapshot.value.schema)
         try:
             with as_damage(session):
-                stat = session.store.stat(file.path)
+                stat = surely(session.store, file.path, session.store.stat)
                 if stat is None and not file.staged:
                     self._note_gone(faults)
                 elif stat is not None and not commit.adopted and stat.size != file.size:
@@ -312,10 +314,10 @@ class _Run:
                 if self.deep:
                     ask_fold(self.session, snapshot, slice_, faults)
         except SnapshotExpiredError as error:
-            gone = next((file.path for file in slice_.files if self.session.store.stat(file.path) is None), None)
+            gone = gone_file(self.session.store, slice_)
             if gone is None:
                 raise
-            self._note_gone(Faults(gone, slice_.group))
+            self._note_gone(Faults(gone.path, slice_.group))
             faults.fail_with(error)
         except (FormatError, PayloadError, UnsupportedFeatureError) as error:
             faults.fail_with(error)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from crdt_mor.errors import FormatError, StorageUnavailableError
 from crdt_mor.events.session import Session
 from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.store.absences import ContradictedError, surely
 
 
 @contextmanager
@@ -18,6 +19,8 @@ def as_damage(session: Session) -> Iterator[None]:
     """An object that the store does not give is damaged, `FormatError`, as long as the store gives another one."""
     try:
         yield
+    except ContradictedError:
+        raise
     except StorageUnavailableError as error:
         session.store.read(PROPERTIES)
         raise FormatError(f"the store does not give this object, though it gives others: {error}") from error
@@ -26,4 +29,4 @@ def as_damage(session: Session) -> Iterator[None]:
 def given(session: Session, path: str) -> bytes | None:
     """An object, None if there is none; `FormatError` if the store does not give it."""
     with as_damage(session):
-        return session.store.read(path)
+        return surely(session.store, path, session.store.read)

@@ -9,14 +9,24 @@ from __future__ import annotations
 import errno
 import os
 import stat as mode
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
+from crdt_mor.ground import machine
 from crdt_mor.store.protocol import Stat
 
 _DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DISKS = frozenset({
+    "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs", "ntfs3", "overlay",
+    "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs",
+})  # fmt: skip
+_ASKS_AGAIN = frozenset({"lookupcache=pos", "lookupcache=positive", "lookupcache=none"})
+"""Options of NFS mounts that do not remember absent names, as the kernel and people write them."""
+
+_ELSEWHERE = "/proc/version"
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -77,6 +87,16 @@ def link(temp: str, target: str, root: str, path: str) -> bool:
     return True
 
 
+def link_again(source: str, target: str) -> bool:
+    """Give a file a second name: True. False if the name is taken."""
+    fsync_path(source)  # its own put may have left that out
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return False
+    return True
+
+
 def _links(temp: str, path: str, error: OSError) -> int:
     """How many names the temporary file has: two if a link that reported failure had worked after all."""
     try:
@@ -88,6 +108,35 @@ def _links(temp: str, path: str, error: OSError) -> int:
             "the disk failed while the file got its name, and cannot tell whether it did. Read it back before trying "
             f"again. path={path} cause={cause_of(error)}"
         ) from error
+
+
+def remembers_absences(mount: machine.Mount | None) -> bool:
+    """Whether the kernel may believe for a while that a name is absent which another machine has made since.
+
+    Mounts of networks and of FUSE do, unless their options say otherwise. Of file systems on this machine none does.
+    """
+    return mount is not None and not is_disk(mount) and _ASKS_AGAIN.isdisjoint(mount.options)
+
+
+def is_disk(mount: machine.Mount) -> bool:
+    """Whether a mount is a file system that this machine alone writes to."""
+    return mount.kind in _DISKS
+
+
+def look_anew(target: str) -> bool:
+    """Whether a file is there after all that the kernel believes to be absent.
+
+    Opening the folder makes NFS ask its server whether the folder has changed. FUSE looks a name up that is to be made:
+    a link from another file system asks for that, and never makes it (EXDEV).
+    """
+    folder = os.path.dirname(target)
+    if not os.path.exists(folder) and not look_anew(folder):
+        return False
+    with suppress(OSError):
+        os.close(os.open(folder, os.O_RDONLY))
+    with suppress(OSError):
+        os.link(_ELSEWHERE, target)
+    return os.path.exists(target)
 
 
 def write_whole(file: int, chunk: bytes | memoryview) -> None:
@@ -117,6 +166,18 @@ def fsync_nearest(folder: str, root: str) -> None:
             folder = os.path.dirname(folder)
         else:
             return
+
+
+def make_root(root: Path) -> None:
+    """Make the folder of a store and those above it, durably."""
+    missing = [root]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            folder.mkdir()
+        with suppress(PermissionError):  # above the root it may not be ours to open, and was not ours to make
+            fsync_path(str(folder.parent))
 
 
 def stat_of(path: str, status: os.stat_result) -> Stat:

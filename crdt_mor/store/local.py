@@ -31,11 +31,13 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
+from crdt_mor.ground.machine import mount_of
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store import disk
 from crdt_mor.store.paths import folder_path, in_hoodie, object_path, stays_empty
@@ -89,8 +91,10 @@ class LocalStore:
             try:
                 with open(self._at(path), "rb", buffering=0) as file:
                     return file.read()
-            except (*_NOT_THERE, IsADirectoryError):
+            except IsADirectoryError:
                 return None
+            except _NOT_THERE:
+                return self.read(path) if self._is_there_after_all(path) else None
 
     def view(self, path: str) -> memoryview | None:
         """The whole object, a large one mapped into memory; None if there is none. None is cut short, but removed."""
@@ -100,8 +104,10 @@ class LocalStore:
                     if os.fstat(file.fileno()).st_size <= _READ_BYTES_MAX:
                         return memoryview(file.read())
                     return memoryview(mmap.mmap(file.fileno(), 0, flags=_MAPPED, prot=mmap.PROT_READ))
-            except (*_NOT_THERE, IsADirectoryError):
+            except IsADirectoryError:
                 return None
+            except _NOT_THERE:
+                return self.view(path) if self._is_there_after_all(path) else None
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         """Create the object, whole and as a rule durably, if there is none: True. False if there is one already."""
@@ -121,7 +127,7 @@ class LocalStore:
         """Give the object at `source` a second name, durably, if nobody has that name: True. False if it is taken."""
         folder = object_path(target).rpartition("/")[0]
         with disk.answering("copy", target):
-            linked = self._in_folders([folder], lambda: self._link_again(source, target))
+            linked = self._in_folders([folder], lambda: disk.link_again(self._at(source), self._at(target)))
             if linked:
                 self._publish(folder, target)
                 self._note_durable(target)
@@ -133,7 +139,7 @@ class LocalStore:
             try:
                 status = os.stat(self._at(path))
             except _NOT_THERE:
-                return None
+                return self.stat(path) if self._is_there_after_all(path) else None
         return disk.stat_of_file(path, status)
 
     def list(self, folder: str) -> builtins.list[Stat]:
@@ -156,6 +162,8 @@ class LocalStore:
         """Remove the object; removing what is not there is fine. It may be back after a power cut: `make_durable`."""
         self._require_inside(path.rpartition("/")[0])
         with disk.answering("delete", path), suppress(*_NOT_THERE, IsADirectoryError):
+            if self._remembers_absences:
+                self.stat(path)
             os.unlink(self._at(path))
         self._durable_files.pop(path, None)  # last: see `make_durable`
         self._remove_empty(path.rpartition("/")[0])
@@ -270,6 +278,13 @@ class LocalStore:
     def _at(self, path: str) -> str:
         return self._start + object_path(path)
 
+    @cached_property
+    def _remembers_absences(self) -> bool:
+        return disk.remembers_absences(mount_of(self.root))
+
+    def _is_there_after_all(self, path: str) -> bool:
+        return self._remembers_absences and disk.look_anew(self._at(path))
+
     def _remove_empty(self, folder: str) -> None:
         """Remove a folder of the table's data that its last object has left, and those above it that are empty then.
 
@@ -293,14 +308,6 @@ class LocalStore:
             with suppress(FileExistsError):
                 return temp, os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         raise FileExistsError(errno.EEXIST, "every name for a temporary file is taken")
-
-    def _link_again(self, source: str, target: str) -> bool:
-        disk.fsync_path(self._at(source))  # its own put may have left that out
-        try:
-            os.link(self._at(source), self._at(target))
-        except FileExistsError:
-            return False
-        return True
 
     def _publish(self, folder: str, path: str) -> None:
         try:
@@ -347,7 +354,7 @@ class LocalStore:
         if folder in self._durable_folders:
             return
         if not folder:
-            self._make_root()
+            disk.make_root(self.root)
         else:
             above = folder.rpartition("/")[0]
             self._make_folder_durable(above)
@@ -359,16 +366,6 @@ class LocalStore:
         if folder == TEMP_FOLDER:
             with suppress(StorageUnavailableError):  # somebody else's rubbish that we may not remove stops no put
                 self.sweep_temp()
-
-    def _make_root(self) -> None:
-        missing = [self.root]
-        while not missing[-1].parent.exists():
-            missing.append(missing[-1].parent)
-        for folder in reversed(missing):
-            with suppress(FileExistsError):
-                folder.mkdir()
-            with suppress(PermissionError):  # above the root it may not be ours to open, and was not ours to make
-                disk.fsync_path(str(folder.parent))
 
     def _touch(self, path: str) -> os.stat_result:
         target = self._at(path)
@@ -390,10 +387,12 @@ class LocalStore:
         files: list[Stat] = []
         folders: list[str] = []
         start = f"{folder}/" if folder else ""
+        if folder and self._remembers_absences:
+            self.stat(folder)
         with disk.answering("list", folder), suppress(*_NOT_THERE), os.scandir(self._folder(folder)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(start + entry.name)
-                elif (stat := disk.stat_in(entry, start + entry.name)) is not None:
+                elif (stat := disk.stat_in(entry, start + entry.name) or self.stat(start + entry.name)) is not None:
                     files.append(stat)
         return files, folders

@@ -28,6 +28,7 @@ from crdt_mor.merge.precombine import DeleteWrite, RowsWrite
 from crdt_mor.model.names import LogFileName, bucket_of_file_id, join_path
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.read.open_slice import open_blocks
+from crdt_mor.store.absences import surely
 from crdt_mor.store.at_once import FILES_AT_ONCE
 from crdt_mor.write.job_values import Receipt, StagedFile
 from crdt_mor.write.log_files import BUCKET, Group
@@ -156,7 +157,7 @@ def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
 
 def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
     """All that a staged log file holds; raises where it is not what its task wrote."""
-    data = write.session.store.view(staged.path)
+    data = surely(write.session.store, staged.path, write.session.store.view)
     if data is None:
         write.require_pending()
         raise InvalidInputError(f"a staged file is gone: plan the write again. file={staged.path}")

@@ -23,6 +23,7 @@ from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.merge.precombine import RowsWrite
 from crdt_mor.model.overwrite import EVERYTHING, OVERWRITE, OVERWRITE_TABLE
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
+from crdt_mor.store.absences import surely
 from crdt_mor.write.job_files import bucket_of, of_group, refuse_crowded, reopen
 from crdt_mor.write.job_values import Receipt, Replacing, StagedFile
 from crdt_mor.write.log_files import Group
@@ -103,7 +104,7 @@ def _merge(staging: BaseStaging, parts: Sequence[Part]) -> StagedBase:
 def _rows_of(write: OpenWrite, base: StagedBase) -> RowsWrite:
     """A staged base file as the statement that it was made of."""
     _take(write, base)
-    data = write.session.store.view(base.path)
+    data = surely(write.session.store, base.path, write.session.store.view)
     if data is None:
         write.require_pending()
         raise InvalidInputError(f"a staged file is gone: plan the write again. file={base.path}")

@@ -23,6 +23,7 @@ import polars as pl
 from crdt_mor.errors import SnapshotExpiredError
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.read.fetching import rows_of
+from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Store
 from crdt_mor.write.log_files import BUCKET, by_group, in_groups
 
@@ -92,7 +93,7 @@ class Sorting:
         if run.rows is not None:
             yield from run.rows.iter_slices(self.piece_rows)
         for path, count in run.objects:
-            source = self.store.parquet(path)
+            source = surely(self.store, path, self.store.parquet)
             if source is None:
                 raise SnapshotExpiredError.of_file(path)
             for start in range(0, count, self.piece_rows):

@@ -32,6 +32,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, join_path
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
+from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Chunks, Durable, Store
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = T
 
     if store.put(path, measured(), durable=durable):
         return size, True
-    stat = store.stat(path)
+    stat = surely(store, path, store.stat)
     if stat is None:
         raise SnapshotExpiredError.of_file(path)
     if durable:

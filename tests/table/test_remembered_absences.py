@@ -1,0 +1,105 @@
+"""Tables on a mount that remembers for a while that a name was absent: nothing is called lost that its folder lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import crdt_mor as mor
+from crdt_mor.ground.machine import Mount
+from crdt_mor.log.paths import SEGMENTS, VERSIONS
+from crdt_mor.testing import DelegatingStore
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+class Remembering(DelegatingStore):
+    """Does not find the objects in `absent`, until their folder is listed; `for_good`: nor then."""
+
+    absent: frozenset[str] = frozenset()
+    for_good = False
+
+    def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if operation == "list" and not self.for_good:
+            self.absent = frozenset(name for name in self.absent if name.rpartition("/")[0] != path)
+        return None if operation in ("read", "view", "stat", "parquet") and path in self.absent else call()
+
+
+@pytest.fixture(scope="module")
+def uri(fast_module_path: Path) -> Iterator[Path]:
+    """A table with a segment, a base file, logs and an open plan."""
+    folder = fast_module_path / "t"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 3)
+        table = mor.Table.create(folder, SCHEMA, key="id", buckets=1)
+        for n in range(6):
+            table.upsert(pa.table({"id": ["a"], "n": [n]}))
+            if n == 3:
+                table.maintenance.compact()
+        assert table.maintenance.plan_compaction() is not None
+        yield folder
+
+
+def names(uri: Path, pattern: str) -> list[str]:
+    found = sorted(str(path.relative_to(uri)) for path in uri.glob(pattern))
+    assert found, "a case that covers nothing"
+    return found
+
+
+KINDS = [f"{SEGMENTS}/*.json", "*.parquet", ".*.log.*"]
+
+
+@pytest.mark.parametrize("pattern", KINDS)
+def test_read_of_a_file_whose_absence_is_remembered_shows_the_rows(uri: Path, pattern: str) -> None:
+    store = Remembering(mor.LocalStore(uri))
+    store.absent = frozenset(names(uri, pattern))
+    assert mor.Table.open(uri, store=store).to_arrow()["n"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize("pattern", KINDS)
+def test_read_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, pattern: str) -> None:
+    store = Remembering(mor.LocalStore(uri))
+    table = mor.Table.open(uri, store=store)
+    store.absent, store.for_good = frozenset(names(uri, pattern)), True
+    with pytest.raises(mor.StorageUnavailableError, match="Try again in a moment"):
+        table.to_arrow()
+
+
+@pytest.mark.parametrize("pattern", [*KINDS, f"{VERSIONS}/*.json", ".hoodie/.crdt_mor/plans/*"])
+def test_verify_where_an_absence_is_remembered_finds_nothing(uri: Path, pattern: str) -> None:
+    store = Remembering(mor.LocalStore(uri))
+    table = mor.Table.open(uri, store=store)
+    store.absent = frozenset(names(uri, pattern)[:-1] or names(uri, pattern))
+    assert table.verify().findings == ()
+
+
+@pytest.mark.parametrize("pattern", [*KINDS, ".hoodie/.crdt_mor/plans/*"])
+def test_verify_of_a_file_that_only_its_folder_shows_asks_to_try_again(uri: Path, pattern: str) -> None:
+    store = Remembering(mor.LocalStore(uri))
+    table = mor.Table.open(uri, store=store)
+    store.absent, store.for_good = frozenset(names(uri, pattern)), True
+    with pytest.raises(mor.StorageUnavailableError, match="Try again in a moment"):
+        table.verify()
+
+
+@pytest.mark.parametrize(
+    ("mount", "state"),
+    [
+        (Mount("nfs4", frozenset({"rw"})), "note"),
+        (Mount("fuse.sshfs", frozenset({"rw"})), "note"),
+        (Mount("nfs4", frozenset({"lookupcache=pos"})), "fine"),
+        (Mount("ext4", frozenset({"rw"})), None),
+        (None, None),
+    ],
+)
+def test_doctor_on_a_mount_tells_whether_it_remembers_absent_names(
+    uri: Path, monkeypatch: pytest.MonkeyPatch, mount: Mount | None, state: str | None
+) -> None:
+    monkeypatch.setattr("crdt_mor.ground.machine.mount_of", lambda _: mount)
+    found = {one.check: one for one in mor.doctor(uri)}
+    assert (found["mount"].state if "mount" in found else None) == state
+    assert state != "note" or "lookupcache=positive" in found["mount"].advice
