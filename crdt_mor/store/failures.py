@@ -209,6 +209,8 @@ def _refusal_by_kind(error: BaseException, text: str, status: int | None, code: 
         )
     if status == 401 or isinstance(error, exceptions.UnauthenticatedError):
         return f"the store asks for credentials, or for other ones: set {keys}"
+    if status == 507:
+        return "the store has no space left, or a quota is used up: free some space, or raise the quota"
     if status == 501 or isinstance(error, exceptions.NotSupportedError):
         return "this store cannot do what a table needs: see docs/stores.md"
     if "BadScheme" in text:

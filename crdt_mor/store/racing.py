@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from typing import Final
 
-from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.protocol import Store
 
@@ -90,14 +91,23 @@ def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
     def put(path: str, size: int, number: int) -> bool:
         return store.put(path, _content(number, size))
 
+    def remove(path: str) -> None:
+        with suppress(StorageUnavailableError):  # what stays is small, and of no table
+            store.delete(path)
+
     try:
         told = [
             at_once.side_by_side([partial(put, path, size, number) for number in range(PUTS)])
             for path, size in zip(paths, cycle(SIZES), strict=False)
         ]
         found = each(store.read)
+    except CommitUnknownError as error:
+        raise StorageUnavailableError(
+            "the store failed while it was tried with objects that are part of no table; nothing was published. Try "
+            f"again. store={address} cause={str(error).rpartition('cause=')[2]}"
+        ) from error
     finally:
-        each(store.delete)
+        each(remove)
     winners = Counter(map(sum, told))
     wrong = sum(
         sum(made) == 1 and data != _content(made.index(True), size)

@@ -136,6 +136,7 @@ def _options(server: servers.Server, **more: str) -> Any:
         (404, "NoSuchBucket", "no such bucket: make it"),
         (401, "Unauthorized", "asks for credentials"),
         (501, "NotImplemented", "cannot do what a table needs"),
+        (507, "InsufficientStorage", "no space left"),
     ],
 )
 def test_what_will_not_get_better_is_told_at_once_with_what_to_set(
