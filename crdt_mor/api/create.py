@@ -16,7 +16,6 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     InvalidInputError,
     PartitionNotInKeyWarning,
-    StorageUnavailableError,
     TableExistsError,
 )
 from crdt_mor.events import load
@@ -25,6 +24,7 @@ from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference, resolve
+from crdt_mor.log.deciding import put_deciding
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.tail import versions_in
 from crdt_mor.merge.payload import PartialUpdate, Payload
@@ -114,8 +114,8 @@ def put_properties(
         _require_no_load(store, uri, expiry_ms)
         if is_bucket(store):
             store.probe()
-    if store.put(PROPERTIES, content):
-        with suppress(StorageUnavailableError):  # the table is there, and nobody sees what they have left
+    if put_deciding(store, PROPERTIES, content):
+        with suppress(Exception):  # the table is there, and nobody sees what they have left
             load.clear(store, config.table_id)
         return config, True
     if not exist_ok:

@@ -17,6 +17,7 @@ from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import SchemaMismatchError, TableExistsError
 from crdt_mor.events.session import Session
+from crdt_mor.log.deciding import deciding
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.layout import BY_KEY, Layout, said
 from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
@@ -58,6 +59,14 @@ class _Difference(NamedTuple):
     asked: object
     found: object
     advice: str = ""
+
+
+def start(session: Session, asked: Asked | None) -> None:
+    """Start a table: a new one, where nothing is asked, or one that is there and is to be what is asked for."""
+    if asked is not None:
+        require_asked_for(session, asked)
+    with deciding(is_made=asked is None):  # the properties of a new table are there
+        session.start()
 
 
 def require_asked_for(session: Session, asked: Asked) -> None:

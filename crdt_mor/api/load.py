@@ -23,6 +23,7 @@ from crdt_mor.errors import CommitUnknownError, CrdtMorError, TableExistsError
 from crdt_mor.events import load as loads
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment
+from crdt_mor.log.deciding import deciding, put_deciding
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.steps import PUTS_MAX
 from crdt_mor.model.authors import Info
@@ -103,7 +104,8 @@ def load(
     except BaseException as error:
         _give_up(table, error, appearing)
         raise
-    loads.put_in_place(store, table.table_id)
+    with deciding(is_made=True):
+        loads.put_in_place(store, table.table_id)
     with suppress(CrdtMorError):  # nobody sees what other loads have left
         loads.clear(store, table.table_id)
 
@@ -112,13 +114,14 @@ def _appear(table: NewTable) -> None:
     """The one event by which the table is there for everybody. A lost reply says nothing, so it is asked for again."""
     for attempt in range(PUTS_MAX):
         try:
-            created = table.store.put(PROPERTIES, table.properties)
+            created = put_deciding(table.store, PROPERTIES, table.properties)
         except CommitUnknownError:
             table.environment.sleep(0.01 * 2**attempt * table.environment.jitter())
             continue
-        if not created and table.store.read(PROPERTIES) != table.properties:
-            raise _exists_by_now(table.uri)
-        table.store.make_durable(PROPERTIES)
+        with deciding(is_made=True):
+            if not created and table.store.read(PROPERTIES) != table.properties:
+                raise _exists_by_now(table.uri)
+            table.store.make_durable(PROPERTIES)
         return
     raise CommitUnknownError(
         "the store does not say whether the table is there now: look, Table.open(uri), before it is loaded again. "

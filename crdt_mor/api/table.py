@@ -30,7 +30,7 @@ from crdt_mor.api.create import (
     refuse_inside_a_table,
     warn_of_partitions,
 )
-from crdt_mor.api.create_again import Asked, require_asked_for
+from crdt_mor.api.create_again import Asked, start
 from crdt_mor.api.data import SchemaLike, read_schema
 from crdt_mor.api.job import WrittenByMany
 from crdt_mor.api.merge_into_parts import MergedByMany
@@ -192,9 +192,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         )
         session = Session(objects, environment, found, expiry_ms, str(uri))
         session.inline = inline
-        if not is_new:
-            require_asked_for(session, Asked.of(config, columns, layout, rules, odd))
-        session.start()
+        start(session, None if is_new else Asked.of(config, columns, layout, rules, odd))
         return cls._of(session, str(uri), objects if store is not None else None)
 
     @classmethod

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, TableNotFoundError
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import COPIED, copied_path, version_path
 from crdt_mor.log.steps import PUTS_MAX, List, MakeDurable, Nonce, Pause, Put, Read, Steps, put_surely
 from crdt_mor.log.tail import find_tail
@@ -65,28 +66,30 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
     may have come too late to be removed. Raises `InvalidInputError` where the copy has commits of its own.
     """
     seen, tries = -1, 0
-    while True:
-        tail = yield from tail_of_copy()
-        if tail is not None and (tail.version, tail.nonce) == (value.version, value.nonce):
-            yield MakeDurable(version_path(tail.version))
-            return tail
-        if tail is not None and tail.version >= value.version:
-            return (yield from _beyond(tail, value))
-        if tail is not None:
-            yield from _require_earlier(tail, value)
-        version = -1 if tail is None else tail.version
-        seen, tries = version, tries + 1 if version == seen else 0
-        if tries == PUTS_MAX:
-            raise CommitUnknownError(
-                "the store makes no next version in the copy, nor does it say that there is one: run the copy again. "
-                f"path={version_path(version + 1)} tries={PUTS_MAX}"
-            )
-        if tries:
-            yield Pause(tries)
-        if tail is None or tail.version + 1 == value.version:
-            yield Put(version_path(value.version), data)
-        else:
-            yield from _bridge(tail, value)
+    with deciding() as decision:
+        while True:
+            tail = yield from tail_of_copy()
+            if tail is not None and (tail.version, tail.nonce) == (value.version, value.nonce):
+                yield MakeDurable(version_path(tail.version))
+                return tail
+            if tail is not None and tail.version >= value.version:
+                return (yield from _beyond(tail, value))
+            if tail is not None:
+                yield from _require_earlier(tail, value)
+            version = -1 if tail is None else tail.version
+            seen, tries = version, tries + 1 if version == seen else 0
+            if tries == PUTS_MAX:
+                raise CommitUnknownError(
+                    "the store makes no next version in the copy, nor does it say that there is one: run the copy "
+                    f"again. path={version_path(version + 1)} tries={PUTS_MAX}"
+                )
+            if tries:
+                yield Pause(tries)
+            if tail is None or tail.version + 1 == value.version:
+                yield Put(version_path(value.version), data, decides=True)
+            else:
+                yield from _bridge(tail, value)
+            decision.is_made = True
 
 
 def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
@@ -98,7 +101,7 @@ def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
     for _ in range(tail.version + 1, value.version):
         nonce = yield Nonce()
         tail = bridge(tail, nonce)
-        if not (yield Put(version_path(tail.version), tail.encode(), durable="content")):
+        if not (yield Put(version_path(tail.version), tail.encode(), "content", decides=True)):
             return
 
 

@@ -35,12 +35,13 @@ from crdt_mor.events.one_event import ClaimedWrite, Expected, LoneCommit, LoneWr
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import ABANDONED_MS, Crowd
+from crdt_mor.log.deciding import stopped_outcome, unknown_outcome
 from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
 from crdt_mor.log.paths import POSTS, is_event, only_own, post_in, post_path, version_path
 from crdt_mor.log.posts import LOOKS_MAX, NAME_CHARS, Post, Turn, chosen, decode, encode_post, events_in, writes_in
 from crdt_mor.log.projection import wait_for_projection
-from crdt_mor.log.publish import Shortcuts, stopped_outcome, unknown_outcome
+from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import (
     Delete,
     GetStat,
@@ -210,7 +211,8 @@ class _Posted:
         """
         turn = Turn(self.path, self.crowd.others + 1)
         tail = genuine = made_at
-        unput: tuple[Single, ...] = (Put(self.path, encode_post(self.post, made_at.table_id), durable=False),)
+        post = Put(self.path, encode_post(self.post, made_at.table_id), durable=False, decides=True)
+        unput: tuple[Single, ...] = (post,)
         while True:
             began: int = yield Now()
             beside = (*unput, List(POSTS)) if self.shortcuts.is_far else unput

@@ -15,6 +15,7 @@ from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.hudi.handover import change_properties, open_instants
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.restore import named_in
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.log.tail import find_tail
@@ -83,12 +84,13 @@ def take_back(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 def _settle(publisher: TablePublisher, value: Timeline) -> Steps[Timeline]:
     """Give the properties what the newest value asks for, which is returned. value: that one, or an earlier one."""
     own = own_properties(publisher.projector.config.merge)
-    while True:
-        yield from change_properties(own if value.handed_over == EPOCH else PLAIN)
-        tail = yield from find_tail(value)
-        if tail.handed_over == value.handed_over:
-            return tail
-        value = tail
+    with deciding(is_made=True):
+        while True:
+            yield from change_properties(own if value.handed_over == EPOCH else PLAIN)
+            tail = yield from find_tail(value)
+            if tail.handed_over == value.handed_over:
+                return tail
+            value = tail
 
 
 def _require_nothing_left(folder: str) -> Steps[None]:

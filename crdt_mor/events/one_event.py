@@ -34,6 +34,7 @@ from typing import Any
 from crdt_mor.errors import (
     CommitUnknownError,
     CrdtMorError,
+    FormatError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -41,18 +42,11 @@ from crdt_mor.errors import (
 from crdt_mor.ground.observing_events import RaceLostEvent
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.hudi.records import claim_record, pending_record
+from crdt_mor.log.deciding import deciding, unknown_outcome
 from crdt_mor.log.intents import PostedEvent, combine
 from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import version_path
-from crdt_mor.log.publish import (
-    NO_SHORTCUTS,
-    Shortcuts,
-    confirmed,
-    expire_in_turn,
-    next_version,
-    unknown_outcome,
-    wall_clock,
-)
+from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts, confirmed, expire_in_turn, next_version, wall_clock
 from crdt_mor.log.segments import SegmentGoneError
 from crdt_mor.log.steps import (
     Delete,
@@ -210,7 +204,8 @@ def commit(
         return (yield from attempt.find_out(value, answered))
     if not is_far:
         yield from expire_in_turn(owned)
-    completion = yield from find_completion(write.requested, owned)
+    with deciding(is_made=True):
+        completion = yield from find_completion(write.requested, owned)
     assert completion is not None, "the value holds its own event"
     return LoneCommit(completion, owned)
 
@@ -294,7 +289,7 @@ class _Attempt:
         looks = tuple(GetStat(put.path) for put in partitions)
         path = version_path(value.version)
         unnamed = () if self.write.events else (path,)  # Hudi's file of this commit is the next thing that is put
-        put = Put(path, value.encode(), "content" if unnamed else True, after=self._log_of_each_folder())
+        put = Put(path, value.encode(), "content" if unnamed else True, self._log_of_each_folder(), decides=True)
         created = None if shortcuts.is_far else (yield put)
         try:
             if shortcuts.is_far:
@@ -307,7 +302,7 @@ class _Attempt:
                     yield from put_surely(partition)
             if owned is not None:
                 yield from self.publisher.project(owned, own=True, after=unnamed, late=shortcuts.late)
-        except (StorageUnavailableError, CommitUnknownError):
+        except (StorageUnavailableError, CommitUnknownError, FormatError):
             return None
         return owned
 
@@ -328,7 +323,7 @@ class _Attempt:
                 paths += [self.publisher.projector.requested_path(self.write.requested), self.claim.path]
             yield from delete_if_table_is_gone(self.tail, paths)
             raise
-        except StorageUnavailableError as error:
+        except (StorageUnavailableError, FormatError) as error:
             raise unknown_outcome(error) from error
         if completion is not None:
             return LoneCommit(completion, now)

@@ -11,6 +11,7 @@ from crdt_mor.events.write import GroupsMovedError, WriteOutcome, expired_or_unk
 from crdt_mor.hudi.adoption import adopt
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import find_completion, find_overwrite
 from crdt_mor.log.paths import heartbeat_path
 from crdt_mor.log.segments import Contents, read_once
@@ -53,13 +54,14 @@ def overwrite(
 
     tail = yield from adopt(publisher, known)  # what Hudi has written is covered as well
     value = yield from publisher.publish(derive, tail)
-    completion = yield from find_overwrite(begun.requested, value)
-    if completion is not None:
-        for path in sorted({file.staged for file in completion.files} | _staged_paths(staged)):
-            yield Delete(path)  # they have their names
-        yield Delete(heartbeat_path(begun.requested))
-        ended = yield from find_completion(begun.requested, value)
-        return WriteOutcome(completion, value, repeated=ended is not None and ended.driver != begun.driver)
+    with deciding(is_made=True):
+        completion = yield from find_overwrite(begun.requested, value)
+        if completion is not None:
+            for path in sorted({file.staged for file in completion.files} | _staged_paths(staged)):
+                yield Delete(path)  # they have their names
+            yield Delete(heartbeat_path(begun.requested))
+            ended = yield from find_completion(begun.requested, value)
+            return WriteOutcome(completion, value, repeated=ended is not None and ended.driver != begun.driver)
     pending = value.find_pending(begun.requested)
     if pending is None:
         raise expired_or_unknown(begun.requested, value)

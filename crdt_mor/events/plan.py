@@ -22,6 +22,7 @@ from crdt_mor.errors import TableNotFoundError, TableReplacedError
 from crdt_mor.ground.observing_events import PlanEvent
 from crdt_mor.hudi.actions import P, PlannedAction, planned_action
 from crdt_mor.hudi.plan import read_plan
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.outcome import find_completion, find_completion_by_nonce, is_given_up, may_be_dropped
 from crdt_mor.log.paths import plan_path
 from crdt_mor.log.publish import Publisher
@@ -80,7 +81,8 @@ def schedule(
             yield Delete(path)  # of an attempt that lost its race; that of a completed plan is swept
     if scheduled is None:
         return value, None
-    plan = cast("P | None", (yield from read_plan(value, scheduled)))
+    with deciding(is_made=True):
+        plan = cast("P | None", (yield from read_plan(value, scheduled)))
     groups = len(plan.file_groups) if plan is not None else 0
     publisher.tell(PlanEvent(state="scheduled", barrier=scheduled.barrier, action=scheduled.action, file_groups=groups))
     return value, plan
@@ -167,7 +169,8 @@ def complete(
                 bytes=sum(file.size for file in files),
             )
         )  # fmt: skip
-    return value, (yield from find_completion(barrier, value))
+    with deciding(is_made=True):
+        return value, (yield from find_completion(barrier, value))
 
 
 def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from crdt_mor.errors import (
-    CommitUnknownError,
+    CrdtMorError,
     StorageUnavailableError,
     TableNotFoundError,
     TableReplacedError,
@@ -153,7 +153,7 @@ class Session:
             results.append(self.run(steps))
 
         def lenient(check: Callable[[], None]) -> None:
-            with suppress(StorageUnavailableError, CommitUnknownError):
+            with suppress(CrdtMorError):
                 check()
 
         calls: list[Callable[[], None]] = [drive, *(partial(lenient, check) for check in checks)]

@@ -18,6 +18,7 @@ from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, WriterE
 from crdt_mor.events.rollback import give_up
 from crdt_mor.events.sweep import timed_upkeep
 from crdt_mor.hudi.projection import TablePublisher
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.intents import BeginIntent, CompleteIntent
 from crdt_mor.log.outcome import ValueOf, find_completion, may_be_dropped, value_of
 from crdt_mor.log.paths import heartbeat_path
@@ -122,13 +123,14 @@ def complete(
         yield from _remove_void(requested, void)
         files = [file for file in files if file not in void]
         shortcuts = replace(shortcuts, looked=False, helped=-1)
-    completion = yield from find_completion(requested, value)
-    if completion is not None:
-        others = completion.driver != begun.driver
-        yield from delete_for_good([file.path for file in files] if others else [])  # Hudi's readers go by names
-        if not shortcuts.is_far or begun.driver:  # else it is left to a sweep: most writes end before they have one
-            yield Delete(heartbeat_path(requested))
-        return WriteOutcome(completion, value, repeated=others)
+    with deciding(is_made=True):
+        completion = yield from find_completion(requested, value)
+        if completion is not None:
+            others = completion.driver != begun.driver
+            yield from delete_for_good([file.path for file in files] if others else [])  # Hudi's readers go by names
+            if not shortcuts.is_far or begun.driver:  # else it is left to a sweep: most writes end before they have one
+                yield Delete(heartbeat_path(requested))
+            return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)
     if pending is None:
         raise expired_or_unknown(requested, value)

@@ -68,6 +68,7 @@ class Posting:
     intent: what its writer may post; None, or no `crowd`: it is published by its writer alone.
     attempt: how often its writer has put a version with it.
     others: how many events of others that version would have published.
+    may_land: whether a version with it was put that may be the next one, or has landed.
     has_asked: whether its writer has asked for a turn, as it has lost several races with what is not posted.
     """
 
@@ -75,6 +76,7 @@ class Posting:
     crowd: Crowd | None = None
     attempt: int = 0
     others: int = 0
+    may_land: bool = False
     has_asked: bool = False
     _posted: list[PostName] = field(default_factory=list)
     _turn: Turn = field(default_factory=lambda: Turn(""))
@@ -104,7 +106,7 @@ class Posting:
                 name = PostName(tail.version, intent.nonce[:NAME_CHARS])
                 self._posted.append(name)  # or not, if the put is lost: that only costs the help of others
                 self._turn = Turn(event_path(name), crowd.others + 1)
-                steps.append(Put(event_path(name), data, durable=False))
+                steps.append(Put(event_path(name), data, durable=False, decides=True))
             elif crowd.unlooked < LOOK_EVERY:
                 self._chosen = []  # an older version has judged them
                 return True

@@ -37,6 +37,7 @@ from crdt_mor.errors import (
 from crdt_mor.ground.observing import Tell, tell_nobody
 from crdt_mor.ground.observing_events import RaceLostEvent
 from crdt_mor.log.combining import Crowd, Posting
+from crdt_mor.log.deciding import deciding, stopped_outcome, unknown_outcome
 from crdt_mor.log.intents import Intent
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.paths import version_path
@@ -129,7 +130,7 @@ class Publisher:
                 raise
             raise unknown_outcome(error) from error
         except CrdtMorError as error:
-            if not posting.is_posted:
+            if not posting.is_posted and not posting.may_land:
                 raise
             yield from posting.withdraw()
             if isinstance(error, CommitUnknownError | TableReplacedError | TableNotFoundError):
@@ -151,6 +152,7 @@ class Publisher:
                     yield from posting.leave_to_others(tail)
                     tail = yield from find_tail(tail)
                     continue
+                posting.may_land |= event is None and posting.attempt > 0  # it has landed, or has ended otherwise
                 if tail.version != shortcuts.helped:
                     told = posting.is_posted and (yield from wait_for_projection(self.projector, tail))
                     if not told:
@@ -165,6 +167,7 @@ class Publisher:
                 continue
             owned = yield from claim(tail, value)
             posting.attempt += 1
+            posting.may_land = True
             if owned is not None:
                 yield from self.project(owned, own=True, late=shortcuts.late)
                 if not shortcuts.is_far:  # else it is done with the late looks
@@ -177,6 +180,7 @@ class Publisher:
             yield from posting.pause(tail)
             newest = yield from self.next_tail(tail, value)
             unmade = unmade + 1 if newest.version == tail.version else 0
+            posting.may_land = unmade > 0
             if unmade == PUTS_MAX:
                 raise _never_made(value)
             tail = newest
@@ -280,14 +284,14 @@ def next_version(tail: Timeline, event: Timeline, segments: Contents, own: list[
 
 def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
     """Rule 3: put `value` after `tail`. The published value if it is genuinely ours; None if lost or unsure."""
-    created = yield Put(version_path(value.version), value.encode())
+    created = yield Put(version_path(value.version), value.encode(), decides=True)
     return (yield from confirmed(tail, value, created))
 
 
 def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Timeline | None]:
     """As `claim`, once `value` was put. created: what the put has answered."""
     path = version_path(value.version)
-    try:
+    with deciding(is_made=True):
         if not created:
             data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
             if data is None:
@@ -298,8 +302,6 @@ def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Ti
             value = yield from with_file_ids(stored, value)
             yield MakeDurable(path)  # what was read back may not last yet
         return value if (yield from is_genuine(tail)) else None
-    except StorageUnavailableError as error:
-        raise unknown_outcome(error) from error
 
 
 def _never_made(value: Timeline) -> CommitUnknownError:
@@ -309,22 +311,6 @@ def _never_made(value: Timeline) -> CommitUnknownError:
         "not say what became of it, and a look finds none. If it goes on so, try with crdt-mor check-store what its "
         "conditional puts do. Look at the table before writing again, or write with a token, which may be repeated. "
         f"path={version_path(value.version)} tries={PUTS_MAX}"
-    )
-
-
-def unknown_outcome(cause: StorageUnavailableError) -> CommitUnknownError:
-    """What a failure means once something may have been published."""
-    return CommitUnknownError(
-        "the store failed after it had been asked to publish, so this may be visible already: look at the table before "
-        f"writing again, or write with a token, which may be repeated. cause={cause}"
-    )
-
-
-def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
-    """What an error means once an event has been posted."""
-    return CommitUnknownError(
-        "this was stopped, and another process may have published it meanwhile: look at the table before writing "
-        f"again, or write with a token, which may be repeated. cause={cause}"
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
+from crdt_mor.errors import CommitUnknownError, CrdtMorError, StorageUnavailableError
 from crdt_mor.ground.clock import Environment
 from crdt_mor.log.paths import outside_other_tables
 from crdt_mor.store.absences import LOOKS, contradicted, folder_of
@@ -34,12 +34,14 @@ class Put:
     """-> bool | None: created, exists already, or unknown (the reply was lost).
 
     after: paths of objects whose names last before this object gets its name.
+    decides: whether the object decides an event. Any later failure leaves the outcome unknown: see `log.deciding`.
     """
 
     path: str
     data: bytes
     durable: Durable = True
     after: Sequence[str] = ()
+    decides: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,13 @@ _PAUSE_S = 0.001
 
 
 def run(steps: Steps[T], store: Store, environment: Environment) -> T:
-    """Drive a protocol against a store to its end. When the store fails it is told, and can say what that means."""
+    """Drive a protocol against a store to its end. When the store fails it is told, and can say what that means.
+
+    Once an object was put that decides, every failure of the store is a `StorageUnavailableError` to the protocol.
+    """
     reply: object = None
-    failure: StorageUnavailableError | None = None
+    failure: Exception | None = None
+    is_decided = False
     try:
         while True:
             try:
@@ -167,20 +173,38 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
                     reply = side_by_side(store, calls)
                 else:
                     reply = perform(step, store, environment)
-            except StorageUnavailableError as error:
+            except Exception as error:  # noqa: BLE001  the protocol raises it again, or says what it means
                 failure = error
+            is_decided = is_decided or _decides(step, failure)
+            if is_decided and failure is not None and not isinstance(failure, _FAILURES):
+                failure = _failed(failure)
     finally:
         steps.close()
+
+
+_FAILURES = (StorageUnavailableError, CommitUnknownError)
+"""What the protocol of stores raises where a store fails. A store may raise other classes all the same."""
+
+
+def _failed(error: Exception) -> StorageUnavailableError:
+    """The failure of a store, as the protocol of stores has it."""
+    failed = StorageUnavailableError(f"the store failed. cause={type(error).__name__}: {error}")
+    failed.__cause__ = error
+    return failed
+
+
+def _decides(step: Step, failure: Exception | None) -> bool:
+    """Whether an event may be decided after a step. A put that raises was not carried out; of several some may be."""
+    if isinstance(step, Together):
+        return any(isinstance(part, Put) and part.decides for part in step.steps)
+    return isinstance(step, Put) and step.decides and failure is None
 
 
 def perform(step: Single, store: Store, environment: Environment) -> object:
     """Do one operation and return its result."""
     match step:
-        case Put(path, data, durable, after):
-            try:
-                return store.put(path, data, durable=durable, after=after)
-            except CommitUnknownError:
-                return None
+        case Put():
+            return _put(step, store)
         case Copy(source, target):
             try:
                 return store.copy(source, target)
@@ -206,6 +230,19 @@ def perform(step: Single, store: Store, environment: Environment) -> object:
         case _:
             return _look(step, store, environment)
     return None
+
+
+def _put(put: Put, store: Store) -> bool | None:
+    try:
+        return store.put(put.path, put.data, durable=put.durable, after=put.after)
+    except CommitUnknownError:
+        return None
+    except CrdtMorError:
+        raise
+    except Exception:
+        if put.decides:  # of a class that no store should raise, and that says nothing of the object
+            return None
+        raise
 
 
 def _look(

@@ -32,6 +32,7 @@ from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table
 from crdt_mor.ground.threads import REQUESTS, in_threads
 from crdt_mor.hudi.handover import read_properties, replace_properties
+from crdt_mor.log.deciding import deciding
 from crdt_mor.log.paths import COPIED, METADATA_TABLE, PROPERTIES, version_path
 from crdt_mor.log.steps import Delete, MakeDurable, Put, Steps, put_surely, run
 from crdt_mor.log.tail import expire_versions, versions_in
@@ -248,9 +249,10 @@ class _Copying:
         shown = self._run(events.publish(value, moment.data))
         if shown is None:
             return None
-        self._run(self._session.publisher.help_project(shown))
-        self._put_properties(moment)
-        removed = self._remove(moment, need)
+        with deciding(is_made=True):
+            self._run(self._session.publisher.help_project(shown))
+            self._put_properties(moment)
+            removed = self._remove(moment, need)
         objects, size = len(self._made), sum(self._made.values())
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 

@@ -10,8 +10,6 @@ from crdt_mor.errors import (
     CommitUnknownError,
     CrdtMorError,
     StorageUnavailableError,
-    TableNotFoundError,
-    TableReplacedError,
 )
 from crdt_mor.events import rollback
 from crdt_mor.events import write as events
@@ -45,7 +43,7 @@ def begin_writable(session: Session, author: Author, declared: Declared) -> tupl
         side_by_side(session.store, calls)
     except BaseException:
         for value, pending in begun:
-            with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
+            with suppress(Exception):
                 _give_up(session, value, pending)
         raise
     return begun[0]

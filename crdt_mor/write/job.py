@@ -42,7 +42,7 @@ import pyarrow as pa
 
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, WriterExpiredError
+from crdt_mor.errors import InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.events import job as jobs
 from crdt_mor.events import overwrite as overwriting
 from crdt_mor.events import rollback, ticket
@@ -243,7 +243,7 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
     Where the store fails, others clean up after the write's expiry: the error that the write itself ends with says what
     is known of its commit.
     """
-    with suppress(StorageUnavailableError, CommitUnknownError):
+    with suppress(Exception):
         value = session.tail()
         begun = value.find_by_nonce(job.name)
         if begun is not None:
@@ -263,7 +263,7 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
 
 def _clear(session: Session, job: Job, begun: Pending) -> None:
     """Remove what was staged, unless the write goes on under another driver."""
-    with suppress(StorageUnavailableError, CommitUnknownError):  # else it is swept
+    with suppress(Exception):  # else it is swept
         session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
 
 

@@ -21,8 +21,6 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import (
     CommitUnknownError,
     StorageUnavailableError,
-    TableNotFoundError,
-    TableReplacedError,
 )
 from crdt_mor.events import job as jobs
 from crdt_mor.events import rollback
@@ -296,7 +294,7 @@ class OpenWrite:
         """
         if not self.session.is_own_process():
             return
-        with suppress(StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
+        with suppress(Exception):  # a store may raise any class
             self.roll_back()
 
     def _roll_back_or_find(self, unknown: CommitUnknownError) -> events.WriteOutcome:
@@ -305,7 +303,7 @@ class OpenWrite:
             value = self.roll_back()
             completion = self.session.run(find_completion(self.begun.requested, value))
             overwrite = self.session.run(find_overwrite(self.begun.requested, value))
-        except (StorageUnavailableError, CommitUnknownError, TableReplacedError, TableNotFoundError):
+        except Exception:  # noqa: BLE001  a store may raise any class
             raise unknown from None
         if completion is None and value.find_pending(self.begun.requested) is not None:
             raise unknown  # another driver has taken the write over

@@ -41,7 +41,7 @@ def merged(table: Table) -> None:
 
 VERBS: dict[str, Callable[[Table], object]] = {
     "block": in_block,
-    "delete": lambda table: table.delete(filter="euros > 500"),
+    "delete": lambda table: table.delete(where="euros > 500"),
     "merge": merged,
     "move": lambda table: table.move(["ada"], partition={"p": "y"}),
     "update": lambda table: table.update({"seen": "euros"}),

@@ -26,7 +26,7 @@ MODE, ORDERING = "hoodie.record.merge.mode", "hoodie.table.ordering.fields"
 BACK = "table.maintenance.takeback(), or crdt-mor takeback"
 
 
-class Power(Exception):  # noqa: N818  it goes off
+class Power(BaseException):  # no `Exception`: a process that is killed handles none
     """The process is killed."""
 
 

@@ -1,0 +1,205 @@
+"""A put decides, and then the store fails: the write is a commit, or its outcome is told to be unknown.
+
+Whatever class the store raises. A store that a user hands in may raise any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+
+from crdt_mor import (
+    CommitUnknownError,
+    CrdtMorError,
+    FormatError,
+    InvalidInputError,
+    StorageRefusedError,
+    StorageUnavailableError,
+    Store,
+    Table,
+    UnsupportedFeatureError,
+)
+from crdt_mor.log.paths import PROPERTIES, VERSIONS
+from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.testing.faults import DelegatingStore
+from tests.failing import URI, FailingBucket, answered
+from tests.inside import hudi_folder_of
+from tests.posting import in_a_crowd
+from tests.simulated import Simulated
+
+T = TypeVar("T")
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+SAID = "it failed; nothing was published. Try again"
+ERRORS = [
+    StorageUnavailableError(SAID), StorageRefusedError(SAID), UnsupportedFeatureError(SAID), InvalidInputError(SAID),
+    FormatError(SAID), PermissionError(SAID), ValueError(SAID),
+]  # fmt: skip
+
+
+class Failing(DelegatingStore):
+    """A store that raises an error at each call that `fails`, from the first put on that `starts` it."""
+
+    def __init__(
+        self, store: Store, error: Exception, starts: Callable[[str], bool], fails: Callable[[str, str], bool]
+    ):
+        super().__init__(store)
+        self._error, self._starts, self._fails = error, starts, fails
+        self.has_begun = False
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        if self.has_begun and self._fails(operation, path):
+            raise self._error
+        result = call()
+        self.has_begun = self.has_begun or (operation == "put" and self._starts(path))
+        return result
+
+
+def rows(*ids: str, n: int = 1) -> pa.Table:
+    return pa.table({"id": list(ids), "n": [n] * len(ids)}, SCHEMA)
+
+
+def in_block(table: Table) -> None:
+    with table.transaction() as tx:
+        tx.upsert(rows("b"))
+
+
+def merged(table: Table) -> None:
+    table.merge(rows("a", "b"), on="id").when_matched_update(
+        {"n": "source.n + 1"}
+    ).when_not_matched_insert_all().execute()
+
+
+VERBS: dict[str, Callable[[Table], Any]] = {
+    "block": in_block,
+    "compact": lambda table: table.maintenance.compact(),
+    "delete": lambda table: table.delete(where="n = 1"),
+    "merge": merged,
+    "overwrite": lambda table: table.overwrite(rows("b")),
+    "save": lambda table: table.savepoint("here"),
+    "update": lambda table: table.update({"n": "n + 1"}),
+    "upsert": lambda table: table.upsert(rows("b")),
+}
+
+
+def everything(operation: str, path: str) -> bool:
+    return True
+
+
+def hudis_file(operation: str, path: str) -> bool:
+    """The put of Hudi's completed file."""
+    return operation == "put" and "_" in path.rpartition("/")[2] and "/timeline/" in path and ".crdt_mor" not in path
+
+
+def is_decided_by(verb: str) -> Callable[[str], bool]:
+    """The put that decides: of what begins first, the second version."""
+    begins = verb in {"block", "overwrite"}
+    seen: list[str] = []
+
+    def starts(path: str) -> bool:
+        if path.startswith(VERSIONS):
+            seen.append(path)
+        return len(seen) > begins
+
+    return starts
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("fails", [everything, hudis_file], ids=lambda fails: fails.__name__)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_store_that_fails_after_the_version_leaves_a_commit_or_an_unknown_outcome(
+    verb: str, fails: Callable[[str, str], bool], error: Exception
+) -> None:
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"))
+    assert "timeline" in hudi_folder_of(table)
+    store = Failing(world.store, error, is_decided_by(verb), fails)
+    opened = Table.open("simulated", store=store, environment=world.environment)
+    told = ""
+    try:
+        VERBS[verb](opened)
+    except CommitUnknownError as found:
+        told = str(found)
+    assert store.has_begun
+    assert "nothing was published" not in told
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_create_whose_store_fails_after_the_properties_is_of_unknown_outcome(error: Exception) -> None:
+    world = Simulated()
+    store = Failing(world.store, error, lambda path: path == PROPERTIES, everything)
+    with pytest.raises(CommitUnknownError) as told:
+        Table.create("simulated", SCHEMA, key="id", store=store, environment=world.environment)
+    assert "nothing was published" not in str(told.value)
+    assert Table.open("simulated", store=world.store, environment=world.environment).version == 0
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("it failed"), ValueError("it failed")], ids=lambda error: type(error).__name__
+)
+def test_a_version_that_is_put_by_a_call_that_raises_is_a_commit(error: Exception) -> None:
+    """A class that no store should raise says nothing of the object, so it is read back."""
+
+    class Raising(DelegatingStore):
+        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+            result = call()
+            if operation == "put" and path.startswith(VERSIONS):
+                raise error
+            return result
+
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"))
+    opened = Table.open("simulated", store=Raising(world.store), environment=world.environment)
+    assert opened.upsert(rows("b")).rows == 1
+    assert table.count() == 2
+
+
+def test_a_version_that_the_store_refuses_is_told_in_its_own_words() -> None:
+    class Refusing(DelegatingStore):
+        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+            if operation == "put" and path.startswith(VERSIONS):
+                raise UnsupportedFeatureError("no hard links; nothing was published")
+            return call()
+
+    world = Simulated()
+    table = world.create(SCHEMA, key="id", buckets=1)
+    table.upsert(rows("a"))
+    opened = Table.open("simulated", store=Refusing(world.store), environment=world.environment)
+    with pytest.raises(CrdtMorError, match="no hard links; nothing was published"):
+        opened.upsert(rows("b"))
+    assert table.count() == 1
+
+
+@pytest.mark.parametrize("status", [403, 507])
+def test_a_refused_post_says_that_it_may_be_visible_and_nothing_else(status: int) -> None:
+    with FailingBucket().running() as bucket:
+        table = Table.create(URI, SCHEMA, key="id", buckets=1, store=bucket.store(), environment=bucket.environment)
+        table.upsert(rows("a"))
+        in_a_crowd(table)
+        bucket.fail(lambda request, number: answered(status) if request.what == "PUT" else None)
+        with pytest.raises(CommitUnknownError, match="may be visible already") as told:
+            table.upsert(rows("b"))
+        assert "othing was published" not in str(told.value)
+
+
+def test_create_in_a_store_that_is_full_says_so() -> None:
+    with FailingBucket().running() as bucket:
+        bucket.fail(lambda request, number: answered(507) if request.what in ("PUT", "DELETE") else None)
+        with pytest.raises(StorageRefusedError, match=r"no space left.* Nothing was published"):
+            Table.create(URI, SCHEMA, key="id", store=bucket.store(), environment=bucket.environment)
+        assert bucket.environment.now_ms() == SimulatedEnvironment().now_ms(), "it was not tried again"
+
+
+def test_create_in_a_store_that_does_not_answer_the_probe_is_a_failure_of_the_store() -> None:
+    """Objects of a probe are part of no table: that the outcome of their puts is unknown means nothing."""
+    with FailingBucket().running() as bucket:
+        bucket.fail(lambda request, number: answered(500) if request.what in ("PUT", "DELETE") else None)
+        with pytest.raises(StorageUnavailableError, match="nothing was published") as told:
+            Table.create(URI, SCHEMA, key="id", store=bucket.store(), environment=bucket.environment)
+        assert "probe" not in str(told.value)
