@@ -99,7 +99,7 @@ SIGNATURES = {
     "doctor": "uri * storage_options store environment",
     "observe": "callback",
     "parse_point": "text * checkpoint name",
-    "read_files": "paths * schema rename storage_options",
+    "read_files": "paths * schema rename delimiter encoding storage_options",
     "secret_options": "options",
     "storage_options": "uri options",
     "Maintenance.erase": "self data * keys where columns wait",

@@ -7,16 +7,15 @@ only when it is asked to: a lazy frame of polars, a dataset of pyarrow.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.api.rows import ArrowRows
+from crdt_mor.api.rows import ArrowRows, in_types
 from crdt_mor.columns.arrow_input import as_arrow, read_arrow, require_arrow
-from crdt_mor.columns.types import with_leaves
 from crdt_mor.errors import InvalidInputError
 
 
@@ -66,11 +65,14 @@ def require_data(data: object) -> None:
         require_arrow(data)
 
 
-def read_data(data: Data) -> pa.Table:
-    """The rows as an Arrow table, all in memory; raises `InvalidInputError` for what holds no rows."""
+def read_data(data: Data, types: Callable[[], pa.Schema] | None = None) -> pa.Table:
+    """The rows as an Arrow table, all in memory; raises `InvalidInputError` for what holds no rows.
+
+    types: as of `in_types`.
+    """
     require_data(data)
     if isinstance(data, ArrowRows):
-        return data.to_arrow()  # not as a C stream, in which an error is but a text
+        return in_types(data, types).to_arrow()  # not as a C stream, in which an error is but a text
     if isinstance(data, pl.LazyFrame):
         return _collected(data)
     if type(data).__module__ == _DATASETS:
@@ -79,12 +81,14 @@ def read_data(data: Data) -> pa.Table:
     return read_arrow(data)
 
 
-def read_schema(schema: SchemaLike) -> pa.Schema:
+def read_schema(schema: SchemaLike, types: Callable[[], pa.Schema] | None = None) -> pa.Schema:
     """The columns of a new table, without the rows of what has some; raises `InvalidInputError` for what has none.
 
     Those that polars, pandas or DuckDB name become ordinary Arrow columns: `string`, where those say `large_string` or
     `string_view`. The columns of pyarrow are taken as they are. Names and types are checked by `TableSchema.of`.
+    types: as of `in_types`.
     """
+    schema = in_types(schema, types) if isinstance(schema, ArrowRows) else schema
     if isinstance(schema, pa.Schema):
         return schema.remove_metadata()
     if isinstance(schema, Mapping):
@@ -113,11 +117,6 @@ def ordinary(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, _ordinary(field.type), field.nullable) for field in schema])
 
 
-def dates_as_text(kind: pa.DataType) -> pa.DataType:
-    """A type with text for the dates and times in it, at every depth: of JSON, Arrow reads only numbers as such."""
-    return with_leaves(kind, lambda leaf: pa.string() if pt.is_date(leaf) or pt.is_time(leaf) else leaf)
-
-
 # --- one by one -------------------------------------------------------------------------------------------------------
 
 
@@ -126,8 +125,8 @@ def _refuse_paths(data: object) -> None:
     several = isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data)
     if several or isinstance(data, str | os.PathLike):
         raise InvalidInputError(
-            "a path is not a table: crdt_mor.read_files(paths) has the rows of files, with schema=table.schema where "
-            f"those are CSV or JSON lines. type={type(data).__name__} data={data!r:.200}"
+            "a path is not a table: crdt_mor.read_files(paths) has the rows of files. "
+            f"type={type(data).__name__} data={data!r:.200}"
         )
 
 

@@ -228,7 +228,8 @@ def _sought(session: Session, data: Data | None, keys: object, where: pl.Expr | 
     tail = session.tail()
     schema = TableSchema.from_json(tail.schema)
     if data is not None:
-        given, shown = read_data(data), tail.names.outward(schema)
+        shown = tail.names.outward(schema)
+        given = read_data(data, lambda: shown.declared)
         columns = [tail.names.shown(name) for name in needed]
         absent = [name for name in columns if name not in given.column_names]
         if absent:

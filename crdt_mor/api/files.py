@@ -1,7 +1,7 @@
 """Rows of files, to write them to a table: Parquet, Arrow, CSV and JSON, as many as there are.
 
     table.upsert(mor.read_files("incoming/*.parquet"))
-    table.upsert(mor.read_files(["mon.csv", "tue.csv"], schema=table.schema))
+    table.upsert(mor.read_files(["mon.csv", "tue.csv"]))
 
 The files that make a table are its store's; the ones here are the user's own.
 """
@@ -16,25 +16,20 @@ from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.ipc
 
 from crdt_mor.api.data import SchemaLike, read_schema
+from crdt_mor.api.files_csv import NOT_UTF8, PLAIN, CsvFormat, Opened, open_csv
 from crdt_mor.api.files_int96 import ParquetFile
 from crdt_mor.api.files_json import read_json
 from crdt_mor.api.files_places import Places, require_known
 from crdt_mor.api.rows import ArrowRows
 from crdt_mor.columns.growth import with_fields_of
 from crdt_mor.columns.renames import NONE, Renames
+from crdt_mor.columns.text_types import ColumnTypes
 from crdt_mor.errors import InvalidInputError
 
-Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
-"""The columns of a file, and its rows, a batch at a time."""
-
-_NOT_UTF8: Final = "invalid UTF8"
-"""What Arrow says of texts in another encoding."""
-
-_OF_TYPES: Final = ("conversion error", "changed from")
+_OF_TYPES: Final = ("conversion error", "changed from", "Failed to parse", "guessed")
 """What Arrow says where texts of CSV, or values of JSON, are not of the type of their column."""
 
 
@@ -43,6 +38,8 @@ def read_files(
     *,
     schema: SchemaLike | None = None,
     rename: Mapping[str, str] | None = None,
+    delimiter: str = ",",
+    encoding: str = "utf-8",
     storage_options: Mapping[str, Any] | None = None,
 ) -> FileRows:
     """The rows of files, one file after the other: to be written, for `Table.create`, or to look at.
@@ -51,10 +48,12 @@ def read_files(
         may be addresses of object stores, `s3://lake/incoming/*.parquet`. The
         ending says what a file holds: .parquet; .arrow, .feather, .ipc; .csv (with a header); .json, .jsonl, .ndjson,
         which have lines of one object each, or one array of objects. Compressed CSV and JSON end in .gz besides.
-    schema: types for columns, mostly `table.schema`. CSV and JSON have none of their own, and without it they are
-        those of the first file as far as its beginning tells.
+    schema: types for columns. CSV and JSON have none of their own. A write reads them in the types of its table, but
+        for columns that `schema` names. Elsewhere types are guessed from the first file: a value that is not exact in
+        the guessed type is refused, and digits with a leading zero in CSV are text.
     rename: new names of columns, by their names in the files: `{"Total Sales": "sales"}`. `schema` has the new ones.
-
+    delimiter, encoding: of CSV: what separates its fields, such as ";", and how its text is encoded, by Python's name,
+        such as "latin-1".
     storage_options: how an object store is reached, as in `Table.open`.
 
     Rows come a batch at a time, and each time anew that they are asked for. All files have the columns of the first
@@ -63,24 +62,43 @@ def read_files(
     Raises `InvalidInputError` where there is no such file; later, where one cannot be read.
     """
     types = None if schema is None else read_schema(schema)
-    return files_at(paths, types, Places(storage_options), Renames.of(rename))
+    how = CsvFormat.of(delimiter, encoding)
+    return files_at(paths, types, Places(storage_options), Renames.of(rename), how)
 
 
-def files_at(paths: object, types: pa.Schema | None, places: Places, renames: Renames) -> FileRows:
+def files_at(
+    paths: object, types: pa.Schema | None, places: Places, renames: Renames, how: CsvFormat = PLAIN
+) -> FileRows:
     """The rows of files at some places; types: those of CSV and JSON, by new names."""
-    return FileRows(_found(paths, places), types, places, renames)
+    found = _found(paths, places)
+    other = next((path for path in found if _format(path) is not _csv), None)
+    if how != PLAIN and other is not None:
+        raise InvalidInputError(f"delimiter and encoding are options of CSV: leave them out. file={other}")
+    return FileRows(found, types, places, renames, how)
 
 
 class FileRows(ArrowRows):
     """Rows of files, read when they are asked for. Made by `read_files`."""
 
     def __init__(
-        self, paths: tuple[str, ...], types: pa.Schema | None, places: Places, renames: Renames = NONE
+        self,
+        paths: tuple[str, ...],
+        types: pa.Schema | None,
+        places: Places,
+        renames: Renames = NONE,
+        how: CsvFormat = PLAIN,
+        table: pa.Schema | None = None,
     ) -> None:
         self.paths = paths
         self.places = places
         self._renames = renames
-        self._types = renames.back(types) or pa.schema([])
+        self._given = types
+        self._how = how
+        self._table = table
+
+    def _in_types(self, types: Callable[[], pa.Schema]) -> FileRows:
+        """The rows with these types for columns of CSV and JSON that have none of `schema=`."""
+        return FileRows(self.paths, self._given, self.places, self._renames, self._how, types())
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -88,20 +106,35 @@ class FileRows(ArrowRows):
         return self._renames.schema(self._own)
 
     @cached_property
+    def _types(self) -> pa.Schema:
+        """The types that are known, by the names of the first file."""
+        given = self._renames.back(self._given) or pa.schema([])
+        table = (self._renames.back(self._table) if _is_text(self.paths[0]) else None) or pa.schema([])
+        return pa.schema([*given, *(column for column in table if column.name not in given.names)])
+
+    @cached_property
     def _own(self) -> pa.Schema:
         """The columns of the first file under its own names."""
         with ExitStack() as stack:
-            own, _ = _opened(self.places, self.paths[0], self._types, stack)
+            own, _ = _opened(self.places, self.paths[0], ColumnTypes(self._types), self._how, stack)
         known = {field.name: field.type for field in self._types}
         kinds = {field.name: with_fields_of(known.get(field.name, field.type), field.type) for field in own}
         return pa.schema([pa.field(name, kind) for name, kind in kinds.items()])
+
+    @cached_property
+    def _columns(self) -> ColumnTypes:
+        """The types in which all files are read. Those that no file of text has said are no guess."""
+        own = self._own
+        if not _is_text(self.paths[0]):
+            return ColumnTypes(own)
+        return ColumnTypes(self._types, own)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         schema = self._own
         self._renames.schema(schema)  # refuses what is not there
         for path in self.paths:
             with ExitStack() as stack:
-                own, batches = _opened(self.places, path, schema, stack)
+                own, batches = _opened(self.places, path, self._columns, self._how, stack)
                 require_columns(own, schema, path, self.paths[0])
                 for rows in reading(path, batches):
                     yield from map(self._renames.batch, fitted(rows, schema, path).to_batches())
@@ -151,10 +184,10 @@ def is_address(text: str) -> bool:
 # --- what they hold ---------------------------------------------------------------------------------------------------
 
 
-def _opened(places: Places, path: str, types: pa.Schema, stack: ExitStack) -> Opened:
+def _opened(places: Places, path: str, types: ColumnTypes, how: CsvFormat, stack: ExitStack) -> Opened:
     """A file's columns and rows, those of a text in the types that are given; `stack` closes it."""
     try:
-        schema, batches = _format(path)(places, path, types, stack)
+        schema, batches = _format(path)(places, path, types, how, stack)
         require_differ(schema, path)
         require_sound(schema)
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -197,13 +230,13 @@ def unreadable(path: str, error: Exception) -> InvalidInputError:
     cause = next(iter(str(error).splitlines()), type(error).__name__)
     advice = encoding_advice(error)
     if any(words in cause for words in _OF_TYPES):
-        advice = advice or "; where its types were guessed wrong, give them, schema=table.schema"
+        advice = advice or "; where a column has another type than its values, give theirs in schema="
     return InvalidInputError(f"the file cannot be read{advice}. file={path} cause={cause}")
 
 
 def encoding_advice(error: Exception) -> str:
     """What to do about a text in another encoding than UTF-8, where that is the error; else nothing."""
-    if isinstance(error, UnicodeDecodeError) or _NOT_UTF8 in str(error):
+    if isinstance(error, UnicodeDecodeError) or NOT_UTF8 in str(error):
         return "; its text is not UTF-8 but in some other encoding: convert it, for instance iconv -f latin1 -t utf-8"
     return ""
 
@@ -213,16 +246,6 @@ def require_differ(schema: pa.Schema, path: str) -> None:
     repeated = sorted(name for name, times in Counter(schema.names).items() if times > 1)
     if repeated:
         raise InvalidInputError(f"column names must differ: rename one. file={path} repeated={repeated}")
-
-
-def require_utf8(schema: pa.Schema, types: pa.Schema) -> None:
-    """Raise `pyarrow.ArrowInvalid` where a column of CSV was taken for bytes, as its texts are not UTF-8.
-
-    types: those that were given, in which a column may be bytes.
-    """
-    for field in schema:
-        if pa.types.is_binary(field.type) and field.name not in types.names:
-            raise pa.ArrowInvalid(f"{_NOT_UTF8} data in column {field.name!r}")
 
 
 def require_columns(own: pa.Schema, schema: pa.Schema, path: str, first: str) -> None:
@@ -252,12 +275,12 @@ def fitted(rows: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Table:
         ) from error
 
 
-def _parquet(places: Places, path: str, _: pa.Schema, stack: ExitStack) -> Opened:
+def _parquet(places: Places, path: str, _: ColumnTypes, __: CsvFormat, stack: ExitStack) -> Opened:
     file = stack.enter_context(ParquetFile(places.source(path)))
     return file.schema, file.batches()
 
 
-def _ipc(places: Places, path: str, _: pa.Schema, stack: ExitStack) -> Opened:
+def _ipc(places: Places, path: str, _: ColumnTypes, __: CsvFormat, stack: ExitStack) -> Opened:
     source = places.source(path)
     file = pa.memory_map(source) if isinstance(source, str) else pa.PythonFile(source, mode="r")
     return open_ipc(stack.enter_context(file))
@@ -274,30 +297,19 @@ def open_ipc(source: pa.NativeFile) -> Opened:
     return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
 
 
-def _csv(places: Places, path: str, types: pa.Schema, stack: ExitStack) -> Opened:
-    text = stack.enter_context(places.stream(path))
-    reader = stack.enter_context(pyarrow.csv.open_csv(text, convert_options=csv_options(types)))
-    require_utf8(reader.schema, types)
-    return reader.schema, iter(reader)
+def _csv(places: Places, path: str, types: ColumnTypes, how: CsvFormat, stack: ExitStack) -> Opened:
+    return open_csv(lambda: places.stream(path), types, how, stack)
 
 
-def csv_options(types: pa.Schema) -> pyarrow.csv.ConvertOptions:
-    """How the texts of CSV become values, in `types` where it has the column.
-
-    An empty field is null and a quoted one is text. Nothing else is null: "NA" may well be a name.
-    """
-    return pyarrow.csv.ConvertOptions(
-        column_types=types, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
-
-
-def _json(places: Places, path: str, types: pa.Schema, _: ExitStack) -> Opened:
+def _json(places: Places, path: str, types: ColumnTypes, _: CsvFormat, __: ExitStack) -> Opened:
     with places.stream(path) as source:
         rows = read_json(source.read(), types)
     return rows.schema, iter(rows.to_batches())
 
 
-_FORMATS: Final[dict[str, Callable[[Places, str, pa.Schema, ExitStack], Opened]]] = {
+_Opens = Callable[[Places, str, ColumnTypes, CsvFormat, ExitStack], Opened]
+
+_FORMATS: Final[dict[str, _Opens]] = {
     ".parquet": _parquet,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _ipc),
     **dict.fromkeys((".csv", ".csv.gz"), _csv),
@@ -305,8 +317,13 @@ _FORMATS: Final[dict[str, Callable[[Places, str, pa.Schema, ExitStack], Opened]]
 }
 
 
-def _format(path: str) -> Callable[[Places, str, pa.Schema, ExitStack], Opened]:
+def _format(path: str) -> _Opens:
     known = next((read for ending, read in _FORMATS.items() if path.lower().endswith(ending)), None)
     if known is None:
         raise InvalidInputError(f"a file's ending says what it holds; known are {', '.join(_FORMATS)}. file={path}")
     return known
+
+
+def _is_text(path: str) -> bool:
+    """Whether a file has no types of its own."""
+    return _format(path) in (_csv, _json)

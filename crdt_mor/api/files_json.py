@@ -13,18 +13,21 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.json
 import pyarrow.types as pt
 
-from crdt_mor.api.data import dates_as_text
-from crdt_mor.columns.casts import from_texts
+from crdt_mor.api.files_json_values import guessed_doubles, has_leaf, loaded, with_entries, written
 from crdt_mor.columns.growth import with_fields_of
+from crdt_mor.columns.text_types import LONG_NUMBER, ColumnTypes, in_type, inexact, is_exact, json_type
 from crdt_mor.columns.texts import object_lines
+from crdt_mor.columns.types import with_leaves
 
 DEPTH_MAX: Final = 100
 """How deep objects and lists may lie in each other. Types are walked by functions that call themselves."""
@@ -38,6 +41,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _NEXT: Final = re.compile(r",[ \t\r\n]*[^ \t\r\n\]]")
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKET: Final = re.compile(rb"[\[\]{}]")
+_LONG: Final = re.compile(LONG_NUMBER.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ class _Lines:
     longest: int
 
 
-def read_json(content: bytes, types: pa.Schema) -> pa.Table:
+def read_json(content: bytes, types: ColumnTypes) -> pa.Table:
     """The rows of JSON lines, or of an array: the columns that are there, in the types of `types` where it has them.
 
     Dates and times are ISO text, as JSON has none of its own. Fields that objects in a row have beside those of `types`
@@ -57,20 +61,61 @@ def read_json(content: bytes, types: pa.Schema) -> pa.Table:
 
     Raises `pyarrow.ArrowInvalid` for what is no such text, or not of these types.
     """
-    content = content.removeprefix(_BOM)
-    lines = None if content.lstrip(_SPACES)[:1] == b"[" else _lines(content)
+    content, known = content.removeprefix(_BOM), types.all()
+    maps = {name: kind for name, kind in known.items() if has_leaf(kind, pt.is_map)}
+    lines = None if maps or content.lstrip(_SPACES)[:1] == b"[" else _lines(content)
     found = None if lines is None else _parsed(lines, pa.schema([]))
     if lines is None or found is None or found.num_rows != lines.rows:
-        lines = _taken_apart(content)
+        lines = _with_entries(_taken_apart(content), maps)
         found = _parsed(lines, pa.schema([]))
-    names = found.column_names
-    known = {name: types.field(name).type for name in names if name in types.names}
-    as_text = pa.schema({name: dates_as_text(kind) for name, kind in known.items()})
-    rows = _parsed(lines, as_text).select(names)
-    whole = (with_fields_of(known.get(field.name, field.type), field.type) for field in rows.schema)
-    kinds = dict(zip(names, whole, strict=True))
-    times = {name: from_texts(rows[name], kind) for name, kind in kinds.items() if pt.is_time(kind)}
-    return pa.table({**dict(zip(names, rows.columns, strict=True)), **times}).cast(pa.schema(kinds))
+    known = {name: with_fields_of(known[name], kind) for name, kind in _pairs(found.schema) if name in known}
+    asked = {name: json_type(known.get(name, kind)) for name, kind in _pairs(found.schema)}
+    rows = _parsed(lines, pa.schema(list(asked.items()))).select(list(asked))
+    kinds = {
+        name: known[name] if name in known else _with_times(rows[name], kind) for name, kind in _pairs(found.schema)
+    }
+    _require_exact(lines, kinds, types.given)
+    columns = [_in_type(rows[name], pa.field(name, kind)) for name, kind in kinds.items()]
+    return pa.table(columns, schema=pa.schema(list(kinds.items())))
+
+
+def _pairs(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    return [(column.name, column.type) for column in schema]
+
+
+def nested_from_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Values of JSON texts, as a field of CSV holds them, in a nested type."""
+    values = (None if text is None else loaded(text) for text in texts.to_pylist())
+    rows = [f'{{"v":{written(with_entries(value, kind))}}}'.encode() for value in values]
+    if not rows:
+        return pa.chunked_array([], kind)
+    return in_type(_parsed(_of_rows(rows), pa.schema([("v", json_type(kind))]))["v"], kind)
+
+
+def _with_times(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.DataType:
+    """A type that Arrow guessed, with exact times, as it drops the offsets of texts.
+
+    The texts of a column have no offset, or all have one, and are moments then; else they stay texts.
+    """
+    if not has_leaf(kind, pt.is_timestamp):
+        return kind
+    for zone in (None, "UTC"):
+        zoned = with_leaves(kind, partial(_in_zone, zone))
+        with suppress(pa.ArrowInvalid):
+            in_type(texts, zoned)
+            return zoned
+    return json_type(kind)
+
+
+def _in_zone(zone: str | None, kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp("s", zone) if pt.is_timestamp(kind) else kind
+
+
+def _in_type(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
+    try:
+        return in_type(data, column.type)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"column {column.name!r}: {error}") from error
 
 
 def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:
@@ -79,6 +124,30 @@ def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:
         pyarrow.json.ReadOptions(block_size=max(_BLOCK, lines.longest + 1)),
         pyarrow.json.ParseOptions(explicit_schema=types),
     )
+
+
+def _with_entries(lines: _Lines, maps: Mapping[str, pa.DataType]) -> _Lines:
+    """The lines, with a list of entries for each map, as Arrow reads no maps. maps: the columns that have some."""
+    if not maps:
+        return lines
+    rows = [loaded(line.decode()) for line in io.BytesIO(lines.text)]
+    whole = [row | {name: with_entries(row[name], kind) for name, kind in maps.items() if name in row} for row in rows]
+    return _of_rows([written(row).encode() for row in whole])
+
+
+def _require_exact(lines: _Lines, kinds: Mapping[str, pa.DataType], given: pa.Schema) -> None:
+    """Raise where a number changes in a double whose type was guessed; others become what they are given as."""
+    types = {name: given.field(name).type if name in given.names else None for name in kinds}
+    if not has_leaf(pa.struct(list(kinds.items())), pt.is_float64) or not _LONG.search(lines.text):
+        return
+    for number, line in enumerate(io.BytesIO(lines.text), 1):
+        if not _LONG.search(line):
+            continue
+        row = loaded(line.decode())
+        for name, kind in kinds.items():
+            for text in guessed_doubles(row.get(name), kind, types[name]):
+                if not is_exact(text):
+                    raise pa.ArrowInvalid(f"row {number}: {inexact(text, name)}")
 
 
 def _lines(content: bytes) -> _Lines | None:
@@ -124,7 +193,10 @@ def _taken_apart(content: bytes) -> _Lines:
     """The objects of a text one by one, each in a line of its own and as it is written there."""
     for number, line in enumerate(io.BytesIO(content), 1):
         _require_utf8(line, number)
-    rows = [row.encode() for row in _objects(content.decode())]
+    return _of_rows([row.encode() for row in _objects(content.decode())])
+
+
+def _of_rows(rows: list[bytes]) -> _Lines:
     for row in rows:
         _require_depth(row)
     return _Lines(b"\n".join(rows), len(rows), max(map(len, rows), default=0))

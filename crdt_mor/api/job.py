@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from crdt_mor.store.open import portable
 from crdt_mor.store.protocol import Store
 from crdt_mor.write.declaring import declared_by_user
 from crdt_mor.write.job_values import Job, Receipt
-from crdt_mor.write.named import known_columns
+from crdt_mor.write.named import known_columns, text_types
 from crdt_mor.write.statements import Operation, SchemaMode
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class WriteJob:
         the job was given up, or ended while these rows were read.
         """
         session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms, self.store)
-        return distributed.stage(session, self.job, lambda: read_data(data), task)
+        return distributed.stage(session, self.job, partial(read_data, data), task)
 
 
 @operations
@@ -116,7 +117,8 @@ class WrittenByMany:
         info = check_info(commit_info)
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
-        session, mode, given = self._session, check_mode(schema_mode), read_schema(schema)
+        session, mode = self._session, check_mode(schema_mode)
+        given = read_schema(schema, lambda: text_types(session.config, session.known()))
         declared, replaced = _touched(session, operation, partitions, columns, given.names)
         job = distributed.plan(session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
@@ -155,7 +157,7 @@ class WrittenByMany:
         """
         value = self._session.known()
         schema = TableSchema.from_json(value.schema)
-        rows = known_columns(read_data(data), value.names, schema)
+        rows = known_columns(read_data(data, lambda: text_types(self._session.config, value)), value.names, schema)
         return pa.table(distributed.file_groups(self._session.config, schema, rows))
 
 

@@ -28,7 +28,7 @@ from crdt_mor.api.data import Data, ordinary, read_schema, require_data
 from crdt_mor.api.files import files_at, fitted, reading, require_columns, require_differ, require_sound, unreadable
 from crdt_mor.api.files_int96 import UNIT, ExactFiles, ParquetFile
 from crdt_mor.api.files_places import Places, iceberg_properties, is_same, require_known
-from crdt_mor.api.rows import ArrowRows
+from crdt_mor.api.rows import ArrowRows, in_types
 from crdt_mor.columns.arrow_input import read_arrow
 from crdt_mor.columns.renames import NONE, Renames
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
@@ -97,6 +97,8 @@ def open_source(source: object, types: pa.Schema | None, uri: str, places: Place
 
 def _opened_source(source: object, types: pa.Schema | None, uri: str, places: Places) -> Source:
     """As `open_source`, under the names of the source."""
+    if isinstance(source, ArrowRows) and types is not None:
+        source = in_types(source, lambda: types)
     if isinstance(source, str | os.PathLike):
         return _at(_named(source), types, uri, places)
     if isinstance(source, list | tuple) and source and all(isinstance(p, str | os.PathLike) for p in source):

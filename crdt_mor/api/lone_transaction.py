@@ -20,6 +20,7 @@ from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.session import Session
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare
+from crdt_mor.write.named import text_types
 from crdt_mor.write.one_event import HeldUpError, TriedWrite
 
 RACES_MAX: Final = 8
@@ -78,7 +79,7 @@ def commit_rows(
     statement: Callable[[Transaction, pa.Table], None],
 ) -> Commit:
     """As `commit_once`, of rows: they are read once, however often they are written, and not for a repeated token."""
-    rows = cache(lambda: read_data(data))
+    rows = cache(lambda: read_data(data, lambda: text_types(session.config, session.known())))
     return commit_once(session, token, commit_info, lambda tx: statement(tx, rows()), size=lambda: bytes_of(rows()))
 
 

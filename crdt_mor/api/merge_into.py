@@ -17,9 +17,10 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.deadlines import operation
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.config import TableConfig
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.sql_names import name_of
 from crdt_mor.write.merge_into_plan import Action, Clause, Kind, MergePlan
-from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.named import NamedStatements, shown_config, text_types
 
 if TYPE_CHECKING:
     from crdt_mor.write import merge_into as merging
@@ -211,10 +212,11 @@ def merge_of(
     on: str | Sequence[str] | None,
     aliases: tuple[str, str],
     config: TableConfig,
+    value: Timeline,
     run: Callable[[MergePlan], Merged],
 ) -> MergeInto:
-    """A merge without clauses. on: as of `Table.merge`."""
-    rows = plain_source(read_data(source))
+    """A merge without clauses. on: as of `Table.merge`. config, value: the table's."""
+    rows, config = plain_source(read_data(source, lambda: text_types(config, value))), shown_config(config, value.names)
     plan = MergePlan(rows, _pairs(on, aliases, config), aliases)
     require_columns(plan)
     return MergeInto(plan, run)

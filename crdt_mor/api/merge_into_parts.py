@@ -35,7 +35,7 @@ from crdt_mor.read.reads import EVERYTHING
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.job_values import Job
 from crdt_mor.write.merge_into_plan import MergePlan
-from crdt_mor.write.named import NamedStatements, shown_config, shown_table
+from crdt_mor.write.named import NamedStatements, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Statements
 
@@ -145,8 +145,8 @@ class MergedByMany:
         def run(plan: MergePlan) -> Merged:
             return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
 
-        config = shown_config(self._session.config, self._session.known().names)
-        return merge_of(read_schema(schema).empty_table(), on, (source_alias, target_alias), config, run)
+        session, rows = self._session, read_schema(schema).empty_table()
+        return merge_of(rows, on, (source_alias, target_alias), session.config, session.known(), run)
 
     def move_in_parts(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import polars as pl
@@ -73,6 +73,10 @@ class ArrowRows(NotASequence, ABC):
     @abstractmethod
     def _batches(self) -> Iterator[pa.RecordBatch]: ...
 
+    def _in_types(self, types: Callable[[], pa.Schema]) -> ArrowRows:  # noqa: ARG002
+        """The rows in types of columns, where they have none of their own, as files of text have none."""
+        return self
+
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""
         return polars_frame(self.to_arrow())
@@ -107,6 +111,11 @@ class ArrowRows(NotASequence, ABC):
         rows = self._first(PREVIEW + 1)
         more = html_line(f"the first {PREVIEW} rows; there are more") if rows.height > PREVIEW else ""
         return html_table(rows.columns, rows.head(PREVIEW).iter_rows()) + more + html_line(repr(self))
+
+
+def in_types(rows: ArrowRows, types: Callable[[], pa.Schema] | None) -> ArrowRows:
+    """Rows on their way into a table. types: returns those of its columns; only files of text ask for them."""
+    return rows if types is None else rows._in_types(types)  # noqa: SLF001  its own module
 
 
 def part_size(size: object) -> int:

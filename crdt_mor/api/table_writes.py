@@ -22,7 +22,7 @@ from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
 from crdt_mor.write.merge_into_plan import MergePlan
-from crdt_mor.write.named import shown_config, shown_table
+from crdt_mor.write.named import shown_table
 from crdt_mor.write.statements import SchemaMode
 
 WAIT: Final = timedelta(seconds=60)
@@ -165,8 +165,8 @@ class TableWrites:
         wait, token, commit_info: as of `update`.
         """
         run = partial(self._merge, milliseconds("wait", wait), token, commit_info)
-        config = shown_config(self._session.config, self._session.known().names)
-        return merge_of(source, on, (source_alias, target_alias), config, run)
+        session = self._session
+        return merge_of(source, on, (source_alias, target_alias), session.config, session.known(), run)
 
     def move(
         self,

@@ -142,12 +142,14 @@ class Transaction:
     def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.append`, in this commit."""
         if (write := self._open_for_more("append")) is not None:
-            NamedStatements(write.statements).upsert(read_data(data), "INSERT", check_mode(schema_mode))
+            statements = NamedStatements(write.statements)
+            statements.upsert(read_data(data, statements.text_types), "INSERT", check_mode(schema_mode))
 
     def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
         if (write := self._open_for_more("upsert")) is not None:
-            NamedStatements(write.statements).upsert(read_data(data), "UPSERT", check_mode(schema_mode))
+            statements = NamedStatements(write.statements)
+            statements.upsert(read_data(data, statements.text_types), "UPSERT", check_mode(schema_mode))
 
     def delete(
         self,
@@ -161,12 +163,13 @@ class Transaction:
         if (write := self._open_for_more("delete")) is None:
             return
         require_delete(data, keys, where)
+        statements = NamedStatements(write.statements)
         if data is not None:
-            NamedStatements(write.statements).delete(read_data(data), plain)
+            statements.delete(read_data(data, statements.text_types), plain)
         elif keys is not None:
-            NamedStatements(write.statements).delete(self._keys_table(keys), plain)
+            statements.delete(self._keys_table(keys), plain)
         else:
-            self._change(lambda: Deletion(plain), where, NamedStatements(write.statements))
+            self._change(lambda: Deletion(plain), where, statements)
 
     def overwrite(
         self,
@@ -178,7 +181,7 @@ class Transaction:
         """As `Table.overwrite`, as the only statement of this commit."""
         if (write := self._open_alone("overwrite")) is not None:
             mode = check_mode(schema_mode)
-            rows = read_data(data)
+            rows = read_data(data, NamedStatements(write.statements).text_types)
             with write.statements.whole():
                 scope = overwriting.overwrite_rows(write, rows, partitions, mode)
                 hold_scope(write.begun.declared, scope)
@@ -226,8 +229,8 @@ class Transaction:
 
         aliases = (source_alias, target_alias)
         write = self._open_for_more("merge")
-        config = self._session.config if write is None else NamedStatements(write.statements).config
-        return merge_of(source, on, aliases, config, partial(merge_in, self))
+        value = self._session.known() if write is None else write.statements.value
+        return merge_of(source, on, aliases, self._session.config, value, partial(merge_in, self))
 
     def move(self, keys: object, *, partition: Mapping[str, object]) -> Merged:
         """As `Table.move`, in this commit: of a serializable block, whose statements so far it sees.

@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,24 +20,28 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
-from crdt_mor.cli.plain_types import without_views
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.csv as pc
 
     from crdt_mor.api import files
+    from crdt_mor.api import files_csv as csv_rows
     from crdt_mor.api import files_int96 as int96
     from crdt_mor.api import files_json as json_rows
+    from crdt_mor.columns import text_types
 else:
     pa = Late("pyarrow")
-    pc = Late("pyarrow.csv")
     files = Late("crdt_mor.api.files")
+    csv_rows = Late("crdt_mor.api.files_csv")
     int96 = Late("crdt_mor.api.files_int96")
     json_rows = Late("crdt_mor.api.files_json")
+    text_types = Late("crdt_mor.columns.text_types")
 
 STDIN: Final = Path("-")
+
+_BLOCK_MAX: Final = 1 << 30
+"""The bytes of CSV whose rows say what types its columns have; Arrow counts them in 31 bits."""
 
 _SPELLINGS = re.compile(r"(?P<name>timestamp|decimal|decimal128|date|datetime)(?:[\[(](?P<inner>[^\])]*)[\])])?")
 
@@ -118,7 +122,7 @@ def _own_rows(file: str, schema: pa.Schema, format: InputFormat | None) -> pa.Ta
         return read_data(Path(file), schema, format)
     if format is not None:
         raise typer.BadParameter(f"an ending says what is at an address: leave --input-format out. file={file}")
-    source = open_source(file, without_views(schema), "", Places(inputs.storage()))
+    source = open_source(file, schema, "", Places(inputs.storage()))
     batches = list(source.read())
     return pa.Table.from_batches(batches, batches[0].schema if batches else source.schema)
 
@@ -185,15 +189,18 @@ def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
 
 
 def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
-    types = without_views(schema)
-    rows = pc.read_csv(content(), convert_options=files.csv_options(types))
-    files.require_utf8(rows.schema, types)
-    return rows
+    """Types that `schema` lacks are guessed from all rows."""
+    with content() as text:
+        size = text.size()
+    types = text_types.ColumnTypes(schema)
+    with ExitStack() as stack:
+        found, batches = csv_rows.open_csv(content, types, csv_rows.PLAIN, stack, block=min(size + 1, _BLOCK_MAX))
+        return pa.Table.from_batches(batches, found)
 
 
 def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
     """Only the columns that the file gives are read: a partial update of the others would set them to null."""
-    return json_rows.read_json(content().read(), without_views(schema))
+    return json_rows.read_json(content().read(), text_types.ColumnTypes(schema))
 
 
 _READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema], pa.Table]]] = {

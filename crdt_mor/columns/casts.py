@@ -103,14 +103,6 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
 
 
-def from_texts(texts: pa.Scalar | pa.ChunkedArray, kind: pa.DataType) -> pa.Scalar | pa.ChunkedArray:
-    """Values that are written as texts; of a time of day, Arrow reads one only with a date before it."""
-    if not pt.is_time(kind):
-        return texts.cast(kind)
-    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
-    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
-
-
 # --- which kinds of type meet -----------------------------------------------------------------------------------------
 
 
@@ -302,7 +294,7 @@ def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.
         fields = [inner(given.get(f.name, pa.nulls(len(data))), f.type, f.name) for f in declared]
         return pa.StructArray.from_arrays(fields, fields=list(target), mask=mask)
     lists = data.cast(_entries(data.type)) if pt.is_map(declared) else data
-    offsets, values = _offsets(lists), lists.flatten()
+    offsets, values = offsets_of(lists), lists.flatten()
     if pt.is_map(declared):
         keys, items = values.flatten()
         keys = inner(keys, declared.key_type, "key")
@@ -320,7 +312,7 @@ def _entries(kind: pa.MapType) -> pa.DataType:
     return pa.list_(pa.struct([kind.key_field, kind.item_field]))
 
 
-def _offsets(lists: pa.Array) -> pa.Array:
+def offsets_of(lists: pa.Array) -> pa.Array:
     """Where each list begins in `lists.flatten()`, and where the last one ends."""
     if lists.null_count or pt.is_fixed_size_list(lists.type):
         lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())

@@ -36,7 +36,13 @@ class Renames:
         if types is None or not self.names:
             return types
         old = {new: name for name, new in self.names.items()}
-        return pa.schema([column.with_name(old.get(column.name, column.name)) for column in types])
+        return pa.schema(
+            [
+                column.with_name(old.get(column.name, column.name))
+                for column in types
+                if column.name in old or column.name not in self.names
+            ]
+        )
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Columns of the source under their new names; raises where one is not there, or two would have one name."""

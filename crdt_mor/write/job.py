@@ -135,11 +135,14 @@ def planned(
     )
 
 
-def stage(session: Session, job: Job, read: Callable[[], pa.Table], task: int) -> Receipt:
-    """Stage the rows that `read()` returns as log files that nobody sees yet; nothing where the job is done."""
+def stage(session: Session, job: Job, read: Callable[[Callable[[], pa.Schema]], pa.Table], task: int) -> Receipt:
+    """Stage rows as log files that nobody sees yet; nothing where the job is done.
+
+    read: returns the rows. It is called with what returns the types of texts, as `text_types` does.
+    """
 
     def collect(write: OpenWrite) -> int:
-        rows = read()
+        rows = read(NamedStatements(write.statements, job.names).text_types)
         if rows.num_rows:
             _collect(write, rows, job.operation, "strict", job.plain, job.names, are_new=job.replacing is not None)
         return len(rows)

@@ -60,6 +60,10 @@ class NamedStatements:
             return self.statements.merging
         return merging_of(self.config, self.schema.to_json())
 
+    def text_types(self) -> pa.Schema:
+        """As `text_types`, with columns that the statements have brought."""
+        return _text_types(self.schema, self.merging)
+
     @property
     def rules(self) -> Rules:
         """The rules to which the rows are held, as people see them."""
@@ -177,6 +181,19 @@ def shown_config(config: TableConfig, names: Names) -> TableConfig:
 def shown_table(config: TableConfig, value: Timeline) -> tuple[TableConfig, TableSchema]:
     """Settings and columns of a table as people see them."""
     return shown_config(config, value.names), value.names.outward(TableSchema.from_json(value.schema))
+
+
+def text_types(config: TableConfig, value: Timeline) -> pa.Schema:
+    """The types in which a write reads files of text, by the names that people see: those of the columns.
+
+    A column whose payload takes values of several types is left out: its texts say which one.
+    """
+    shown, schema = shown_table(config, value)
+    return _text_types(schema, merging_of(shown, schema.to_json()))
+
+
+def _text_types(schema: TableSchema, merging: Merging) -> pa.Schema:
+    return pa.schema([column for column in schema.declared if column.name not in merging.accepts])
 
 
 def called_config(config: TableConfig, names: Names) -> TableConfig:

@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.casts import from_texts
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
+from crdt_mor.columns.text_types import from_texts
 from crdt_mor.errors import ConstraintViolationError, InvalidInputError, SchemaMismatchError
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.polars_types import polars_frame

@@ -116,7 +116,7 @@ def test_types_may_be_others_than_the_sources_where_nothing_is_lost() -> None:
 def test_texts_are_read_in_the_types_that_are_given(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,n\n007,1\n")
     assert content(loaded(tmp_path / "a.csv", schema={"id": pa.string(), "n": pa.int32()})) == [("007", 1)]
-    assert content(loaded(tmp_path / "a.csv")) == [(7, 1)]
+    assert content(loaded(tmp_path / "a.csv")) == [("007", 1)]
 
 
 def test_a_table_is_not_made_in_the_folder_that_its_rows_come_from(tmp_path: Path) -> None:

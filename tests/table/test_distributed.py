@@ -284,7 +284,7 @@ def test_a_task_leaves_nothing_at_whatever_moment_its_write_ends(fast_path: Path
 
         store.arm(number, end, after=after)
         try:
-            distributed.stage(session, job.job, lambda: PARTS[1], 1)
+            distributed.stage(session, job.job, lambda _: PARTS[1], 1)
             ended = False
         except WriterExpiredError:
             ended = True
@@ -347,7 +347,7 @@ def test_tasks_keep_the_write_alive_although_each_is_short(simulated: Simulated)
     job = table.plan_write("upsert", SCHEMA)
     receipts = []
     for task in range(6):
-        rows_of_task = partial(frame, (f"k{task}", "eu", task))
+        rows_of_task = partial(lambda row, _: frame(row), (f"k{task}", "eu", task))
         receipts.append(distributed.stage(session_of(table), job.job, rows_of_task, task))
         simulated.environment.sleep(0.15)
         table.upsert(frame((f"x{task}", "eu", 0)))  # a writer that begins gives up those that are silent

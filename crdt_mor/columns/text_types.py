@@ -1,0 +1,224 @@
+"""Types of columns in text files, CSV and JSON, which have no types of their own.
+
+    given     by the user, or by the table that is written: each value becomes one of that type, or is refused
+    guessed   from the first file: each value is exact in the guessed type, or is refused
+
+Arrow's readers know some types; of the others they read texts and lists, which `in_type` makes values of.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.columns.casts import offsets_of, to_declared
+from crdt_mor.columns.types import is_list
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
+
+LONG_NUMBER: Final = r"[0-9][0-9.]{15,}|[eE][-+]?[0-9]{3,}"
+"""Numbers that have too many digits, or a power too large, to be exact as a double for sure."""
+
+_LEADING_ZERO: Final = r"^\s*[-+]?0[0-9xX]"
+_NOT_NUMBERS: Final = frozenset({"nan", "inf", "infinity"})
+_PLAIN_NUMBER: Final = re.compile(r"[-+]?([0-9]*)\.?([0-9]*)(?:[eE][-+]?[0-9]{1,9})?")
+_DIGITS_MAX: Final = 800
+"""The digits of the longest double, all written out, and a few."""
+
+_NOT_EXACT: Final = "is not exact as a double"
+_EXACT_ADVICE: Final = "give the column's type, schema={'%s': pa.string()} or pa.decimal128(38, 2)"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTypes:
+    """Types of columns by their names; one that is in neither schema is guessed."""
+
+    given: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    guessed: pa.Schema = field(default_factory=lambda: pa.schema([]))
+
+    def all(self) -> dict[str, pa.DataType]:
+        """The types that are known, by the names of the columns."""
+        return {column.name: column.type for schema in (self.guessed, self.given) for column in schema}
+
+    def is_given(self, name: str) -> bool:
+        """Whether the column's type was not guessed."""
+        return name in self.given.names
+
+
+def from_texts(texts: pa.Scalar | pa.ChunkedArray, kind: pa.DataType) -> pa.Scalar | pa.ChunkedArray:
+    """Values of texts; of a time of day, Arrow reads one only with a date before it."""
+    if not pt.is_time(kind):
+        return texts.cast(kind)
+    moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
+    return moments.cast(pa.timestamp(kind.unit)).cast(kind)
+
+
+# --- how Arrow's readers take a type ----------------------------------------------------------------------------------
+
+
+def csv_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Arrow's reader of CSV takes values of another one: itself, or texts."""
+    if pt.is_dictionary(kind):
+        return csv_type(kind.value_type)
+    if pt.is_binary_view(kind):
+        return pa.binary()
+    is_text = pt.is_nested(kind) or pt.is_string_view(kind) or isinstance(kind, pa.BaseExtensionType)
+    is_text = is_text or pt.is_float16(kind) or (pt.is_decimal(kind) and not pt.is_decimal128(kind))
+    return pa.string() if is_text else kind
+
+
+def json_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which Arrow's reader of JSON takes values of another one; a map is a list of entries."""
+    if isinstance(kind, pa.JsonType):
+        return pa.string()
+    if pt.is_dictionary(kind):
+        return json_type(kind.value_type)
+    if pt.is_map(kind):
+        return pa.list_(pa.struct([("key", pa.string()), ("value", json_type(kind.item_type))]))
+    if pt.is_struct(kind):
+        return pa.struct([inner.with_type(json_type(inner.type)) for inner in kind])
+    if is_list(kind):
+        return pa.list_(kind.value_field.with_type(json_type(kind.value_type)))
+    if pt.is_temporal(kind) or pt.is_fixed_size_binary(kind) or pt.is_string_view(kind):
+        return pa.string()
+    if pt.is_decimal(kind) and kind.precision <= 38:
+        return pa.decimal128(kind.precision, kind.scale)
+    return pa.binary() if pt.is_binary_view(kind) else pa.float32() if pt.is_float16(kind) else kind
+
+
+def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Values, as one of Arrow's readers took them, in their column's type; raises `pyarrow.ArrowInvalid`.
+
+    A text of a time names its offset from UTC where its column has a zone, and nowhere else.
+    """
+    if data.type == kind and str(data.type) == str(kind):
+        return data
+    if isinstance(kind, pa.BaseExtensionType):
+        return in_type(data, kind.storage_type).cast(kind)
+    if pt.is_nested(kind) and pt.is_nested(data.type):
+        return pa.chunked_array([_nested(chunk, kind) for chunk in data.chunks], kind)
+    if pt.is_dictionary(kind):
+        return to_declared(in_type(data, kind.value_type), kind)
+    if pt.is_float16(kind):
+        return _half(data.cast(pa.float32()))
+    return from_texts(data, kind) if pt.is_string(data.type) else data.cast(kind)
+
+
+def _nested(data: pa.Array, kind: pa.DataType) -> pa.Array:
+    def inner(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+        found = in_type(pa.chunked_array([values]), wanted).combine_chunks()
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    mask = data.is_null()
+    if pt.is_struct(kind):
+        if more := [part.name for part in data.type if part.name not in {inner.name for inner in kind}]:
+            raise pa.ArrowInvalid(f"the type lacks these fields, so leave them out. fields={more} type={kind}")
+        parts = dict(zip((part.name for part in data.type), data.flatten(), strict=True))
+        absent = pa.nulls(len(data))
+        return pa.StructArray.from_arrays(
+            [inner(parts.get(part.name, absent), part.type) for part in kind], fields=list(kind), mask=mask
+        )
+    offsets, values = offsets_of(data), data.flatten()
+    if pt.is_map(kind):
+        keys, items = values.flatten()
+        if keys.null_count:
+            raise pa.ArrowInvalid("a key of a map is null")
+        return pa.MapArray.from_arrays(
+            offsets, inner(keys, kind.key_type), inner(items, kind.item_type), kind, mask=mask
+        )
+    item = inner(values, kind.value_type)
+    lists = pa.ListArray.from_arrays(offsets, item, pa.list_(kind.value_field), mask=mask)
+    return to_declared(pa.chunked_array([lists]), kind).chunk(0)
+
+
+def _half(data: pa.ChunkedArray) -> pa.ChunkedArray:
+    halves = data.cast(pa.float16())
+    if pc.any(pc.and_(pc.is_inf(halves.cast(pa.float32())), pc.invert(pc.is_inf(data)))).as_py():
+        raise pa.ArrowInvalid("a number is beyond those of halffloat")
+    return halves
+
+
+# --- guessed types ----------------------------------------------------------------------------------------------------
+
+
+def guessed_from(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.DataType:
+    """The type of a column that Arrow takes for numbers: digits behind a leading zero are text, as keys often are."""
+    return pa.string() if _first(pc.match_substring_regex(texts, _LEADING_ZERO)) is not None else kind
+
+
+def numbers_of(texts: pa.ChunkedArray, kind: pa.DataType, column: str) -> pa.ChunkedArray:
+    """Exact numbers of texts, in a guessed type; raises `InexactTextError` for the first one that there is none of."""
+    _refuse(texts, _first(pc.match_substring_regex(texts, _LEADING_ZERO)), "has a leading zero", column)
+    trimmed = pc.utf8_trim_whitespace(texts)
+    try:
+        numbers = trimmed.cast(kind)
+    except pa.ArrowInvalid as error:
+        row = next(row for row, text in enumerate(trimmed) if not _casts(text, kind))
+        raise InexactTextError(row, f"{error} column={column}") from error
+    if pt.is_floating(kind):
+        _refuse(texts, _first_inexact(trimmed, numbers), _NOT_EXACT, column)
+    return numbers
+
+
+class InexactTextError(pa.ArrowInvalid):  # type: ignore[misc]
+    """A text that is no exact value of its column's guessed type. row: its place."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(why)
+        self.row = row
+
+
+def _inexact(why: str, column: str, text: str) -> str:
+    return f"a value of a guessed column {why}: {_EXACT_ADVICE % column}. column={column} value={text}"
+
+
+def inexact(text: str, column: str) -> str:
+    """The message about a number that is not exact in its column's guessed type."""
+    return _inexact(_NOT_EXACT, column, text)
+
+
+def _refuse(texts: pa.ChunkedArray, row: int | None, why: str, column: str) -> None:
+    if row is not None:
+        raise InexactTextError(row, _inexact(why, column, str(texts[row])))
+
+
+def _casts(text: pa.Scalar, kind: pa.DataType) -> bool:
+    try:
+        text.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first(found: pa.ChunkedArray) -> int | None:
+    row = pc.index(found, True).as_py()
+    return None if row < 0 else int(row)
+
+
+def _first_inexact(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> int | None:
+    """The first text whose number is another one as a double. Few are looked at one by one: those that are long, and
+    that are not what Arrow writes for the double."""
+    long = pc.match_substring_regex(texts, LONG_NUMBER)
+    suspects = pc.and_(long, pc.not_equal(numbers.cast(pa.string()), texts))
+    rows = pc.indices_nonzero(pc.fill_null(suspects, False)).to_pylist()
+    return next((row for row in rows if not is_exact(texts[row].as_py())), None)
+
+
+def is_exact(text: str) -> bool:
+    """Whether a number is the double that it is read as: the double, written with as many digits, is the same text."""
+    match = _PLAIN_NUMBER.fullmatch(text)
+    if match is None:
+        return text.lstrip("+-").lower() in _NOT_NUMBERS
+    digits = len((match[1] + match[2]).strip("0")) or 1
+    number = float(text)
+    return math.isfinite(number) and digits <= _DIGITS_MAX and Decimal(f"{number:.{digits - 1}e}") == Decimal(text)
