@@ -73,7 +73,7 @@ def new_value(
         if isinstance(value, str):
             expression = _NULL if value.strip().upper() == "NULL" else Condition(value, columns).expression()
         else:
-            expression = value if isinstance(value, pl.Expr) else pl.lit(value, allow_object=False)
+            expression = value if isinstance(value, pl.Expr) else _literal(value, kind)
         if expression.meta.has_multiple_outputs():
             raise InvalidInputError(f"a {what} is one value for each row, and this is several. {which}")
         unknown = [root for root in columns_in(expression) if root not in columns]
@@ -105,6 +105,30 @@ def new_value(
             f"this is no {what}{'' if is_condition else ' of a column'}: {said}. {which}"
         ) from error
     return expression
+
+
+def _literal(value: object, kind: pl.DataType | None) -> pl.Expr:
+    """A Python value as one of polars; a dictionary or a list of pairs as a map, where the column holds maps.
+
+    The values in it keep their type, and the write checks them.
+    """
+    pairs = _pairs(value) if isinstance(kind, pl.Map) else None
+    if pairs is None or not isinstance(kind, pl.Map):
+        return pl.lit(value, allow_object=False)
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise InvalidInputError(f"a map has each key once: leave the others out. set={value!r}")
+    found = pl.Series([one for _, one in pairs]).dtype
+    keeps = found.is_nested() or found == pl.Null
+    return pl.lit(dict(pairs), dtype=pl.Map(kind.key, kind.value if keeps else found))
+
+
+def _pairs(value: object) -> list[tuple[object, object]] | None:
+    """The entries of a map, as Python has them: a dictionary, or the pairs of which Arrow makes a list."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, list | tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
+        return list(value)
+    return None
 
 
 def _meant(unknown: Iterable[str], columns: pl.Schema, schema: TableSchema) -> str:

@@ -47,8 +47,8 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"subplan|(?i:subquery)", "there are no subqueries: run those first, and give their result as values"),
         (
             r"^casting from string to (date|datetime|time) ",
-            "a text is made a date or a moment by TRY_CAST(… AS DATE) or TRY_CAST(… AS TIMESTAMP), by itself on one "  # noqa: ISC004
-            "side of a comparison, in Python by str.to_date('%Y-%m-%d', strict=False)",
+            "a text is made a date or a moment by TRY_CAST(… AS DATE) or TRY_CAST(… AS TIMESTAMP), in Python by "  # noqa: ISC004
+            "str.to_date('%Y-%m-%d', strict=False)",
         ),
         (r"^value Placeholder", "there are no parameters: write the values, or use a polars expression"),
         (r"^expression Tuple\(", "rows of values are compared: compare their columns one by one, a = 1 AND b = 2"),

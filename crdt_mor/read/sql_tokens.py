@@ -15,16 +15,18 @@ _LITERAL: Final = r"(?:-?\d[\d.]*+|'(?!\d{4}-)[^']*+(?:''[^']*+)*+')"
 """A number, or a text that is no date and no moment, in a list of such."""
 
 _TOKEN: Final = re.compile(
-    rf"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<escaped>[eE]'[^'\\]*(?:(?:\\.|'')[^'\\]*)*')
     |(?P<string>'[^']*(?:''[^']*)*')
     |(?P<name>"(?:[^"]|"")*"|`[^`]*`)
     |(?P<word>[^\W\d]\w*)
     |(?P<number>\d[\w.]*)
-    |(?P<literals>\((?:\s*+{_LITERAL}\s*+,)++\s*+{_LITERAL}\s*+\))
     |(?P<sign>::|<=>|->>|->|=>|@>|<@|<<|>>|!~~?\*?|~~?\*?|<=|>=|<>|!=|==|\|\||&&|//|.)""",
     re.VERBOSE | re.DOTALL,
 )
+
+_LITERALS: Final = re.compile(rf"\((?:\s*+{_LITERAL}\s*+,)++\s*+{_LITERAL}\s*+\)")
+"""What may follow IN as one token."""
 
 OPENING: Final = frozenset("([{")
 CLOSING: Final = frozenset([*")]}", "END"])
@@ -64,10 +66,13 @@ Tokens = Sequence[Token]
 
 def tokens_of(text: str) -> list[Token] | None:
     """The tokens of a condition; None where it is quoted in a way that is not known here."""
-    found, depth = list[Token](), 0
-    for match in _TOKEN.finditer(text):
-        kind: Any = match.lastgroup
-        word = match[0]
+    found, depth, at = list[Token](), 0, 0
+    while at < len(text):
+        listed = _LITERALS.match(text, at) if found and found[-1].word == "IN" else None
+        match = listed or _TOKEN.match(text, at)
+        assert match is not None  # any sign is a token
+        kind: Any = "literals" if listed else match.lastgroup
+        word, at = match[0], match.end()
         if kind == "space":
             continue
         word = word.upper() if kind == "word" else word

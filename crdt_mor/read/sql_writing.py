@@ -10,10 +10,12 @@ does in SQL: after AND, OR, NOT, a comma, an open bracket or a word of CASE.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import takewhile
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.read.sql_names import quoted
+from crdt_mor.read.sql_parts import Part
 from crdt_mor.read.sql_tokens import COMPARISONS, ENDING, JOINS, OPENING, PREDICATES, Tokens
 
 _TESTS = {
@@ -27,28 +29,37 @@ _TESTS = {
 """The words after IS that make a truth test, and the operators of polars that say the same."""
 
 
-def written(text: str, tokens: Tokens, columns: Collection[str]) -> str:
-    """The text of some tokens of a condition, for polars."""
-    return "".join(_pieces(text, tokens, columns))
+def written(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[str, Part]) -> str:
+    """The text of some tokens of a condition, for polars.
+
+    parts: by the names of the columns in their place.
+    """
+    return "".join(_pieces(text, tokens, columns, parts))
 
 
-def _pieces(text: str, tokens: Tokens, columns: Collection[str]) -> Iterator[str]:
+def _pieces(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[str, Part]) -> Iterator[str]:
     """The text of tokens; in quotes where a column has the name of one of SQL's functions without brackets."""
+    named = {part.first: quoted(name) for name, part in parts.items()}
+    inside = {part.first + number: "" for part in parts.values() for number in range(part.size)}
     opened, tested = defaultdict[int, int](int), dict[int, str]()
-    for start, at, size in _truth_tests(text, tokens):
+    for start, at, size in _truth_tests(text, tokens, inside):
         opened[start] += 1
         tested[at] = f") AS BOOLEAN) {_TESTS[_words(tokens, at + 1, size)]})"
         tested |= dict.fromkeys(range(at + 1, at + 1 + size), "")
+    changed = tested | inside | named
     done = tokens[0].start
     for index, token in enumerate(tokens):
         name = text[token.start : token.end]
-        quote = '"' if token.word == "USER" and name in columns else ""
-        yield f"{text[done : token.start]}{'(CAST((' * opened[index]}{tested.get(index, f'{quote}{name}{quote}')}"
+        own = quoted(name) if token.word == "USER" and name in columns else name
+        yield f"{text[done : token.start]}{'(CAST((' * opened[index]}{changed.get(index, own)}"
         done = token.end
 
 
-def _truth_tests(text: str, tokens: Tokens) -> Iterator[tuple[int, int, int]]:
-    """Of each IS before a truth value: where its left side begins, where it stands, how many words follow."""
+def _truth_tests(text: str, tokens: Tokens, inside: Collection[int]) -> Iterator[tuple[int, int, int]]:
+    """Of each IS before a truth value: where its left side begins, where it stands, how many words follow.
+
+    inside: the places of the tokens of parts.
+    """
     starts, between = defaultdict[int, int](int), defaultdict[int, int](int)
     for at, token in enumerate(tokens):
         depth, word = token.depth, token.word
@@ -62,7 +73,7 @@ def _truth_tests(text: str, tokens: Tokens) -> Iterator[tuple[int, int, int]]:
             starts[depth], between[depth] = at + 1, 0
         elif word == "NOT" and (starts[depth] == at or tokens[at - 1].word in COMPARISONS):
             starts[depth] = at + 1
-        elif word == "IS":
+        elif word == "IS" and at not in inside:
             _refuse_misread(tokens[at:], text)
             size = next((size for size in (1, 2) if _words(tokens, at + 1, size) in _TESTS), 0)
             if size and starts[depth] < at:

@@ -30,7 +30,7 @@ def with_columns_named(expression: pl.Expr, names: Mapping[str, str]) -> pl.Expr
 
 def with_columns_replaced(expression: pl.Expr, parts: Mapping[str, pl.Expr]) -> pl.Expr | None:
     """The expression with other expressions in place of some columns; None where polars cannot say it."""
-    trees = {name: _tree(part) for name, part in parts.items()}
+    trees = {name: tree_of(part) for name, part in parts.items()}
     return _replaced(expression, lambda node: trees.get(node["Column"]) if _is_column(node) else None)
 
 
@@ -41,19 +41,25 @@ def with_nulls_from(expression: pl.Expr, column: str) -> pl.Expr | None:
 
 def _replaced(expression: pl.Expr, replace: Replace) -> pl.Expr | None:
     try:
-        made = json.dumps(_mapped(_tree(expression), replace)).encode()
-        return pl.Expr.deserialize(made, format="json")
+        return expression_of(mapped(tree_of(expression), replace))
     except (pl.exceptions.PolarsError, ValueError, TypeError, LookupError, RecursionError):
         return None
 
 
-def _tree(expression: pl.Expr) -> Node:
+def tree_of(expression: pl.Expr) -> Node:
+    """The JSON of an expression, as Python values."""
     return json.loads(expression.meta.serialize(format="json"))
 
 
-def _mapped(node: Node, replace: Replace) -> Node:
+def expression_of(tree: Node) -> pl.Expr:
+    """The way back of `tree_of`; raises polars' errors for a tree that is none or too deep."""
+    return pl.Expr.deserialize(json.dumps(tree).encode(), format="json")
+
+
+def mapped(node: Node, replace: Replace) -> Node:
+    """A tree in which some nodes are replaced, the outermost first."""
     if isinstance(node, list):
-        return node if node and isinstance(node[0], int) else [_mapped(part, replace) for part in node]  # bytes
+        return node if node and isinstance(node[0], int) else [mapped(part, replace) for part in node]  # bytes
     if not isinstance(node, dict):
         return node
     if "Selector" in node:
@@ -61,7 +67,7 @@ def _mapped(node: Node, replace: Replace) -> Node:
     found = replace(node)
     if found is not None:
         return found
-    return {key: part if key == "Literal" else _mapped(part, replace) for key, part in node.items()}
+    return {key: part if key == "Literal" else mapped(part, replace) for key, part in node.items()}
 
 
 def _is_column(node: Node) -> bool:

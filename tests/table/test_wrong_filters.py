@@ -107,7 +107,7 @@ ON_VALUES: dict[str, pl.Expr | str] = {
     "an integer": city.str.to_integer() > 0,
     "a date": city.str.to_date("%Y-%m-%d") > dt.date(2026, 1, 1),
 }
-TEXT_AS_DATE = ("CAST(city AS DATE) = day", "city::TIMESTAMP IS NULL", "COALESCE(TRY_CAST(city AS DATE), day) = day")
+TEXT_AS_DATE = ("CAST(city AS DATE) = day", "city::TIMESTAMP IS NULL", "COALESCE(CAST(city AS DATE), day) = day")
 POLARS_SAYS = ("Span(", "_POLARS", "Resolved plan", "FAILED HERE", "This error occurred", "context stack", "DF [", "\n")
 
 
@@ -144,9 +144,10 @@ def test_a_filter_that_fails_on_a_value_says_so_when_it_is_read(table: Table, na
 
 @pytest.mark.parametrize("condition", TEXT_AS_DATE)
 def test_a_text_that_polars_makes_no_date_is_refused_with_the_form_that_works(table: Table, condition: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"cannot be applied.*by TRY_CAST\(… AS DATE\).*by itself on one side"):
+    with pytest.raises(InvalidInputError, match=r"cannot be applied.*by TRY_CAST\(… AS DATE\)"):
         table.count(condition)
     assert table.count("TRY_CAST(city AS DATE) IS NULL AND TRY_CAST('2026-01-31' AS DATE) = day") == 1
+    assert table.count("COALESCE(TRY_CAST(city AS DATE), day) = day") == 1
 
 
 @pytest.mark.parametrize(
