@@ -25,8 +25,8 @@ from crdt_mor.ground.clock import Environment
 from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference, resolve
 from crdt_mor.log.deciding import put_deciding
+from crdt_mor.log.opening import has_lost_properties
 from crdt_mor.log.paths import PROPERTIES
-from crdt_mor.log.tail import versions_in
 from crdt_mor.merge.payload import PartialUpdate, Payload
 from crdt_mor.model.alteration import created_with
 from crdt_mor.model.alteration import names_of as names_after
@@ -126,15 +126,16 @@ def put_properties(
 
 def require_no_timeline(store: Store, uri: str) -> None:
     """Raise `TableExistsError` where a timeline is without properties: those of a new table would not be its own."""
-    if versions_in(store):
+    if has_lost_properties(store):
         raise TableExistsError(
-            "a table is here without its file of properties: restore that file from a backup; or remove the folder if "
-            f"its rows may go, or choose another one. path={uri} file={PROPERTIES}"
+            "a table is here without its file of properties: restore that file from a backup; or, where a copy of a "
+            "table is on its way here, wait for it, or run it again if it was stopped; or choose another address. "
+            f"path={uri} file={PROPERTIES}"
         )
 
 
 def _require_no_load(store: Store, uri: str, expiry_ms: int) -> None:
-    if load.is_under_way(store, expiry_ms):
+    if load.is_under_way(store, expiry_ms) and store.stat(PROPERTIES) is None:
         raise TableExistsError(
             "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
             f"a shorter writer_expiry, within which a load must have been silent. path={uri}"

@@ -70,9 +70,9 @@ class NewTable:
 
 def require_free(store: Store, uri: str) -> None:
     """Raise `TableExistsError` where there is a table, or what is left of one."""
+    require_no_timeline(store, uri)
     if store.stat(PROPERTIES) is not None:
         raise _exists(uri)
-    require_no_timeline(store, uri)
 
 
 def load(

@@ -67,8 +67,7 @@ def _config_in(store: Store, data: bytes | None, uri: str) -> TableConfig:
             f"there is a table of {lake.name} here, and crdt_mor keeps tables of Apache Hudi: {lake.advice(uri)}. "
             f"path={uri}"
         )
-    opening.require_properties_of_timeline(store, data, uri)
-    return _decoded(data, uri)
+    return _decoded(opening.properties_beside_timeline(store, data, uri), uri)
 
 
 def _decoded(data: bytes | None, uri: str) -> TableConfig:

@@ -23,6 +23,7 @@ from crdt_mor.log.segments import holding_file_ids
 from crdt_mor.log.tail import versions_in
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Bucket, Stat, Store
 
 
@@ -91,18 +92,32 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
 
 def properties_in(store: Store) -> bytes | None:
     """The file of properties, or its backup where a process died while it changed them."""
-    found = store.read(PROPERTIES)
+    found = surely(store, PROPERTIES, store.read)
     return store.read(BACKUP) if found is None else found
 
 
-def require_properties_of_timeline(store: Store, properties: bytes | None, uri: str) -> None:
-    """Raise `TableNotFoundError` where a timeline is there whose properties are gone."""
-    if properties is None and versions_in(store):
+def has_lost_properties(store: Store) -> bool:
+    """Whether a timeline is there whose properties are gone.
+
+    The properties are put before the timeline, so they are looked at after it.
+    """
+    return bool(versions_in(store)) and properties_in(store) is None
+
+
+def properties_beside_timeline(store: Store, properties: bytes | None, uri: str) -> bytes | None:
+    """The properties, which are asked for again where they were None: another process may have made the table since.
+
+    Raises `TableNotFoundError` where a timeline is there whose properties are gone.
+    """
+    if properties is not None:
+        return properties
+    if has_lost_properties(store):
         raise TableNotFoundError(
             "there is no table here, as its file of properties is not there, though its timeline is: restore the file "
             "from a backup; or, where a copy or the making of a table was stopped on its way, run that again. "
             f"path={uri} file={PROPERTIES}"
         )
+    return properties_in(store)
 
 
 def _at_once(*requests: Callable[[], Any]) -> list[Any]:
