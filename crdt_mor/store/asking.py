@@ -77,7 +77,9 @@ class Tries:
         """Raise `StorageUnavailableError`, of what was asked in vain, where the store is taken for dead."""
         dead = self._patience.dead(self._began_ms)
         if dead is not None:
-            raise unavailable(dead.where, Failure(Kind.BUSY, dead.cause), dead.tries, dead.seconds)
+            raise unavailable(
+                dead.where, Failure(Kind.BUSY, dead.cause), dead.tries, dead.seconds, changes=dead.asked.changes
+            )
 
     def note_answer(self) -> None:
         """The store has done what it was asked, or said that it cannot be done."""
@@ -152,7 +154,7 @@ class Asking:
             made = misuse_of(error, self._place, self._options, self._secrets)
         else:
             return
-        raise refused(f"store={self._place.uri}", made)
+        raise refused(f"store={self._place.uri}", made, changes=False)
 
     @property
     def _vending(self) -> Vending | None:
@@ -222,6 +224,6 @@ class Asking:
                 tries.note_answer()
                 return result
             if result.kind is Kind.REFUSED:
-                raise refused(tries.where, result)
+                raise refused(tries.where, result, changes=tries.asked.changes)
             if not tries.again(result):
-                raise unavailable(tries.where, result, tries.count, tries.seconds)
+                raise unavailable(tries.where, result, tries.count, tries.seconds, changes=tries.asked.changes)

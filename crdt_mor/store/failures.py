@@ -112,10 +112,11 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
         return _of_provider(provided["kind"], without_signatures(provided["said"], secrets))
     if is_panic(error):
         return Failure(Kind.REFUSED, cause, _OPTIONS, answered=False)
+    answered = status is not None and not _asks_machine(text)
     if advice := _refusal(error, text, status, code, place):
         of_keys = status in (400, 401, 403) and code not in _ARCHIVED and (bool(body) or status == 401)
         return Failure(
-            Kind.REFUSED, cause, advice, bodiless=status is not None and not body, answered=status is not None,
+            Kind.REFUSED, cause, advice, bodiless=status is not None and not body, answered=answered,
             fleeting=_asks_machine(text), of_keys=of_keys,
         )  # fmt: skip
     if status == 409 and code not in _EXISTS:
@@ -130,7 +131,7 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
         case _ if status == 416:
             return Failure(Kind.RANGE, cause)
         case _:
-            return Failure(Kind.BUSY, cause, unsent="kind: Connect,\n" in text, answered=status is not None)
+            return Failure(Kind.BUSY, cause, unsent="kind: Connect,\n" in text, answered=answered)
 
 
 def misuse_of(error: Exception, place: Place, options: Mapping[str, str], secrets: Secrets) -> Failure:
@@ -239,14 +240,16 @@ def _is_misuse(text: str) -> bool:
     return any(word in text for word in misuses)
 
 
-def refused(what: str, failure: Failure) -> StorageRefusedError:
-    """The error for a failure that trying again will not mend."""
-    return StorageRefusedError(f"{failure.advice}. Nothing was published. {what} cause={failure.cause}")
+def refused(what: str, failure: Failure, *, changes: bool) -> StorageRefusedError:
+    """The error for a failure that trying again will not mend. changes: whether the request was to change something."""
+    nothing = " Nothing was published." if changes else ""
+    return StorageRefusedError(f"{failure.advice}.{nothing} {what} cause={failure.cause}")
 
 
-def unavailable(what: str, failure: Failure, tries: int, seconds: float) -> StorageUnavailableError:
-    """The error for a store that did not answer until the deadline."""
+def unavailable(what: str, failure: Failure, tries: int, seconds: float, *, changes: bool) -> StorageUnavailableError:
+    """The error for a store that did not answer until the deadline. changes: as of `refused`."""
+    nothing = "; nothing was published" if changes else ""
     return StorageUnavailableError(
-        "the store did not answer as it should until the deadline; nothing was published. Try again, or give it longer "
+        f"the store did not answer as it should until the deadline{nothing}. Try again, or give it longer "
         f"with the storage option retry_timeout. {what} tries={tries} waited_s={seconds:.1f} cause={failure.cause}"
     )

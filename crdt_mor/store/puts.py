@@ -67,7 +67,7 @@ class Puts:
                 tries.note_answer()
                 return False
             if failure.kind in (Kind.REFUSED, Kind.ABSENT) and not unsure:
-                raise refused(tries.where, failure)
+                raise refused(tries.where, failure, changes=True)
             unsure = unsure or not failure.unsent
             if unsure and (outcome := self._read_back(path, content, nonce, tries)) is not None:
                 tries.note_answer()
@@ -133,7 +133,7 @@ class Puts:
 def _put_failed(failure: Failure, unsure: bool, tries: Tries) -> Exception:
     """The error of a put or a copy for which the store was asked in vain."""
     if not unsure:
-        return unavailable(tries.where, failure, tries.count, tries.seconds)
+        return unavailable(tries.where, failure, tries.count, tries.seconds, changes=True)
     return CommitUnknownError(
         "the store does not say whether it has made an object, which may be there or may appear later: look before "
         f"writing it again. {tries.where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from obstore.exceptions import GenericError
 from obstore.store import LocalStore, S3Store
 from typer.testing import CliRunner
 
@@ -377,3 +378,22 @@ def test_the_prefix_of_a_store_of_obstore_is_where_its_table_is() -> None:
 def test_a_store_of_obstore_that_leads_elsewhere_is_refused(uri: str, store: Callable[[], Any], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         Table.open(uri, store=store())
+
+
+def test_ask_a_machine_without_a_role_refuses_each_request_at_once(listening: Listening) -> None:
+    """Its metadata service answers, and not the store: no later request waits as if the store had taken keys before."""
+    asking, asked = store_at(listening)._asking, []
+    says = (
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 8ms - Server returned "
+        "non-2xx status code: 403 Forbidden: resolve_deny"
+    )
+
+    def request() -> None:
+        asked.append(says)
+        raise GenericError(says)
+
+    for _ in range(2):
+        with pytest.raises(StorageRefusedError, match="nor does this machine have a role") as caught:
+            asking.ask("read", "x", request)
+        assert "published" not in str(caught.value)
+    assert len(asked) == 2
