@@ -63,6 +63,7 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
     outcome = Outcome()
     inserted: list[pa.Table] = []
     changed: list[pl.Series] = []
+    deleted = pl.Series(dtype=pl.UInt32)
     open_pairs = {
         "matched": pairs.filter(MATCHED),
         "only in source": pairs.filter(pl.col(ROW).is_null()),
@@ -72,6 +73,13 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
         left = open_pairs[clause.kind]
         holds = _holds(clause, left, plan, _key_of(plan, left, target, config), schema)
         chosen, open_pairs[clause.kind] = left.filter(holds), left.filter(~holds)
+        if clause.action == "delete":  # by any number of rows of the source
+            gone = chosen[ROW].unique(maintain_order=True)
+            gone = gone.filter(~gone.is_in(deleted.implode()))
+            deleted = pl.concat([deleted, gone])
+            outcome.counts.append(len(gone))
+            outcome.deletes.append(target.take(gone.to_arrow()))
+            continue
         outcome.counts.append(chosen.height)
         if clause.action == "insert":
             values = _values(clause, chosen, plan, schema)
@@ -81,13 +89,10 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
         if clause.kind == "matched":
             changed.append(chosen[ROW])
         before = target.take(chosen[ROW].to_arrow())
-        if clause.action == "delete":
-            outcome.deletes.append(before)
-            continue
         after, names = _updated(clause, chosen, before, plan, statements)
         if chosen.height:
             _add_update(outcome, before, after, names, statements, _if_lost(clause, plan, config))
-    _refuse_several(changed, target, config)
+    _refuse_several([*changed, deleted], target, config)
     if inserted:
         outcome.inserted = pa.concat_tables(inserted, promote_options="permissive")
         _refuse_repeats(outcome.inserted, statements)
@@ -277,7 +282,7 @@ def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:
 
 def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: TableConfig) -> None:
     """Raise where a row of the table is to become two things, as several rows of the source meet it."""
-    rows = pl.concat(changed) if changed else pl.Series(dtype=pl.UInt32)
+    rows = pl.concat(changed)
     repeated = rows.filter(rows.is_duplicated())
     if len(repeated):
         row = int(repeated[0])

@@ -93,6 +93,26 @@ def test_rows_that_no_row_of_the_source_meets() -> None:
     assert shown(table) == {"a": 1, "b": -2}
 
 
+def test_delete_by_several_rows_of_the_source_deletes_the_row_once() -> None:
+    table = filled()
+    source = pa.concat_tables([numbers(a=1, b=2), numbers(a=9)])
+    later = "source.n > target.n"
+    done = table.merge(source).when_matched_delete(later).when_matched_delete("source.id = 'a'").execute()
+    assert (done.deleted, done.clauses) == (1, (1, 0))
+    assert shown(table) == {"b": 2, "c": 3}
+    assert table.merge(pa.concat_tables([source] * 3)).when_matched_delete().execute().clauses == (1,)
+    assert shown(table) == {"c": 3}
+
+
+def test_row_that_is_deleted_and_updated_by_several_rows_of_the_source_is_refused() -> None:
+    table = filled()
+    source = pa.concat_tables([numbers(a=1), numbers(a=9)])
+    merge = table.merge(source).when_matched_delete("source.n > 5").when_matched_update_all()
+    with pytest.raises(InvalidInputError, match="several rows of the source meet"):
+        merge.execute()
+    assert shown(table) == {"a": 1, "b": 2, "c": 3}
+
+
 def test_clauses_take_expressions_of_polars_and_other_aliases() -> None:
     table = filled()
     merge = table.merge(numbers(a=5, z=1), on=["id"], source_alias="s", target_alias="t")
