@@ -19,6 +19,7 @@ from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
 from crdt_mor.model.timeline_parts import Pending, completed_name
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.rollback import claims
 
 _TIMELINE = pa.schema(
     [
@@ -150,6 +151,8 @@ class Inspect:
         expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by
             the `writer_expiry` of this table, which other processes may have opened with another.
         stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
+        A small write of one event is not pending in the table: it is listed, without its author, from its first file in
+            Hudi's timeline on. If its process has died, `roll_back` gives it up, or a sweep.
         partitions, columns: the paths of all partitions that it touches, and all columns that it sets besides the key's
             and the partition's, as it has said at its begin; null: it may touch any. An update that reads others does
             not wait for it.
@@ -160,7 +163,7 @@ class Inspect:
         now_ms = session.environment.now_ms()
         rows: list[dict[str, object]] = []
         value = session.views.sealed()
-        for p in sorted(value.pending, key=lambda p: p.requested):
+        for p in sorted((*value.pending, *claims(session, value)), key=lambda p: p.requested):
             heard_ms = self._heard_ms(p)
             silent = silent_for(heard_ms, now_ms)
             rows.append(

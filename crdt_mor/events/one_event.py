@@ -1,6 +1,6 @@
 """A commit that is alone: a small write begins and is committed in one event.
 
-    claim     put T.deltacommit.inflight with a nonce of one's own ─ and see that the table is still the same
+    claim     put T.deltacommit.requested with a nonce of one's own ─ and see that the table is still the same
     stage     put the log files under T, and what else Hudi is to find
     publish   put version n+1, which begins and completes T ─ look that n still stands (rule 3)
     project   put T_C.deltacommit
@@ -257,12 +257,12 @@ class _Attempt:
         """
         logs = {file.path: data for file, data in self.write.logs}
         puts = [Put(path, data, durable="content", after=(self.claim.path,)) for path, data in logs.items()]
-        puts.append(Put(self.publisher.projector.requested_path(self.write.requested), pending_record(), durable=False))
-        puts += [put for put in self.write.partitions if put.path not in self.write.seen]
+        inflight = Put(self.publisher.projector.inflight_path(self.write.requested), pending_record(), durable=False)
+        puts += [inflight, *(put for put in self.write.partitions if put.path not in self.write.seen)]
         answered, there, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
         others: set[str] = set()
-        for put in there:
-            if put.path in logs and (yield Read(put.path)) != put.data:
+        for put in there:  # another's inflight file is the claim of an earlier release
+            if (put.path in logs or put is inflight) and (yield Read(put.path)) != put.data:
                 others.add(put.path)
         return answered, frozenset(others), None not in seen
 
@@ -320,7 +320,7 @@ class _Attempt:
             others = yield from self.find_others()
             paths = [file.path for file, _ in self.write.logs if file.path not in others]
             if not others:
-                paths += [self.publisher.projector.requested_path(self.write.requested), self.claim.path]
+                paths += [self.publisher.projector.inflight_path(self.write.requested), self.claim.path]
             yield from delete_if_table_is_gone(self.tail, paths)
             raise
         except (StorageUnavailableError, FormatError) as error:
@@ -374,7 +374,7 @@ class _Attempt:
         """
         paths = [file.path for file, _ in self.write.logs if file.path not in others]
         if not others:
-            paths.append(self.publisher.projector.requested_path(self.write.requested))
+            paths.append(self.publisher.projector.inflight_path(self.write.requested))
         gone = yield Together(tuple(map(Delete, paths)))
         if answered and not others and all(gone):
             with suppress(StorageUnavailableError):

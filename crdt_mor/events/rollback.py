@@ -12,7 +12,7 @@ from crdt_mor.log.outcome import find_completion, may_be_dropped
 from crdt_mor.log.paths import STAGED, heartbeat_path, ticket_path
 from crdt_mor.log.steps import Delete, List, Nonce, Steps, Walk, delete_for_good
 from crdt_mor.log.tail import delete_if_table_is_gone, find_tail
-from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.instant import InstantTime, to_ms
 from crdt_mor.model.names import DELTA_COMMIT, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import RolledBack
@@ -79,14 +79,40 @@ def _files_of_table_here(requested: InstantTime, staged: Iterable[str]) -> Steps
     return frozenset() if completion is None else frozenset(file.path for file in completion.files)
 
 
+def give_up_claim(publisher: TablePublisher, known: Timeline, requested: InstantTime) -> Steps[Timeline]:
+    """Give up a write that has claimed its time and that no version has, then remove its files.
+
+    The table's clock passes that time, so that nobody can commit the write any more; the value may have it by then.
+    """
+    nonce = yield Nonce()
+
+    def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
+        return None if requested < tail.clock else tail.decide(nonce, max(wall_ms, to_ms(requested) + 1))
+
+    value = yield from publisher.publish(derive, known)
+    if (yield from find_completion(requested, value)) is None:
+        with suppress(StorageUnavailableError):  # what is left of it will be swept
+            yield from _remove(publisher, requested, (yield from _files_of(requested)))
+    return value
+
+
 def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
     """Remove the files of a rolled-back write. Those in Hudi's timeline go last, once all data files are gone."""
     requested = rolled_back.requested
     if staged is None:
-        data_files = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
-        staged = [path for path, name in data_files if name is not None and name.instant == requested]
+        staged = yield from _files_of(requested)
         yield from remove_staged_files(requested, rolled_back.nonce)
     yield Delete(heartbeat_path(requested))
+    yield from _remove(publisher, requested, staged)
+
+
+def _files_of(requested: InstantTime) -> Steps[list[str]]:
+    """The data files that bear an instant."""
+    data_files = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
+    return [path for path, name in data_files if name is not None and name.instant == requested]
+
+
+def _remove(publisher: TablePublisher, requested: InstantTime, staged: Iterable[str]) -> Steps[None]:
     if (yield from delete_for_good([*staged])):
         for path in reversed(publisher.projector.pending_paths(requested, DELTA_COMMIT)):
             yield Delete(path)

@@ -27,7 +27,7 @@ from crdt_mor.hudi.adoption import adopt
 from crdt_mor.hudi.adoption_pending import begun_files, pending_of_hudi
 from crdt_mor.hudi.archive import remove_in_order
 from crdt_mor.hudi.partitions import sweep_partitions
-from crdt_mor.hudi.projection import TablePublisher, wide_completions
+from crdt_mor.hudi.projection import TablePublisher, ended_in, wide_completions
 from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.log.outcome import all_completions
@@ -49,7 +49,10 @@ from crdt_mor.log.steps import (
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
 from crdt_mor.model.names import (
+    COMMIT,
     SAVEPOINT,
+    BaseFileName,
+    LogFileName,
     TimelineFileName,
     bucket_of_file_id,
     data_file_name,
@@ -81,7 +84,7 @@ def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> 
     tail: Timeline = yield from find_tail(known)
     now_ms: int = yield StoreNow()
     for pending in tail.pending:
-        if (yield from _is_expired(pending, now_ms, expiry_ms)):
+        if (yield from is_expired(pending, now_ms, expiry_ms)):
             tail = yield from give_up(publisher, tail, pending.requested, None, others=True)
     if is_sweep_due(tail, now_ms):
         tail = yield from adopt(publisher, tail)
@@ -94,7 +97,7 @@ def is_sweep_due(tail: Timeline, now_ms: int) -> bool:
     return abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS
 
 
-def _is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
+def is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
     """Whether a writer has been silent for longer than the expiry. For a write that began lately no heartbeat is read.
 
     A writer without a heartbeat has been silent since its begin. Where the time of the begin is unknown, or the store's
@@ -183,6 +186,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     yield from find_tail(known)  # raises where the listings are of another table, which was made here since
     completions = yield from all_completions(known)
     alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
+    yield from _sweep_executed_twice(publisher, known, named, completions)
     yield from _sweep_overtaken(files, completions)
     yield from _sweep_savepoints(publisher, known, named)
     yield from _sweep_dropped(publisher, known, named, alive)
@@ -192,6 +196,8 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     saved = any(name.action == SAVEPOINT for names in named.values() for name in names)
     kept_until = known.retention.dropped if saved else EPOCH
     yield from _sweep_archived(publisher, known, named, completions)
+    executed = given_up & ended_in(name for names in named.values() for name in names)  # by Hudi: these are adopted
+    given_up -= executed
     garbage: set[InstantTime] = set()
     for instant, names in named.items():
         if (
@@ -219,7 +225,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     for instant in sorted(named.keys() & garbage - undeleted):
         for name in sorted(named[instant], key=when_put, reverse=True):
             yield Delete(publisher.projector.path(name))
-    return garbage
+    return garbage | executed
 
 
 def _sweep_archived(
@@ -289,10 +295,36 @@ def _sweep_dropped(
         del named[dropped.requested]
 
 
+def _sweep_executed_twice(
+    publisher: TablePublisher, known: Timeline, named: Named, completions: Sequence[Completion]
+) -> Steps[None]:
+    """Delete the completed files that Hudi put for plans which we had completed already.
+
+    Hudi was not told of that. Hudi is told of the newest version after this sweep, so its commits are left out.
+    """
+    for commit in (c for c in completions if c.action == COMMIT and not c.adopted and c.version < known.version):
+        for name in named.get(commit.requested, ()):
+            if name.state == "completed" and name.action == COMMIT and name.completed != commit.completed:
+                yield Delete(publisher.projector.path(name))
+
+
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:
-    """Delete files that a driver placed after another driver had completed its write: Hudi's readers go by names."""
+    """Delete files of a commit that are not its own, as Hudi's readers go by names.
+
+    A driver placed them after another driver had completed its write; or two have executed one plan, Hudi and we.
+    """
     named = ((file.path, data_file_name(file.path)) for file in files)
-    placed = [(path, name.instant) for path, name in named if name and driver_of_token(name.token) is not None]
+    plans = {c.requested: c for c in completions if c.action == COMMIT and c.nonce and c.overwriting is None}
+
+    def is_second(name: BaseFileName | LogFileName) -> bool:
+        """Whether a file may be of a second execution of a plan. Hudi's own executor removes what it leaves."""
+        plan = plans.get(name.instant)
+        return plan is not None and (not plan.adopted or is_own_token(name.token))
+
+    placed = [
+        (path, name.instant) for path, name in named
+        if name and (driver_of_token(name.token) is not None or is_second(name))
+    ]  # fmt: skip
     shared = {instant for _, instant in placed}
     commits = {c.requested: {file.path for file in c.files} for c in completions if c.requested in shared}
     yield from delete_for_good([path for path, instant in placed if path not in commits.get(instant, {path})])

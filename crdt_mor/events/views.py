@@ -22,6 +22,7 @@ from crdt_mor.hudi import adoption
 from crdt_mor.hudi.adoption import Foreign, foreign_completions
 from crdt_mor.hudi.adoption_instants import InstantCache
 from crdt_mor.hudi.adoption_pending import begun_files, heard_of_hudi
+from crdt_mor.hudi.projection import is_told
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.model.cut import Cut
@@ -68,6 +69,8 @@ class Views:
         self._session = session
         self._looked_at_ms = self._look_took_ms = self._names_seen = 0
         self._foreign = False
+        self._untold = False  # whether the last look missed completed files of the newest version
+        self._has_helped = False
         self._begun_files: list[Stat] | None = None  # of the last look
         self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
@@ -107,6 +110,9 @@ class Views:
         takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
         if since >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else self._pause_ms):
             self.with_hudi(self._session.tail(), None)
+        if self._untold and not self._has_helped:  # the process that published it may have died before it told Hudi
+            self._session.run(self._session.publisher.help_project(self._session.known()))
+        self._has_helped = True
 
     @property
     def _pause_ms(self) -> int:
@@ -152,6 +158,7 @@ class Views:
             listed = self._session.store.list(self._session.publisher.projector.folder)
         foreign = self._foreign_completions(tail, listed)
         self._begun_files = begun_files(tail, listed)
+        self._untold = not is_told(tail, listed)
         self._looked_at_ms, self._foreign = self._session.environment.now_ms(), bool(foreign.completions)
         self._look_took_ms, self._names_seen = abs(self._looked_at_ms - began_ms), len(listed)
         completions = [

@@ -28,7 +28,7 @@ from crdt_mor.model.numbers import whole_number
 VERSION_FILE: Final = "_version_"
 _MANIFEST: Final = "manifest_"
 _ROW_VERSION: Final = 1
-_COLUMNS: Final = ("instantTime", "completionTime", "action", "metadata", "version")
+_COLUMNS: Final = ("instantTime", "completionTime", "action", "metadata", "plan", "version")
 _SCHEMA: Final = pa.schema(
     [
         ("instantTime", pa.string()),
@@ -146,4 +146,4 @@ def _instant(row: dict[str, Any], path: str) -> ArchivedInstant:
         raise ValueError(f"an instant without its time or action, {requested=} {action=}")
     written_as = _COMPLETED_AS.get(action, action)
     name = TimelineFileName(InstantTime(requested), written_as, "completed", InstantTime(completed))
-    return ArchivedInstant(name, row["metadata"] or b"")
+    return ArchivedInstant(name, row["metadata"] or b"", row["plan"])

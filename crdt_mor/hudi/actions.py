@@ -1,12 +1,12 @@
 """The table of actions: for each, what Hudi's timeline directory is told of it, and what its plans are.
 
     action       when it begins                        when it is completed                    what begins it
-    write        T.deltacommit.inflight, .requested    T_C.deltacommit                         a writer
-    compaction   b.compaction.requested                b.compaction.inflight, b_C.commit       a frozen plan
-    clean        b.clean.requested, with the rest      b.clean.inflight, b_C.clean             a frozen plan
-    restore      T.restore.requested, with the rest    T.restore.inflight, T_C.restore         a frozen plan
-    rollback     T.rollback.requested, with the rest   T.rollback.inflight, T_C.rollback       a sweep
-    overwrite    b.compaction.requested, with the rest b.compaction.inflight, b_C.commit       a writer
+    write        T.deltacommit.requested, .inflight    T_C.deltacommit                         a writer
+    compaction   b.compaction.requested                b_C.commit, b.compaction.inflight       a frozen plan
+    clean        b.clean.requested, with the rest      b_C.clean, first; b.clean.inflight      a frozen plan
+    restore      T.restore.requested, with the rest    T_C.restore, first; T.restore.inflight  a frozen plan
+    rollback     T.rollback.requested, with the rest   T_C.rollback, first; T.rollback.inflight  a sweep
+    overwrite    b.compaction.requested, with the rest b_C.commit, first; b.compaction.inflight  a writer
 
 A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
 up. So does an overwrite, beside the write that has staged it, and Hudi is told of it as of a compaction at its barrier:
@@ -26,6 +26,9 @@ Hudi's readers need to know of an open compaction, as its barrier opens file sli
 cleans, but its writers execute each that they find, and fail at paths that do not begin with the table's own. So Hudi
 is told of a clean when it is completed: a clean whose process died is in nobody's way until another process finishes
 it.
+
+Hudi's writers roll back or execute what they find begun, and fail at some of it. So an instant that is completed in one
+event has its completed file first: whenever the process dies between the puts, Hudi finds an instant that has ended.
 
 To add a service: a row here, with the type of its plan and the records that Hudi is told; a `Service` that plans and
 executes; and the next `FORMAT` of the timeline value, since releases that read this one take every plan for a
@@ -85,7 +88,7 @@ class Action:
     completed: Hudi's word in the name of the completed file.
     begun: the files that are put when the instant begins, in this order. If it is given up they are removed in the
         reverse order. Each holds the record of what has begun.
-    ending: the files that are put when the instant is completed, before the completed file. They are empty.
+    ending: the files that are put when the instant is completed, after the completed file. They are empty.
     extra: decodes the extra metadata, where our key stands, from (the bytes of that record, its path).
     encode_completed: encodes the completed file from (the completion, the table's Avro schema).
     completed_extra: as `extra`, of the completed file.
@@ -156,7 +159,7 @@ class SettledAction(Action, Generic[D]):
 WRITE = Action(
     name=DELTA_COMMIT,
     completed=DELTA_COMMIT,
-    begun=("inflight", "requested"),
+    begun=("requested", "inflight"),
     ending=(),
     extra=commit_extra,
     encode_completed=encode_completed_write,

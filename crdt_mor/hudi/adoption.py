@@ -6,16 +6,17 @@ are not archived, none of them is newer, and none is below the watermark of what
 then. Names are compared and files read only otherwise, and the archive only where its newest manifest is not one of
 ours.
 
+A completed compaction at the barrier of a plan of ours is that plan, which a writer of Hudi's has executed. Its
+adoption ends the plan. Where we had completed it as well, both wrote the same rows, and a sweep removes Hudi's.
+
 These are never adopted: an instant that the value knows, one whose file carries our own key (a commit newer than the
 value, or a stale helper's), and a `.requested` or `.inflight` file alone; nor a savepoint, which only marks the instant
 whose requested time it bears; nor what a restore has dropped; nor any instant at or below the watermark. A commit of
 Hudi's that is found there is refused, as no reader could see its rows.
 
-A log file belongs to the slice of the newest base file before its completion. So no reader would see a commit that is
-found late and completed before a base file of ours, in a file group that it wrote to: the compaction that wrote that
-base file did not know it. Such a commit appears where the clock of Hudi's writer is behind the table's, or where it
-writes at the very moment of a compaction. Such a table is refused, to readers and writers alike. As long as the
-compaction is only planned nothing is lost: adopting the commit cancels the plan, and the next one has it.
+A log file belongs to the slice of the newest base file before its completion. So no reader sees a commit that
+completed before a compaction which did not know it: `hudi.adoption_compactions` finds both kinds, and the table is
+refused. As long as a compaction of ours is only planned nothing is lost: adopting the commit cancels the plan.
 
 Hudi archives an instant before it removes it from the active timeline. So the archive is read last: what left the
 active timeline in the meantime is found there, and what is found in both is one instant.
@@ -23,7 +24,7 @@ active timeline in the meantime is found there, and what is found in both is one
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -34,6 +35,7 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format.archive import manifest_number
 from crdt_mor.ground.observing_events import AdoptionEvent
+from crdt_mor.hudi.adoption_compactions import bases_of, group_below, refuse_below, refuse_uncovering
 from crdt_mor.hudi.adoption_instants import HudiInstant, InstantCache, read_active, read_archive
 from crdt_mor.hudi.adoption_layout_one import instants_of_layout_one
 from crdt_mor.hudi.plan import read_plan
@@ -91,6 +93,8 @@ def foreign_completions(
     known |= {r.requested for r in value.rolled_back}
     instants: dict[InstantTime, HudiInstant] = {}
     completed = {c.requested: c.completed for c in completions}
+    actions = {c.requested: c.action for c in completions if not c.adopted}
+    plans = {p.barrier for p in value.plans} | {r.requested for r in value.rolled_back if r.is_plan}
     dropped = yield from dropped_by_restores(value, {name.requested: [name] for name in candidates}, known)
     for name in (name for name in candidates if name.requested not in dropped):  # nobody has come to those yet
         if name.requested in known and name.completed in (None, completed.get(name.requested)):
@@ -98,10 +102,11 @@ def foreign_completions(
         instant = yield from read_active(projector.path(name), name, cache)
         if instant is None:
             moved = True
-        elif name.requested not in known and not _is_misplaced(value, instant):
+        elif name.requested in known:
+            if not instant.own and name.action in DATA_ACTIONS and _is_executed(instant.completion, plans, actions):
+                instants[name.requested] = instant
+        elif not _is_misplaced(value, instant):
             instants[name.requested] = instant
-        elif name.requested in known and not instant.own and name.action in DATA_ACTIONS:
-            raise _same_time_error(instant.completion)
     for instant in (yield from read_archive(projector.archive, cache)) if moved else []:
         requested = instant.completion.requested
         if requested not in known and requested > value.archive.watermark and instant.completion.action != SAVEPOINT:
@@ -113,7 +118,9 @@ def foreign_completions(
             f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
         )
     foreign = _foreign(projector, value, list(instants.values()))
-    _refuse_below(bases_of(completions), foreign.completions)
+    executed = [c for c in foreign.completions if c.requested in plans]
+    refuse_below(bases_of((*completions, *executed)), foreign.completions)
+    yield from refuse_uncovering(projector.folder, completions, list(instants.values()), plans)
     _refuse_replaced(completions, foreign.completions)
     return replace(foreign, known=tuple(completions))
 
@@ -181,6 +188,8 @@ def adopting(
     groups = live_groups((*known, *due), buckets)
     if not due and groups == LiveGroups(tail.file_ids, tail.foreign_group):
         return None, None
+    nonces = {p.barrier: p.nonce for p in tail.plans} | {r.requested: r.nonce for r in tail.rolled_back}
+    due = [replace(completion, nonce=nonces.get(completion.requested, "")) for completion in due]
     cancelled = yield from plans_missing(tail, due)
     if due:
         _refuse_ahead(projector, due, wall_ms)
@@ -208,52 +217,18 @@ def may_be_led_to(file_id: str | None, buckets: int | None) -> bool:
 
 
 def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:
-    """The open plans that lack a commit of Hudi's although it is below their barrier, in one of their file groups."""
+    """The open plans that lack a commit of Hudi's although it is below their barrier, in one of their file groups.
+
+    Those that Hudi has executed are open no more.
+    """
     outdated = []
-    for plan in tail.plans:
+    executed = {completion.requested for completion in completions}
+    for plan in (plan for plan in tail.plans if plan.barrier not in executed):
         frozen = yield from read_plan(tail, plan)
         barriers = dict.fromkeys(frozen.file_groups if frozen is not None else (), plan.barrier)
         if any(group_below(completion, barriers) for completion in completions):
             outdated.append(plan)
     return outdated
-
-
-def bases_of(completions: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
-    """The instant of our newest base file of each file group."""
-    bases: dict[FileGroup, InstantTime] = {}
-    for completion in completions:
-        for file in completion.files if not completion.adopted else ():
-            if file.is_base:
-                bases[file.group] = max(file.name.instant, bases.get(file.group, EPOCH))
-    return bases
-
-
-def group_below(
-    completion: Completion, barriers: Mapping[FileGroup, InstantTime]
-) -> tuple[FileGroup, InstantTime] | None:
-    """A file group in which a commit of Hudi's wrote to a slice that is older than our barrier, and that barrier.
-
-    A compaction of Hudi's writes nothing new.
-    """
-    if completion.action == COMMIT:
-        return None
-    touched = [(file.group, file.name.instant if file.is_base else completion.completed) for file in completion.files]
-    touched += [(group, completion.completed) for group in completion.replaced]
-    lost = ((group, barriers[group]) for group, since in touched if since <= barriers.get(group, EPOCH))
-    return next(lost, None)
-
-
-def _refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[Completion]) -> None:
-    for completion in completions:
-        if (lost := group_below(completion, bases)) is not None:
-            (partition, file_id), base = lost
-            raise UnsupportedFeatureError(
-                "a commit of Hudi's completed at a time that a compaction of ours had passed already, so that no "
-                "reader would see its rows: the clock of Hudi's writer is behind the table's, or it wrote at the same "
-                "moment. Take that commit back, with Hudi's rollback_to_instant or by moving the files of its instant "
-                f"out of the timeline's folder, and write its rows again. instant={completion.requested} "
-                f"completed={completion.completed} compaction={base} partition={partition!r} file_group={file_id}"
-            )
 
 
 def _refuse_replaced(completions: Iterable[Completion], found: Iterable[Completion]) -> None:
@@ -301,6 +276,17 @@ def _refuse_archived(instant: HudiInstant, watermark: InstantTime) -> None:
             "out of the timeline's folder and its log files out of the table, and write its rows again. "
             f"instant={instant.completion.requested} archived_until={watermark}"
         )
+
+
+def _is_executed(completion: Completion, plans: Collection[InstantTime], actions: Mapping[InstantTime, str]) -> bool:
+    """Whether a commit of Hudi's at the time of an instant of ours is the execution of a plan that is to be adopted.
+
+    Raises where it is none at all. actions: those of our completions.
+    """
+    is_plan = completion.requested in plans
+    if completion.action != COMMIT or not (is_plan or actions.get(completion.requested) == COMMIT):
+        raise _same_time_error(completion)
+    return is_plan
 
 
 def _same_time_error(completion: Completion) -> UnsupportedFeatureError:

@@ -5,14 +5,14 @@ Which of them the table adopts is decided in `hudi.adoption`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdt_mor.errors import FormatError, StorageUnavailableError, UnsupportedFeatureError
-from crdt_mor.format.archive import VERSION_FILE, decode_instants, decode_manifest, newest_manifest
+from crdt_mor.format.archive import VERSION_FILE, ArchivedInstant, decode_instants, decode_manifest, newest_manifest
 from crdt_mor.format.commit import CommitMetadata, WriteStat, decode_commit
 from crdt_mor.hudi.actions import ACTIONS
 from crdt_mor.log.steps import List, Read, Steps
-from crdt_mor.model.names import DATA_ACTIONS, OWN_KEY, REPLACE_COMMIT, LogFileName, TimelineFileName, join_path
+from crdt_mor.model.names import COMMIT, DATA_ACTIONS, OWN_KEY, REPLACE_COMMIT, LogFileName, TimelineFileName, join_path
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.protocol import Stat
 
@@ -31,13 +31,15 @@ class HudiInstant:
     """One completed instant of Hudi's timeline.
 
     own: we projected it. schema: the Avro schema that it carries, as text; "" for none. numbered: it carries another
-    schema as well, whose columns have numbers, by which Hudi's readers find them in older files.
+    schema as well, whose columns have numbers, by which Hudi's readers find them in older files. plan: that of an
+    archived compaction; None of one in the active timeline, where it is a file of its own.
     """
 
     completion: Completion
     own: bool = False
     schema: str = ""
     numbered: bool = False
+    plan: bytes | None = None
 
 
 InstantCache = dict[str, tuple[HudiInstant, ...]]
@@ -71,13 +73,18 @@ def read_archive(folder: str, cache: InstantCache) -> Steps[list[HudiInstant]]:
         paths = [f"{folder}/{name}" for name in decode_manifest(data, f"{folder}/{manifest}")]
         for path in paths:
             if path not in cache and (data := (yield Read(path))) is not None:
-                cache[path] = tuple(_hudi_instant(row.name, row.metadata, path) for row in decode_instants(data, path))
+                cache[path] = tuple(_archived(row, path) for row in decode_instants(data, path))
         if all(path in cache for path in paths):
             return [instant for path in paths for instant in cache[path]]
     raise StorageUnavailableError(
         "files of Hudi's archived timeline are missing: Hudi is replacing them, then try again, or they were deleted, "
         f"then restore them from a backup. folder={folder}"
     )
+
+
+def _archived(row: ArchivedInstant, path: str) -> HudiInstant:
+    instant = _hudi_instant(row.name, row.metadata, path)
+    return replace(instant, plan=row.plan) if row.name.action == COMMIT else instant
 
 
 def _hudi_instant(name: TimelineFileName, data: bytes, path: str) -> HudiInstant:

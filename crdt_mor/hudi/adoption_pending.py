@@ -31,11 +31,12 @@ HUDI: Final = Author("Hudi", "", 0)
 
 
 def begun_files(value: Timeline, files: Sequence[Stat]) -> list[Stat]:
-    """The files in Hudi's timeline of writes that have not completed, and are not pending in a value.
+    """The files in Hudi's timeline of writes that have not completed, and that a value does not know.
 
     Some may be ours, of events that the value does not have. files: all that are there.
     """
     ours = {p.requested for p in value.pending} | {r.requested for r in value.rolled_back}
+    ours |= {c.requested for c in value.completions}
     named = [(name, file) for file in files if (name := timeline_file_name(file.path)) is not None]
     ended = ours | {name.requested for name, _ in named if name.state == "completed"}
     return [file for name, file in named if name.action in DATA_ACTIONS and name.requested not in ended]
@@ -43,6 +44,18 @@ def begun_files(value: Timeline, files: Sequence[Stat]) -> list[Stat]:
 
 def pending_of_hudi(files: Sequence[Stat]) -> Steps[list[Pending]]:
     """The writes of `begun_files` that are Hudi's; `begun_ms`: when the last file of each was put."""
+    return (yield from _begun_by(files, ours=False))
+
+
+def claimed(files: Sequence[Stat]) -> Steps[list[Pending]]:
+    """The writes of `begun_files` that are ours: each has claimed its time, and no version has it (`events.one_event`).
+
+    Its process is about to publish it, or has died. At or below the table's clock nobody can commit it any more.
+    """
+    return (yield from _begun_by(files, ours=True))
+
+
+def _begun_by(files: Sequence[Stat], *, ours: bool) -> Steps[list[Pending]]:
     begun: dict[InstantTime, list[Stat]] = {}
     for file in files:
         name = timeline_file_name(file.path)
@@ -50,8 +63,8 @@ def pending_of_hudi(files: Sequence[Stat]) -> Steps[list[Pending]]:
         begun.setdefault(name.requested, []).append(file)
     found = []
     for requested, put in begun.items():
-        if not (yield from _is_ours(put)):
-            found.append(Pending(requested, "", 0, max(file.modified_ms for file in put), author=HUDI))
+        if (yield from _is_ours(put)) == ours:
+            found.append(Pending(requested, "", 0, max(f.modified_ms for f in put), author=None if ours else HUDI))
     return found
 
 

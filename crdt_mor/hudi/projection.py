@@ -39,7 +39,7 @@ from crdt_mor.log.paths import plan_path
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.segments import SegmentGoneError, fresh_completions, read_segment
-from crdt_mor.log.steps import Delete, Steps, Walk, delete_for_good, read_named
+from crdt_mor.log.steps import Delete, List, Steps, Walk, delete_for_good, read_named
 from crdt_mor.log.tail import still_stands
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
@@ -91,11 +91,11 @@ class Projector:
 
     def claim_path(self, instant: InstantTime) -> str:
         """The file of a pending write by which a commit that is alone claims its time."""
-        return self.path(TimelineFileName(instant, WRITE.name, "inflight"))
-
-    def requested_path(self, instant: InstantTime) -> str:
-        """The other file of a pending write."""
         return self.path(TimelineFileName(instant, WRITE.name, "requested"))
+
+    def inflight_path(self, instant: InstantTime) -> str:
+        """The other file of a pending write."""
+        return self.path(TimelineFileName(instant, WRITE.name, "inflight"))
 
     def pending_paths(self, instant: InstantTime, action: str) -> list[str]:
         """The files of a pending instant, in the order in which to put them."""
@@ -192,9 +192,13 @@ class Projector:
     def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
         """Remove what a cancelled plan left: its outputs first (`events.plan` says why), then its files in Hudi's.
 
-        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by a user that may.
+        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by a user that may. A
+        plan that Hudi has executed before it knew stays as it is, and is adopted.
         """
         try:
+            listed: list[Stat] = yield List(self.folder)
+            if barrier in ended_in(timeline_file_name(stat.path) for stat in listed):
+                return
             files: list[Stat] = yield Walk()
         except StorageUnavailableError:
             return
@@ -214,6 +218,8 @@ class Projector:
         return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begun)]
 
     def _ended(self, completion: Completion, schema: str) -> Steps[list[EventFile]]:
+        """The files of a completion. The completed one comes first: what Hudi finds begun, its writers roll back or
+        execute, if the process dies between the puts."""
         action = action_ending_as(completion.action)
         files: list[EventFile] = []
         if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
@@ -227,7 +233,7 @@ class Projector:
         if isinstance(action, SettledAction):
             return (yield from self._settled(completion, action, files))
         if not isinstance(action, PlannedAction) or action.encode_outcome is None:
-            return [*files, EventFile(path, partial(self._completed, completion, schema))]
+            return [EventFile(path, partial(self._completed, completion, schema)), *files]
         plan = plan_path(completion.requested, completion.nonce)
         data = yield from read_named(plan)
         if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
@@ -235,7 +241,7 @@ class Projector:
         begun: list[EventFile] = []
         if not action.told_open:
             begun = self._begun(completion.requested, action, partial(_record, action, data, plan))
-        return [*begun, *files, EventFile(path, partial(_outcome, action, completion, data, plan))]
+        return [EventFile(path, partial(_outcome, action, completion, data, plan)), *begun, *files]
 
     def _settled(
         self, completion: Completion, action: SettledAction[D], ending: Sequence[EventFile]
@@ -247,7 +253,7 @@ class Projector:
             return []
         begun = self._begun(completion.requested, action, partial(_settled_record, action, data, plan))
         outcome = partial(_settled_outcome, action, completion, data, plan)
-        return [*begun, *ending, EventFile(self.path(completed_name(completion)), outcome)]
+        return [EventFile(self.path(completed_name(completion)), outcome), *begun, *ending]
 
     def _completed(self, completion: Completion, schema: str) -> bytes:
         encode = action_ending_as(completion.action).encode_completed
@@ -273,6 +279,17 @@ def _settled_record(action: SettledAction[D], data: bytes, path: str) -> bytes:
 def _settled_outcome(action: SettledAction[D], completion: Completion, data: bytes, path: str) -> bytes:
     """What Hudi is told of its end."""
     return action.encode_outcome(completion, action.decode(data, path))
+
+
+def ended_in(names: Iterable[TimelineFileName | None]) -> set[InstantTime]:
+    """The instants whose completed file is among these names."""
+    return {name.requested for name in names if name is not None and name.state == "completed"}
+
+
+def is_told(value: Timeline, listed: Iterable[Stat]) -> bool:
+    """Whether a listing of Hudi's timeline has the completed files of the commits that `value.version` carries."""
+    own = {str(completed_name(c)) for c in value.completions if c.version == value.version and not c.adopted}
+    return not own or own <= {stat.path.rpartition("/")[2] for stat in listed}
 
 
 def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:

@@ -104,8 +104,10 @@ def project(
     own: bool = False,
     after: Sequence[str] = (),
     late: list[Projected] | None = None,
-) -> Steps[None]:
+) -> Steps[list[str]]:
     """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
+
+    Returns the paths of the files that were missing.
 
     In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
     front of a plan that is not to come any more.
@@ -123,6 +125,7 @@ def project(
         yield from _withdraw_late(projector, value, placed)
     yield from projector.move_archived(value)
     yield from projector.carry_out_restore(value)
+    return placed
 
 
 def _put_files(projector: EventProjector, value: Timeline, *, own: bool, after: Sequence[str]) -> Steps[list[str]]:

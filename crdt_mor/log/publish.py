@@ -207,16 +207,19 @@ class Publisher:
                 yield Delete(path)
             raise
 
-    def help_project(self, tail: Timeline) -> Steps[None]:
-        """Rule 2: the publisher that follows a version makes sure that its events are projected."""
+    def help_project(self, tail: Timeline) -> Steps[list[str]]:
+        """Rule 2: the publisher that follows a version makes sure that its events are projected.
+
+        Returns the paths of the files that were missing.
+        """
         yield MakeDurable(version_path(tail.version))
-        yield from self.project(tail)
+        return (yield from self.project(tail))
 
     def project(
         self, value: Timeline, *, own: bool = False, after: Sequence[str] = (), late: list[Projected] | None = None
-    ) -> Steps[None]:
+    ) -> Steps[list[str]]:
         """Tell others of a version's own events, in files: as `log.projection.project`."""
-        yield from project(self.projector, value, own=own, after=after, late=late)
+        return (yield from project(self.projector, value, own=own, after=after, late=late))
 
     def look_again(self, late: Sequence[Projected]) -> Steps[None]:
         """Remove of the files in `late` those that were put too late, and versions that are too old, if it is time."""

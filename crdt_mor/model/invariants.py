@@ -177,9 +177,13 @@ def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
 
 
 def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
-    """What was given up stays so until it is forgotten. Its files may be removed at any moment."""
+    """What was given up stays so until it is forgotten. Its files may be removed at any moment.
+
+    A plan that Hudi has executed before it knew is a compaction of Hudi's.
+    """
     before = {r.requested: r for r in previous.rolled_back}
-    again = before.keys() & (_open_instants(following) | {c.requested for c in following.completions})
+    ended = {c.requested for c in following.completions if not c.adopted}
+    again = before.keys() & (_open_instants(following) | ended)
     return not again and all(r == before.get(r.requested, r) for r in following.rolled_back)
 
 

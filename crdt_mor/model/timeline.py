@@ -340,18 +340,18 @@ class Timeline(Value):
         """Instants that Hudi wrote become part of the value, and the clock moves past them.
 
         groups: the file groups of buckets from here on. What these instants replaced is void in earlier pending writes.
-        cancelled: open plans that are given up in the same event, since they lack what they would hide.
+        cancelled: open plans that are given up, as they lack what they would hide. A plan that Hudi executed has ended.
         """
-        version = self.version + 1
-        adopted = tuple(replace(c, version=version, adopted=True) for c in completions)
-        clock = max([self.clock, *(c.completed for c in adopted)])
+        adopted = tuple(replace(c, version=self.version + 1, adopted=True) for c in completions)
+        done = {c.requested for c in adopted}
+        lost = (RolledBack(p.barrier, p.nonce, self.version + 1, p.action) for p in cancelled)
         return self.following(
             nonce,
-            tick_after(clock, wall_ms),
+            tick_after(max([self.clock, *(c.completed for c in adopted)]), wall_ms),
             schema=schema,
             added=self._with_added(schema),
-            plans=tuple(p for p in self.plans if p not in cancelled),
-            rolled_back=(*self.rolled_back, *(RolledBack(p.barrier, p.nonce, version, p.action) for p in cancelled)),
+            plans=tuple(p for p in self.plans if p not in cancelled and p.barrier not in done),
+            rolled_back=tuple(r for r in (*self.rolled_back, *lost) if r.requested not in done),
             completions=(*self.completions, *adopted),
             overwrites=with_replaced(self.overwrites, adopted),
             file_ids=groups.file_ids,

@@ -1,8 +1,9 @@
 """`maintain`: everything that is due of a table's upkeep, one service after another.
 
-    open plans ──► compaction ──► log compaction ──► cleaning ──► erasures ──► sweep ──► archiving ──► tokens ──► hints
+    told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
 
-The order is one in which each service finds what the one before has made possible. An open plan holds its file groups
+The order is one in which each service finds what the one before has made possible. Hudi is told of the newest version
+first, whose process may have died before it did. An open plan holds its file groups
 until somebody completes it, so these go first. A compaction makes files superfluous, which cleaning then deletes. The
 sweep confirms that given-up writes have left nothing, without which archiving stops at them, and archiving comes last,
 as it takes what all others have ended. Then old applications are forgotten, and readers get hints for what is left.
@@ -31,13 +32,12 @@ from crdt_mor.errors import (
     TableReplacedError,
     UnsupportedFeatureError,
 )
-from crdt_mor.events import load, sweep
 from crdt_mor.events import plan as plans
 from crdt_mor.events import write as events
 from crdt_mor.events.session import Session
 from crdt_mor.ground.observing_events import UpkeepEvent
 from crdt_mor.hudi.actions import COMPACT
-from crdt_mor.model.instant import EPOCH, InstantTime, from_ms, to_ms
+from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved
 from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_ms
 from crdt_mor.model.slices import FileSlice, fold_slices
@@ -54,8 +54,10 @@ from crdt_mor.services.clean import Cleaner
 from crdt_mor.services.compaction import compaction
 from crdt_mor.services.compaction_failures import noted
 from crdt_mor.services.compaction_finish import ExecuteParts, Finished, finish, said_of
+from crdt_mor.services.maintain_hudi import sweep_dead, tell_hudi
 from crdt_mor.services.maintain_report import DETAILS_SHOWN, Maintained, Upkeep, due_action
 from crdt_mor.services.resolving import hints
+from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
@@ -87,11 +89,12 @@ def maintain(
         ("log_compaction", _log_compactions),
         ("clean", _clean),
         ("erasure", _erasures),
-        ("sweep", _sweep),
+        ("sweep", lambda run: sweep_dead(run.session, run.before, run.hudi, run.now_ms, dry_run=run.dry_run)),
         ("archive", _archive),
         ("tokens", _tokens),
         ("hints", lambda run: hints(run.session, run.now_ms, dry_run=run.dry_run)),
     ]
+    run.guarded("hudi", _told)
     try:
         require_written_format(session.settings())
     except InvalidInputError as error:
@@ -104,7 +107,7 @@ def maintain(
 
 @dataclass
 class _Run:
-    """One call of `maintain`: what it goes by, what it has done so far, and which file groups cannot be compacted."""
+    """One call of `maintain`: its policies, its actions, the file groups that failed, and Hudi's timeline at first."""
 
     session: Session
     policies: Policies
@@ -112,6 +115,7 @@ class _Run:
     actions: list[Upkeep] = field(default_factory=list)
     failed: set[FileGroup] = field(default_factory=set)
     execute_parts: ExecuteParts | None = None
+    hudi: Sequence[Stat] = ()
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.looked_ms() if self.dry_run else self.session.store.now_ms()
@@ -150,6 +154,13 @@ def tell(session: Session, action: Upkeep, *, inline: bool = False) -> None:
 def state_of(error: CrdtMorError) -> Literal["refused", "failed"]:
     """What an error says of a service: that this table forbids it, or that it may work when it is tried again."""
     return "refused" if isinstance(error, UnsupportedFeatureError | InvalidInputError) else "failed"
+
+
+def _told(run: _Run) -> Iterator[Upkeep]:
+    """Tell Hudi of the newest version; where that is the first one, Hudi alone has written here."""
+    if run.before.version > 0:
+        run.hudi = run.session.store.list(run.session.publisher.projector.folder)
+        yield from tell_hudi(run.session, run.before, run.hudi, dry_run=run.dry_run)
 
 
 # --- compaction -------------------------------------------------------------------------------------------------------
@@ -366,29 +377,3 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
     if not run.dry_run:
         session.remember(session.run(events.forget_tokens(session.publisher, session.known(), since)))
     yield Upkeep("tokens", "due" if run.dry_run else "done", why)
-
-
-# --- the sweep --------------------------------------------------------------------------------------------------------
-
-
-def _sweep(run: _Run) -> Iterator[Upkeep]:
-    """Give up the writers that are silent, and remove what given-up writes have left, unless it was just done.
-
-    Another service of this call may have swept already, since scheduling a plan sweeps when a sweep is due.
-    """
-    session, before = run.session, run.before
-    since_ms, given_up = abs(run.now_ms - to_ms(before.swept)), len(before.rolled_back)
-    if since_ms <= sweep.SWEEP_EVERY_MS and not given_up:
-        return
-    last = "there was none yet" if before.swept == EPOCH else f"the last one was {words_of_age(since_ms)} ago"
-    why = f"{plural(given_up, 'given-up write')} may have left files" if given_up else last
-    if run.dry_run:
-        yield Upkeep("sweep", "due", why)
-        return
-    session.start()
-    tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
-    if tail.rolled_back and tail.swept == before.swept:
-        session.remember(session.run(sweep.sweep(session.publisher, tail)))
-    if tail.table_id is not None:  # its first load may have died when all of it was in its place
-        load.remove(session.store, tail.table_id, base_files=False)
-    yield Upkeep("sweep", "done", why)

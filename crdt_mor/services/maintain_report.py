@@ -19,8 +19,8 @@ State = Literal["done", "due", "refused", "failed"]
 class Upkeep:
     """One thing that `maintain` has done, or would do, or could not do.
 
-    service: `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens` or `hints`; `maintain`,
-        where the table forbids all of them.
+    service: `hudi`, `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens` or `hints`;
+        `maintain`, where the table forbids all of them.
     state: `due` in a dry run, and of an erasure that waits for writers; `refused` where the table or this release
         forbids it; `failed`: `error` says why.
     why: what made it due, in words, "" where that was not found out; `details`: the same of each file group.

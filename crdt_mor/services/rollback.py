@@ -6,6 +6,7 @@ is told when it comes to complete: a writer gets `WriterExpiredError`, an execut
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NoReturn
@@ -14,10 +15,14 @@ from crdt_mor.errors import InvalidInputError, StorageUnavailableError
 from crdt_mor.events import plan as plans
 from crdt_mor.events import rollback
 from crdt_mor.events.session import Session
+from crdt_mor.hudi.adoption_pending import begun_files, claimed
 from crdt_mor.log.outcome import find_completion, find_rollback
 from crdt_mor.model.authors import Author
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.store.protocol import Stat
 
 WRITE = "write"
 
@@ -60,11 +65,13 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
     Raises `InvalidInputError` for an instant that is committed, and for one of which the table knows nothing.
     """
     value = session.tail()
-    pending, plan = value.find_pending(instant), value.find_plan(instant)
+    pending, plan, is_claimed = value.find_pending(instant), value.find_plan(instant), False
     if pending is not None:
         value = session.run(rollback.give_up(session.publisher, value, instant, None, others=True))
     elif plan is not None:
         value = session.run(plans.cancel(session.publisher, value, instant))
+    elif is_claimed := instant in {write.requested for write in claims(session, value)}:
+        value = session.run(rollback.give_up_claim(session.publisher, value, instant))
     session.remember(value)
     gone = value.find_rolled_back(instant)
     if gone is not None:
@@ -75,6 +82,8 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
     if (session.run(find_rollback(instant, value))) is not None:
         return _given_up(instant, WRITE, None, repeated=True)
     completion = session.run(find_completion(instant, value))
+    if completion is None and is_claimed:
+        return replace(_given_up(instant, WRITE, None, repeated=False), left=_count_left(session, instant))
     if completion is None:
         _refuse_unknown(instant)
     raise InvalidInputError(
@@ -83,6 +92,15 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
         f"instant={instant} operation={completion.operation} completed={completion.completed} "
         f"version={completion.version}"
     )
+
+
+def claims(session: Session, value: Timeline, listed: Sequence[Stat] | None = None) -> list[Pending]:
+    """The writes that have claimed their time in Hudi's timeline and that a value does not know.
+
+    listed: that timeline, where it was listed since.
+    """
+    listed = session.store.list(session.publisher.projector.folder) if listed is None else listed
+    return session.run(claimed(begun_files(value, listed)))
 
 
 def _count_left(session: Session, instant: InstantTime) -> int:

@@ -83,13 +83,14 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
 
 
 def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
-    """The open plans of a service, oldest first: the order in which to execute them."""
+    """The open plans of a service, oldest first: the order in which to execute them. Hudi may have executed some."""
     tail = session.tail()
     if not tail.plans:
         return []
     tail, frozen = session.run(plans.open_plans(session.publisher, tail, action))
     session.remember(tail)
-    return frozen
+    left = session.views.sealed(look=True)
+    return [plan for plan in frozen if left.find_plan(plan.barrier) is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,6 @@ _DELETED_KEYS = (
 )
 _STRANGE_FILES = "data files that no commit names: no reader sees them"
 _PAST_OF_HUDI = "files that only views of the past show, of commits that Hudi made, as Hudi's cleaner removes them"
-_NEWEST_EVENTS = "what Hudi is told of the newest version: nothing yet, which its publisher does, or the next one"
 _FOLD = "whether readers see what the plain fold of the commits gives, which deep=True, or --deep, compares"
 _FOLD_OF_HUDI = "whether readers see what the plain fold gives, as it knows no merge modes of Hudi's"
 _OLDER = "whether versions that an older release has published may follow one another"
@@ -98,14 +97,14 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
     else:
         run.read_file_groups()
         not_looked_at += [_PAST_OF_HUDI] if run.has_hudis else []
-    not_looked_at += [_NEWEST_EVENTS] if told is not None and told.is_behind else []
     not_looked_at += [_FOLD if session.config.ours else _FOLD_OF_HUDI] if not run.deep else []
     not_looked_at += [_OF_A_COPY] if told is not None and told.is_ahead else []
     not_looked_at += [_OLDER] if read.has_older else []
     objects = read.objects + (told.objects if told else 0)
+    hints = (*read.hints, *(told.hints if told else ()), *run.hints)
     return Verification(
         read.value.version, run.rows, run.file_groups, run.files, run.bytes, objects, tuple(run.findings),
-        (*read.hints, *run.hints), run.several, tuple(run.some_keys), tuple(not_looked_at),
+        hints, run.several, tuple(run.some_keys), tuple(not_looked_at),
     )  # fmt: skip
 
 

@@ -87,6 +87,10 @@ CHECKS: Final = MappingProxyType({
         "remove the hint that is named; and please report it, with a copy of it",
     ),
     "fold": ("readers see other rows than the commits say", _REPORT),
+    "told": (
+        "Hudi's readers do not show it yet; a compaction of Hudi's leaves such a commit out, and the table is refused",
+        "crdt-mor maintain tells Hudi: run it before Hudi's turn. A writer that is at work does so in a moment",
+    ),
     "hint": ("only speed: nothing that is read or written is wrong", "crdt-mor maintain removes it when it is old"),
 })  # fmt: skip
 """For each check what a finding means for readers, and what to do."""
@@ -136,7 +140,7 @@ class Verification:
     version: of the timeline that was read. rows: how many the newest snapshot shows, as far as it can be read.
     file_groups: of the newest snapshot. files, bytes: data files that were read, those of the history among them.
     objects: objects in `.hoodie` that were read.
-    findings: what is wrong. hints: what is wrong and costs speed alone.
+    findings: what is wrong. hints: what is wrong and costs speed alone, and commits of which Hudi is not told yet.
     keys_in_several_partitions: how many keys have a row in more than one partition, which is no damage: readers show
     each of these rows. some_keys: the first of them.
     not_looked_at: what was not looked at, in words.

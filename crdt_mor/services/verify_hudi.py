@@ -5,8 +5,9 @@
     each completed file that bears our key ─► an instant that the value knows
     each savepoint of which Hudi is told ─► its completed file, for that savepoint
 
-What is missing of the events of the newest version is no hole: its publisher may not have told Hudi of them yet. What
-an archiving of the newest version moves is left out. It is safe beside writers: what was not found is asked of the
+What is missing of the events of the newest version is no damage: its publisher tells Hudi of them, or the next one, or
+`maintain`. It is a hint until then, as a compaction of Hudi's leaves out a commit that Hudi is not told of. What an
+archiving of the newest version moves is left out. It is safe beside writers: what was not found is asked of the
 newest version again, whose publishers may have archived or restored meanwhile.
 """
 
@@ -29,6 +30,7 @@ from crdt_mor.hudi.actions import (
     planned_action,
 )
 from crdt_mor.hudi.adoption import is_archived_by_others
+from crdt_mor.hudi.records import is_same_plan
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.laws.merging import HIDDEN
@@ -48,23 +50,24 @@ _SCHEMA = "schema"
 class Told:
     """What was found of what Hudi is told: by path, so that a second look can confirm it. objects: files read.
 
-    is_behind: Hudi is not told of the newest version yet, which its publisher does, or the next one.
+    hints: events of the newest version of which Hudi is not told yet.
     is_ahead: Hudi is told of instants of another table, to whose later moment this one, a copy, was not moved.
     """
 
     findings: dict[str, Finding] = field(default_factory=dict)
     objects: int = 0
-    is_behind: bool = False
+    hints: list[Finding] = field(default_factory=list)
     is_ahead: bool = False
 
 
 def reread_hudi(session: Session) -> Told:
     """Read what Hudi is told of the newest version; what is wrong is looked at twice, by two versions."""
     first = _look(session)
-    if not first.findings:
+    if not first.findings and not first.hints:
         return first
     second = _look(session)
     second.findings = {path: said for path, said in second.findings.items() if path in first.findings}
+    second.hints = [hint for hint in second.hints if hint in first.hints]
     return second
 
 
@@ -124,8 +127,8 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
         data = _file_of(session, plan.version, value, path, gone, named, told)
         if data is None or frozen is None:
             continue
-        if data != action.encode_record(action.decode(frozen, plan.path)):
-            said = f"it has other bytes than the plan gives. instant={plan.barrier}"
+        if not is_same_plan(data, action.encode_record(action.decode(frozen, plan.path)), path):
+            said = f"it says something else than the plan. instant={plan.barrier}"
             told.findings[path] = found("Hudi's timeline", path, said)
 
 
@@ -169,7 +172,7 @@ def _file_of(
     if data is not None:
         told.objects += 1
     elif path not in told.findings and version >= value.version:
-        told.is_behind = True
+        told.hints.append(found("told", path, f"Hudi is not told of the newest version yet. version={version}"))
     elif path not in told.findings:
         told.findings[path] = found("Hudi's timeline", path, gone)
     return data

@@ -64,12 +64,12 @@ def test_a_write_that_was_given_up_is_a_rollback_of_hudis_once_it_is_forgotten()
     assert scene.store.read(f"{FOLDER}/{names[0]}") == b""
 
 
-def test_the_files_of_a_rollback_are_put_in_the_order_of_its_life() -> None:
+def test_the_completed_file_of_a_rollback_is_put_first() -> None:
     scene = Scene()
     give_up(scene)
     value = swept(scene)
     files = scene.run(PUBLISHER.projector.files(scene.version(value.completions[0].version)))
-    assert [put.path.rpartition(".")[2] for put in files] == ["requested", "inflight", "rollback"]
+    assert [put.path.rpartition(".")[2] for put in files] == ["rollback", "requested", "inflight"]
 
 
 def test_nothing_is_told_as_long_as_a_file_of_the_write_is_left() -> None:

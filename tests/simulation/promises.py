@@ -94,7 +94,8 @@ def check_store(objects: dict[str, Any]) -> None:
         at_once = grown or completion.overwriting is not None or isinstance(action, MomentaryAction)
         told_late = at_once or (isinstance(action, PlannedAction) and not action.told_open)
         begun = paths[: 0 if told_late else len(action.begun)]
-        for path in paths if completed_path(completion) in objects else begun:
+        told = completed_path(completion) in objects and completion.version < tail.version
+        for path in paths if told else begun:  # of the newest version, the others come after the completed file
             if path not in objects:
                 raise Violation(f"Hudi never saw the instant begin, or forgot it: {path}")
         if completed_path(completion) not in objects and completion.version < tail.version:

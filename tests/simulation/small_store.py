@@ -73,8 +73,8 @@ HUDI = PROJECTOR.folder
 
 
 def begun_paths(requested: InstantTime) -> tuple[str, str]:
-    inflight, asked = PROJECTOR.pending_paths(requested, "deltacommit")
-    return inflight, asked
+    asked, inflight = PROJECTOR.pending_paths(requested, "deltacommit")
+    return asked, inflight
 
 
 def planned_actions() -> list[PlannedAction[Any]]:

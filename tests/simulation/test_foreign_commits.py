@@ -54,7 +54,7 @@ def test_long_histories_too(seed: int, ahead_ms: int, fast_path: Path) -> None:
 
 
 def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(adoption, "_refuse_below", lambda bases, found: None)
+    patch.setattr(adoption, "refuse_below", lambda bases, found: None)
 
 
 def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:

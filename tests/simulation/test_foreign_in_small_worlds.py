@@ -287,7 +287,7 @@ def test_everything(who: Sequence[str], options: dict[str, Any], clock: str) -> 
 
 
 def a_commit_below_a_base_is_taken_as_it_is(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(adoption, "_refuse_below", lambda bases, found: None)
+    patch.setattr(adoption, "refuse_below", lambda bases, found: None)
 
 
 def a_plan_goes_on_that_buries_a_commit(patch: pytest.MonkeyPatch) -> None:
@@ -317,7 +317,7 @@ def a_commit_that_was_adopted_is_adopted_again(patch: pytest.MonkeyPatch) -> Non
         return (yield from foreign(projector, replace(value, completions=(), segments=())))
 
     patch.setattr(adoption, "foreign_completions", stale)
-    patch.setattr(adoption, "_refuse_below", lambda bases, found: None)
+    patch.setattr(adoption, "refuse_below", lambda bases, found: None)
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
 
 

@@ -228,7 +228,7 @@ def test_no_later_write_takes_the_time_of_a_log_file_that_has_outlasted_its_writ
     table.upsert(frame(("a", "x", 1)))
     if not waits:
         last = LocalStore.make_durable
-        monkeypatch.setattr(LocalStore, "make_durable", lambda s, at: at.endswith(".inflight") or last(s, at))
+        monkeypatch.setattr(LocalStore, "make_durable", lambda s, at: at.endswith("commit.requested") or last(s, at))
     kill_after_link(TIMELINE, lambda: alone(table, ("b", "x", 2)))
     disk.cut()
     after = Table.open(path, environment=SimulatedEnvironment(now_ms, stem="after"))
