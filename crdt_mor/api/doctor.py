@@ -20,8 +20,9 @@ from crdt_mor.log.publish import CLOCK_AHEAD_MAX_MS
 from crdt_mor.store.disk import is_disk, remembers_absences
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.open import store_at
+from crdt_mor.store.paths import CLOCKS, TEMP_FOLDER
 from crdt_mor.store.protocol import Store
-from crdt_mor.store.racing import FOLDER, KEYS_OF_A_PROBE, race
+from crdt_mor.store.racing import KEYS_OF_A_PROBE, race
 
 if TYPE_CHECKING:
     from crdt_mor.store.handed_stores import Handed
@@ -158,7 +159,9 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
         yield _race(store, uri, environment)
         yield _clock(store, environment)
         if is_free:
-            store.delete(f"{FOLDER}/clock")
+            for stat in store.list(TEMP_FOLDER):
+                if stat.path.startswith(CLOCKS):
+                    store.delete(stat.path)
     except (CrdtMorError, OSError) as error:
         advice = "ask for the right to put objects there"
         if is_free:

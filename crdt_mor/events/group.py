@@ -373,7 +373,7 @@ def void(publisher: TablePublisher, known: Timeline, posts: Sequence[PostName]) 
 
 def _is_left(stat: Stat, now_ms: int) -> bool:
     """Whether an object asks for a turn, and has done so for so long that its process is dead."""
-    return stat.path == giving_way.TURN and abs(now_ms - stat.modified_ms) > ABANDONED_MS
+    return giving_way.is_request(stat.path) and abs(now_ms - stat.modified_ms) > ABANDONED_MS
 
 
 def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | None = None) -> Steps[list[str]]:

@@ -26,10 +26,15 @@ from crdt_mor.log.steps import Delete, List, Read, Steps, StoreNow
 from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Stat
 
 FAILURE_KEPT_MS: Final = 24 * 3600 * 1000
 """How long a note counts that a file group could not be compacted. Its payload may have been mended since then."""
+
+
+CLOCK_LEFT_MS: Final = 600_000
+"""The age from which the object of a process's clock goes: one that is alive puts it again, or does without."""
 
 
 def sweep_leftovers(known: Timeline) -> Steps[None]:
@@ -53,6 +58,13 @@ def sweep_leftovers(known: Timeline) -> Steps[None]:
             yield Delete(stat.path)
     for stat in plans:
         if stat.path not in open_plans and _barrier(stat.path) <= oldest.clock:
+            yield Delete(stat.path)
+
+
+def sweep_clocks(now_ms: int) -> Steps[None]:
+    """Delete the objects by which processes of a bucket told its clock that have not done so for long."""
+    for stat in only_own((yield List(TEMP_FOLDER))):
+        if abs(now_ms - stat.modified_ms) > CLOCK_LEFT_MS:
             yield Delete(stat.path)
 
 

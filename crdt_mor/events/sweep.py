@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.events.group import sweep_posts
-from crdt_mor.events.leftovers import sweep_leftovers
+from crdt_mor.events.leftovers import sweep_clocks, sweep_leftovers
 from crdt_mor.events.rollback import give_up
 from crdt_mor.events.ticket import last_begin_time, read_ticket
 from crdt_mor.ground.observing_events import SweepEvent
@@ -127,6 +127,7 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
         yield from sweep_posts(publisher, known)
+        yield from sweep_clocks(now_ms)
         clean = yield from _remove_garbage(publisher, known)
     nonce = yield Nonce()
     ours = False

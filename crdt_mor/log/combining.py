@@ -69,7 +69,6 @@ class Posting:
     attempt: how often its writer has put a version with it.
     others: how many events of others that version would have published.
     may_land: whether a version with it was put that may be the next one, or has landed.
-    has_asked: whether its writer has asked for a turn, as it has lost several races with what is not posted.
     """
 
     intent: Intent | None = None
@@ -77,9 +76,9 @@ class Posting:
     attempt: int = 0
     others: int = 0
     may_land: bool = False
-    has_asked: bool = False
     _posted: list[PostName] = field(default_factory=list)
     _turn: Turn = field(default_factory=lambda: Turn(""))
+    _request: giving_way.Request = field(default_factory=giving_way.Request)
     _chosen: list[Stat] = field(default_factory=list)
     _known: dict[str, Any] = field(default_factory=dict)
     _look_ms: int = 0
@@ -145,8 +144,7 @@ class Posting:
     def pause(self, tail: Timeline) -> Steps[None]:
         """After a race that was lost. With a post that others take along there is no hurry."""
         if not self.is_posted and self.attempt >= giving_way.LOST_MAX:
-            yield from giving_way.ask()
-            self.has_asked = True
+            yield from self._request.ask()
         if self.is_posted:
             yield from self.leave_to_others(tail)
         else:
@@ -157,8 +155,7 @@ class Posting:
         if self.crowd is not None:
             was_helped = self.is_posted and (not published or self.attempt > 1)
             self.crowd.is_crowded = was_helped or self.others > 0
-        if self.has_asked:
-            yield from giving_way.end()
+        yield from self._request.end()
         yield from self.withdraw()
 
     def withdraw(self) -> Steps[None]:

@@ -15,15 +15,17 @@ for a process that died after it had asked only until the object is old.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from crdt_mor.log.paths import POSTS
-from crdt_mor.log.steps import Delete, GetStat, Pause, Steps, StoreNow, Touch
+from crdt_mor.log.steps import Delete, List, Nonce, Now, Pause, Steps, StoreNow, Touch
 from crdt_mor.store.protocol import Stat
 
 TURN: Final = f"{POSTS}/turn"
-"""What is touched: one object for all processes that ask. It lies with the posts, so that one list finds both, and a
-sweep takes it where no process is left to remove it."""
+"""How the names of the objects begin that are touched, one for each event: stores limit how often one name is put.
+They lie with the posts, so that one list finds both, and a sweep takes those of dead processes. Older releases touch
+this very name."""
 
 LOST_MAX: Final = 3
 """How many races an event has lost before its process asks."""
@@ -31,37 +33,50 @@ LOST_MAX: Final = 3
 FRESH_MS: Final = 2_000
 """The age of the object, by the store's clock, up to which its process is taken for one that still tries."""
 
+ASK_EVERY_MS: Final = 1_200
+"""How long after it has asked a process asks again: its object is still fresh then."""
+
 _LOOKS_MAX: Final = 64
 _PAUSED: Final = 5
 """The attempt after which a pause takes 16 milliseconds, on average."""
 
 
-def ask() -> Steps[None]:
-    """Ask for a turn, after a race that was lost."""
-    yield Touch(TURN)
+@dataclass(slots=True)
+class Request:
+    """One event's request for a turn: its object, once it was touched, and when that was, by this machine's clock."""
+
+    path: str = ""
+    asked_ms: int = 0
+
+    def ask(self) -> Steps[None]:
+        """Ask for a turn, after a race that was lost; nothing where that was done a moment ago."""
+        now_ms: int = yield Now()
+        if self.path and abs(now_ms - self.asked_ms) < ASK_EVERY_MS:
+            return
+        self.path = self.path or f"{TURN}-{(yield Nonce())}"
+        self.asked_ms = now_ms
+        yield Touch(self.path)
+
+    def end(self) -> Steps[None]:
+        """The turn was had. Others that have asked, too, ask again when they lose."""
+        if self.path:
+            yield Delete(self.path)
 
 
-def end() -> Steps[None]:
-    """The turn was had. Others that have asked, too, ask again when they lose."""
-    yield Delete(TURN)
-
-
-def is_asked(turn: Stat | None, now_ms: int) -> bool:
-    """Whether somebody asks for a turn, as the object says at a time of the store's clock."""
-    return turn is not None and abs(now_ms - turn.modified_ms) <= FRESH_MS
+def is_request(path: str) -> bool:
+    """Whether an object among the posts asks for a turn."""
+    return path.startswith(TURN)
 
 
 def is_asked_in(listed: Sequence[Stat], now_ms: int) -> bool:
-    """Whether somebody asks for a turn, as what lies with the posts shows."""
-    return is_asked(next((stat for stat in listed if stat.path == TURN), None), now_ms)
+    """Whether somebody asks for a turn at a time of the store's clock, as a listing of the posts shows."""
+    return any(is_request(stat.path) and abs(now_ms - stat.modified_ms) <= FRESH_MS for stat in listed)
 
 
 def give_way() -> Steps[None]:
     """Wait while somebody asks for a turn."""
     for attempt in range(_LOOKS_MAX):
-        asked: Stat | None = yield GetStat(TURN)
-        if asked is None:
-            return
-        if not is_asked(asked, (yield StoreNow())):
+        listed: list[Stat] = yield List(POSTS)
+        if not any(is_request(stat.path) for stat in listed) or not is_asked_in(listed, (yield StoreNow())):
             return
         yield Pause(min(attempt, _PAUSED))

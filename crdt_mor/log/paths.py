@@ -8,7 +8,7 @@
 .hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
 .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
 .hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
-.hoodie/.crdt_mor/posts/turn              empty: a process asks writers for a turn
+.hoodie/.crdt_mor/posts/turn-<nonce>      empty: a process asks writers for a turn
 .hoodie/.crdt_mor/posts/<version>-<name>  a whole small write that its writer has posted for others to commit
 .hoodie/.crdt_mor/posts/<…>-<name>.json   an event that its writer has posted for others to publish, at a version
 .hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
@@ -26,7 +26,7 @@ from functools import lru_cache
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.numbers import whole_number
 from crdt_mor.model.posts import PostName
-from crdt_mor.store.paths import PASSING
+from crdt_mor.store.paths import PASSING, TEMP_FOLDER
 from crdt_mor.store.protocol import Stat
 
 PROPERTIES = ".hoodie/hoodie.properties"
@@ -62,11 +62,12 @@ _OWN_NAMES = {
         (PLANS, rf"{_TIME}-{_NONCE}\.json|failed-[0-9a-f]{{32}}"),
         (STAGED, rf"{_TIME}-({_NONCE}|told)|{_JOB}\.ticket"),
         (GIVEN_UP, _JOB),
-        (POSTS, r"turn|[0-9]{1,18}-[0-9a-f]{12}(\.json)?"),
+        (POSTS, rf"turn(-{_NONCE})?|[0-9]{{1,18}}-[0-9a-f]{{12}}(\.json)?"),
         (ERASURES, rf"{_TIME}\.(json|stable)"),
         (COPIED, rf"{_VERSION_20}\.json"),
         (RESOLVED, "[0-9a-f]{64}"),
         (LOADS, _NONCE),
+        (TEMP_FOLDER, f"clock-{_NONCE}"),
     )
 }
 """The names that releases put into the folders from which sweeps delete."""

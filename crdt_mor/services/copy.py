@@ -42,8 +42,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.services.copy_objects import GoneError, Moment, Wanted, listed, moment_of, sizes, superfluous, wanted
 from crdt_mor.services.erasure import open_erasures
 from crdt_mor.store.across import bytes_held, put_across
-from crdt_mor.store.local import TEMP_FOLDER
-from crdt_mor.store.paths import one_of_each_folder
+from crdt_mor.store.paths import TEMP_FOLDER, one_of_each_folder
 from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket
 
 T = TypeVar("T")

@@ -43,7 +43,7 @@ from crdt_mor.services.compaction import compaction_of
 from crdt_mor.services.compaction_finish import finish as finish_plan
 from crdt_mor.services.compaction_finish import raise_failed
 from crdt_mor.services.erasure_proof import files_of, group_of, keep_away, left_over
-from crdt_mor.store.local import TEMP_FOLDER
+from crdt_mor.store.paths import TEMP_FOLDER
 
 ERASURE_MARK: Final = ("erasure", "true")
 """What tells the commits of erasures from others."""

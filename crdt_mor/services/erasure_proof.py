@@ -18,7 +18,8 @@ from crdt_mor.log.paths import STAGED, TICKET, only_own
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import data_file_name, join_path
 from crdt_mor.model.timeline_parts import FileGroup
-from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX
+from crdt_mor.store.local import TEMP_PREFIX
+from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Stat
 
 PUT_SILENT_MS: Final = 15_000

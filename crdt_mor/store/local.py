@@ -40,14 +40,13 @@ from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.ground.machine import mount_of
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.store import disk
-from crdt_mor.store.paths import folder_path, in_hoodie, object_path, stays_empty
+from crdt_mor.store.paths import CLOCKS, TEMP_FOLDER, folder_path, in_hoodie, object_path, stays_empty
 from crdt_mor.store.protocol import Chunks, Content, Durable, Stat
 
 R = TypeVar("R")
 
-TEMP_FOLDER = ".hoodie/.temp"
 TEMP_PREFIX = "put-"
-"""Our temporary files begin with this. Hudi keeps its own markers in that folder, which are left alone."""
+"""Our temporary files begin with this."""
 
 TEMP_EXPIRY_MS = 24 * 3600 * 1000
 """A put takes seconds, so an older temporary file is of a dead process. A put that was frozen for a day finds its file
@@ -56,7 +55,6 @@ gone when it links it, and starts again."""
 _SYNCED_AT_ONCE = 4 << 20
 """How many bytes are written between two fsyncs of a content whose chunks are made while they are written."""
 
-_CLOCK = f"{TEMP_FOLDER}/clock"
 _NAMES_TRIED = 100
 _REMOVED_MAX = 5
 _DURABLE_FILES_NOTED = 64
@@ -196,15 +194,15 @@ class LocalStore:
 
     def now_ms(self) -> int:
         """The clock of the file system, which need not be this machine's."""
-        with disk.answering("now", _CLOCK):
+        with disk.answering("now", CLOCKS):
             try:
-                status = self._touch(_CLOCK)
+                status = self._touch(CLOCKS)
             except PermissionError:  # it is another user's file, which is no reason not to know the time
                 temp, file = self._open_temp()
                 status = os.fstat(file)
                 os.close(file)
                 os.unlink(temp)
-            return disk.stat_of(_CLOCK, status).modified_ms
+            return disk.stat_of(CLOCKS, status).modified_ms
 
     def parquet(self, path: str) -> ParquetSource | None:
         """The absolute path of a Parquet file; None if there is none."""

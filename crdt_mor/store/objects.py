@@ -27,7 +27,7 @@ from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind
 from crdt_mor.store.options import Options, read_options
-from crdt_mor.store.paths import folder_path, in_hoodie, object_path
+from crdt_mor.store.paths import CLOCKS, folder_path, in_hoodie, object_path
 from crdt_mor.store.protocol import Bucket, Content, Durable, Stat
 from crdt_mor.store.puts import Puts
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, race, require_safe
@@ -37,8 +37,8 @@ from crdt_mor.store.secrets import Secrets
 COPIED_HERE_MAX: Final = 4 << 20
 """A copy of a smaller object goes through this process: two requests, and a lost reply can be told from a lost race."""
 
-CLOCK: Final = ".hoodie/.temp/clock"
 CLOCK_KEPT_MS: Final = 60_000
+_CLOCK_TRIES: Final = 3
 _EMPTIES_NOTED: Final = 256
 
 
@@ -66,6 +66,7 @@ class ObjectStore:
         self._at_once = AtOnce()
         self._anchor: tuple[int, int] | None = None  # a time of the store's clock, and ours just after it
         self._newest_ms = 0
+        self._clock = ""
         self._files = Files()
 
     @classmethod
@@ -279,7 +280,8 @@ class ObjectStore:
     def now_ms(self) -> int:
         """The store's own clock: a whole second that it has reached, and not long ago.
 
-        It is what the store noted of an object that was just put. For a minute it is carried on by this machine's
+        It is what the store noted of an object that was just put. The object is this process's own, as stores limit how
+        often one name may be put. For a minute it is carried on by this machine's
         monotonic clock, which no setting of the clock moves. So it is behind the store's true time by the fraction of a
         second, and by what the put took: ages that are computed with it are too small by that, never too large.
         """
@@ -292,12 +294,14 @@ class ObjectStore:
             return max(reached_ms // 1000 * 1000, self._newest_ms)
 
     def _asked_time(self) -> int:
-        key = self.key(CLOCK)
-        self._asking.ask("clock", CLOCK, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
-        found = self._head("clock", CLOCK)
-        if found is None:
-            raise StorageUnavailableError(f"the object was removed that tells the store's clock. path={CLOCK}")
-        return _modified_ms(found.meta)
+        path = self._clock = self._clock or f"{CLOCKS}-{self.environment.nonce()}"
+        key = self.key(path)
+        for _ in range(_CLOCK_TRIES):
+            self._asking.ask("clock", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
+            found = self._head("clock", path)
+            if found is not None:  # a sweep may have taken it for one of a dead process
+                return _modified_ms(found.meta)
+        raise StorageUnavailableError(f"the object was removed that tells the store's clock: try again. path={path}")
 
     def _note_time(self, modified_ms: int) -> None:
         """The store's clock has reached this time."""

@@ -9,6 +9,12 @@ from crdt_mor.errors import InvalidInputError
 PASSING = ".hoodie/.crdt_mor/loads"
 """The one folder below `.hoodie` whose folders go when they are empty: each is of one load, and of no use after it."""
 
+TEMP_FOLDER = ".hoodie/.temp"
+"""Where puts and clocks have their passing objects. Hudi keeps its own markers there, which are left alone."""
+
+CLOCKS = f"{TEMP_FOLDER}/clock"
+"""How the names of objects begin that tell a store's clock. In a bucket each process puts one of its own."""
+
 _STEPS = frozenset({"", ".", ".."})
 
 

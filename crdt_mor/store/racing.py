@@ -21,6 +21,7 @@ from typing import Final
 
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store.at_once import AtOnce, T
+from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Store
 
 PUTS: Final = 16
@@ -33,7 +34,7 @@ the more puts win, the longer they take."""
 KEYS_OF_A_PROBE: Final = 8
 """How many names are raced before a table is made. Each costs `PUTS` requests, and one each to look and to delete."""
 
-FOLDER: Final = ".hoodie/.temp"
+FOLDER: Final = TEMP_FOLDER
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from crdt_mor import SnapshotExpiredError, Table
 from crdt_mor.log.tail import expire_versions
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.slices import fold_slices
-from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX, LocalStore
+from crdt_mor.store.local import TEMP_PREFIX, LocalStore
+from crdt_mor.store.paths import TEMP_FOLDER
 from tests import waiting
 from tests.crash.account import REST, ROWS, Account, account
 from tests.crash.scene import Scene

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from crdt_mor.log import giving_way
 from crdt_mor.log.combining import ABANDONED_MS, Crowd
 from crdt_mor.log.giving_way import FRESH_MS, LOST_MAX, TURN
 from crdt_mor.log.intents import BeginIntent
-from crdt_mor.log.paths import version_path
+from crdt_mor.log.paths import POSTS, is_own, version_path
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put, Steps, Touch, run
 from crdt_mor.model.config import TableConfig
@@ -26,7 +27,7 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.store.protocol import Stat
+from crdt_mor.store.protocol import Stat, Store
 from crdt_mor.testing.clock import SimulatedEnvironment
 from tests.inside import session_of
 from tests.simulation.crowd import crowd_of
@@ -116,16 +117,24 @@ def set_properties(tail: Timeline, wall_ms: int) -> Timeline:
 
 @pytest.mark.parametrize("intent", [None, BeginIntent("writer", None, None)], ids=["a service", "a write"])
 @pytest.mark.parametrize("races", range(6))
-def test_who_has_lost_several_races_asks_after_each_and_leaves_nothing(races: int, intent: BeginIntent | None) -> None:
+def test_who_has_lost_several_races_asks_by_a_name_of_its_own(races: int, intent: BeginIntent | None) -> None:
     store, environment = scene()
     derive = set_properties if intent is None else intent.derive
     done = losing(store, environment, PUBLISHER.publish(derive, FIRST, intent=intent), races)
-    asked = sum(isinstance(step, Touch) and step.path == TURN for step in done)
-    assert asked == max(0, races - LOST_MAX + 1)
-    assert store.stat(TURN) is None
+    asked = [step.path for step in done if isinstance(step, Touch)]
+    assert len(asked) == (races >= LOST_MAX), "it asks once in so short a time"
+    assert all(is_own(path) and path != TURN for path in asked), "no other process touches this name"
+    assert not any(giving_way.is_request(stat.path) for stat in store.list(POSTS))
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def asked(store: Store, environment: SimulatedEnvironment) -> str:
+    """The object by which a process asks for a turn, which it has just done."""
+    request = giving_way.Request()
+    run(request.ask(), store, environment)
+    return request.path
 
 
 def waited_ms(store: MemoryStore, environment: SimulatedEnvironment) -> int:
@@ -140,22 +149,22 @@ def test_nobody_waits_where_nobody_has_asked() -> None:
 
 def test_a_writer_waits_until_the_turn_was_had() -> None:
     store, environment = scene()
-    run(giving_way.ask(), store, environment)
-    with environment.every(0.1, lambda: store.delete(TURN), "the service"):
+    turn = asked(store, environment)
+    with environment.every(0.1, lambda: store.delete(turn), "the service"):
         assert 100 <= waited_ms(store, environment) < 150
 
 
 def test_a_writer_does_not_wait_for_one_that_has_died_long_ago() -> None:
     store, environment = scene()
-    run(giving_way.ask(), store, environment)
+    asked(store, environment)
     environment.sleep(FRESH_MS / 1000 + 0.001)
     assert waited_ms(store, environment) == 0
 
 
 def test_a_writer_goes_on_after_a_while_whatever_others_do() -> None:
     store, environment = scene()
-    run(giving_way.ask(), store, environment)
-    with environment.every(0.1, lambda: store.touch(TURN), "services without end"):
+    turn = asked(store, environment)
+    with environment.every(0.1, lambda: store.touch(turn), "services without end"):
         assert 500 < waited_ms(store, environment) < SECONDS_MAX * 1000
 
 
@@ -172,11 +181,11 @@ def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Pat
 
         def touch(self, path: str) -> None:
             super().touch(path)
-            self.touched_ms = environment.now_ms() if path == TURN else self.touched_ms
+            self.touched_ms = environment.now_ms() if giving_way.is_request(path) else self.touched_ms
 
-        def stat(self, path: str) -> Stat | None:
-            stat = super().stat(path)
-            return stat and Stat(stat.path, stat.size, self.touched_ms or 0) if path == TURN else stat
+        def list(self, folder: str) -> builtins.list[Stat]:
+            found = super().list(folder)
+            return [Stat(s.path, s.size, self.touched_ms or 0) if giving_way.is_request(s.path) else s for s in found]
 
     store = Clocked(tmp_path / "t")
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -184,7 +193,7 @@ def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Pat
     session_of(table)._store = store
     table.upsert(pa.table({"id": ["a"], "n": [1]}, schema=schema))
     for write in ("alone", "in a block"):
-        run(giving_way.ask(), store, environment)
+        turn = asked(store, environment)
         before = environment.now_ms()
         if write == "alone":
             table.upsert(pa.table({"id": ["a"], "n": [2]}, schema=schema))
@@ -192,16 +201,16 @@ def test_writes_to_a_local_disk_give_way_and_are_made_all_the_same(tmp_path: Pat
             with table.transaction() as tx:
                 tx.upsert(pa.table({"id": ["a"], "n": [3]}, schema=schema))
         assert 500 < environment.now_ms() - before < SECONDS_MAX * 1000
-        store.delete(TURN)
+        store.delete(turn)
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "n": 3}]
 
 
 def test_a_store_that_does_not_answer_the_hint_stops_no_write(tmp_path: Path) -> None:
     class Refusing(LocalStore):
-        def stat(self, path: str) -> Stat | None:
-            if path == TURN:
-                raise StorageUnavailableError(f"not now. path={path}")
-            return super().stat(path)
+        def list(self, folder: str) -> builtins.list[Stat]:
+            if folder == POSTS:
+                raise StorageUnavailableError(f"not now. folder={folder}")
+            return super().list(folder)
 
     schema = pa.schema([("id", pa.string())])
     table = Table.create(tmp_path / "t", schema, key="id", buckets=1)
@@ -215,7 +224,7 @@ def test_a_store_that_does_not_answer_the_hint_stops_no_write(tmp_path: Path) ->
 
 def test_a_commit_that_is_alone_leaves_the_turn_to_a_service_that_asks() -> None:
     store, environment = scene()
-    run(giving_way.ask(), store, environment)
+    asked(store, environment)
     crowd, requested = Crowd(), claim_after(FIRST.clock, environment.now_ms())
     write = LoneWrite(requested, "UPSERT", ())
     steps = group.commit_alone(PUBLISHER, FIRST, requested, write, crowd, None, NO_SHORTCUTS)
@@ -227,8 +236,8 @@ def test_a_commit_that_is_alone_leaves_the_turn_to_a_service_that_asks() -> None
 
 def test_who_publishes_for_others_does_not_read_what_is_no_intent() -> None:
     store, environment = scene()
-    run(giving_way.ask(), store, environment)
-    store.read = lambda path: pytest.fail(path) if path == TURN else MemoryStore.read(store, path)  # type: ignore[method-assign]
+    turn = asked(store, environment)
+    store.read = lambda path: pytest.fail(path) if path == turn else MemoryStore.read(store, path)  # type: ignore[method-assign]
     intent, crowd = BeginIntent("writer", None, None), Crowd(is_crowded=True)
     value = run(PUBLISHER.publish(intent.derive, FIRST, Shortcuts(crowd=crowd), intent), store, environment)
     assert value.find_by_nonce("writer") is not None
@@ -237,7 +246,13 @@ def test_who_publishes_for_others_does_not_read_what_is_no_intent() -> None:
 
 def test_what_one_that_died_has_touched_goes_with_a_sweep() -> None:
     store, environment = scene()
-    run(giving_way.ask(), store, environment)
+    turn = asked(store, environment)
     environment.sleep(ABANDONED_MS / 1000 + 1)
     run(sweep.sweep(PUBLISHER, FIRST), store, environment)
-    assert store.stat(TURN) is None
+    assert store.stat(turn) is None
+
+
+def test_a_writer_waits_for_an_older_release_that_asks() -> None:
+    store, environment = scene()
+    store.touch(TURN)
+    assert waited_ms(store, environment) > 500

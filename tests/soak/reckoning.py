@@ -11,7 +11,8 @@ from typing import Final
 
 from crdt_mor import Table
 from crdt_mor.events import sweep
-from crdt_mor.store.local import TEMP_FOLDER, TEMP_PREFIX, LocalStore
+from crdt_mor.store.local import TEMP_PREFIX, LocalStore
+from crdt_mor.store.paths import TEMP_FOLDER
 from tests.crash.account import REST, ROWS, account
 from tests.crash.overwrites import at_rest
 from tests.crash.scene import check_moments

@@ -19,7 +19,8 @@ import pytest
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.store import disk as system
-from crdt_mor.store.local import _READ_BYTES_MAX, TEMP_EXPIRY_MS, TEMP_FOLDER, LocalStore
+from crdt_mor.store.local import _READ_BYTES_MAX, TEMP_EXPIRY_MS, LocalStore
+from crdt_mor.store.paths import TEMP_FOLDER
 from tests.tiers import long, slow
 
 RACER = """
