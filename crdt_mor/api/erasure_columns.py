@@ -139,7 +139,7 @@ def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatemen
         anew = anew.set_column(place, name, pa.nulls(anew.num_rows, anew.schema.field(place).type))
     keys = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
     statements.delete(given.select([*keys]), plain=True)
-    statements.upsert(anew, "UPSERT", "strict", are_new=True)
+    statements.upsert(anew, "UPSERT", "strict", are_new=True, are_kept=True)
 
 
 @contextmanager

@@ -174,7 +174,7 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
     for gone in outcome.deletes:
         statements.delete(gone, plain=False)
     for rows in (*outcome.rows, *outcome.moved):
-        statements.upsert(rows, "UPSERT", "strict")
+        statements.upsert(rows, "UPSERT", "strict", are_kept=True)
     if outcome.inserted is not None:
         statements.upsert(outcome.inserted, "INSERT", "strict")
     if outcome.moved and config.merge.ordering is not None:

@@ -268,7 +268,7 @@ class Loader:
             else:
                 there = statements.schema.declared.names
                 visible = to_arrow(cargo.rows.select([n for n in self.schema.declared.names if n in there]))
-                statements.upsert(self.schema.restore(visible), "UPSERT", "strict")
+                statements.upsert(self.schema.restore(visible), "UPSERT", "strict", are_kept=True)
         if cargo.tombstones.height:
             statements.delete_ordered(cargo.tombstones)
 

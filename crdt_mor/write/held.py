@@ -1,4 +1,4 @@
-"""What holds a write to what it has declared at its begin: a statement that touches more is refused."""
+"""Checks of a statement: against the declaration of its write, and of ordering values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.merge.blocks import PARTITION_PATH
@@ -61,3 +62,18 @@ def _outside(kind: str, found: Collection[str], declared: Collection[str]) -> In
         f"other ones: declare these as well, or leave the declaration out. {kind}={list(found)[:5]} "
         f"declared={list(declared)[:5]}"
     )
+
+
+def hold_ordering(rows: pa.Table, ordering: str, are_kept: bool) -> None:
+    """Raise for an ordering value that would always lose or win: null, and NaN in rows that the table lacks.
+
+    are_kept: whether these are rows of the table, which keep their ordering values.
+    """
+    values = rows[ordering]
+    if values.null_count:
+        raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
+    if not are_kept and pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+        raise InvalidInputError(
+            "an ordering value must not be NaN: it is the greatest, so no later row would win. Leave such rows out, or "
+            f"give them a number. column={ordering!r}"
+        )

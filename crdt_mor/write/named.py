@@ -77,11 +77,13 @@ class NamedStatements:
         stored = self.statements.with_defaults(rows.rename_columns([known[name] for name in rows.column_names]))
         return stored.rename_columns([self.names.shown(name) for name in stored.column_names])
 
-    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False) -> None:
+    def upsert(
+        self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
+    ) -> None:
         """As `Statements.upsert`."""
         stored = self.stored(data, mode)
-        with self._said_in_names(lambda shown: shown.upsert(data, operation, mode, are_new=are_new)):
-            self.statements.upsert(stored, operation, mode, are_new=are_new)
+        with self._said_in_names(lambda shown: shown.upsert(data, operation, mode, are_new=are_new, are_kept=are_kept)):
+            self.statements.upsert(stored, operation, mode, are_new=are_new, are_kept=are_kept)
 
     def stored(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
         """Rows of an upsert under stored names; columns that `mode="merge"` adds get theirs."""

@@ -53,7 +53,7 @@ class Said:
         if self.statement == _DELETE:
             statements.delete(self.rows, self.plain)
         else:
-            statements.upsert(self.rows, self.statement, "strict")
+            statements.upsert(self.rows, self.statement, "strict", are_kept=True)  # checked when it was said
 
 
 class NotedStatements(Statements):
@@ -63,8 +63,10 @@ class NotedStatements(Statements):
         super().__init__(config, value, requested)
         self.said: list[Said] = []
 
-    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False) -> None:
-        super().upsert(data, operation, mode, are_new=are_new)
+    def upsert(
+        self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
+    ) -> None:
+        super().upsert(data, operation, mode, are_new=are_new, are_kept=are_kept)
         self.said.append(Said(operation, data))
 
     def delete(self, data: pa.Table, plain: bool) -> None:

@@ -28,7 +28,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.keys import buckets
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.write.held import hold_deletes, hold_rows
+from crdt_mor.write.held import hold_deletes, hold_ordering, hold_rows
 from crdt_mor.write.log_files import BUCKET
 
 if TYPE_CHECKING:
@@ -87,10 +87,13 @@ class Statements:
         """What Hudi's commit calls these statements; different ones together are an UPSERT."""
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def upsert(self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False) -> None:
+    def upsert(
+        self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
+    ) -> None:
         """Add rows. What `mode="merge"` adds to the schema is published later, if nothing is refused.
 
         are_new: whether these are all rows that the table has of their keys, as in an append.
+        are_kept: whether these are rows of the table, which keep their ordering values.
         """
         schema, merging = self.schema, self.merging
         if mode == "merge":
@@ -100,6 +103,8 @@ class Statements:
         data = data if rules is None else rules.completed(data)
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
+        if self.config.merge.ordering is not None:
+            hold_ordering(rows, self.config.merge.ordering, are_kept)
         if rules is not None:
             rules.ask(rows)
         keys = _keys(self.config, rows)
@@ -293,7 +298,6 @@ class Statements:
 
     def _check_columns(self, rows: pa.Table, merging: Merging) -> None:
         key = self.config.key
-        ordering = self.config.merge.ordering
         absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
         if absent:
             raise SchemaMismatchError(f"a partial update still needs the key and partition columns. missing={absent}")
@@ -304,8 +308,6 @@ class Statements:
                     f"{member.payload.name} decides these columns together: give all of them or none. "
                     f"columns={list(member.columns)} missing={missing}"
                 )
-        if ordering and rows[ordering].null_count:
-            raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
 
 
 def columns_of_delete(config: TableConfig, *, plain: bool = False) -> list[str]:

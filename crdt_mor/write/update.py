@@ -62,7 +62,7 @@ class Update:
         config, kinds = statements.config, polars_schema(statements.schema.declared)
         after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
         changed = changed_rows(rows, after, [*self.assigned], statements)
-        statements.upsert(changed, "UPSERT", "strict")
+        statements.upsert(changed, "UPSERT", "strict", are_kept=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +180,11 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Na
     old, new = (pl.from_arrow(schema.normalise(side.select([ordering]))[ordering]) for side in (before, after))
     values = pl.DataFrame({"before": old, "after": new})
     lower = values.select(pl.col("after") < pl.col("before")).to_series().fill_null(True)
+    if values["after"].dtype.is_float() and (nan := values["after"].is_nan() & values["before"].is_not_nan()).any():
+        raise InvalidInputError(
+            "an ordering value must not be set to NaN: it is the greatest, so no later row would win. "
+            f"column={ordering!r} key={key_of(before, int(nan.arg_max() or 0), config)}"
+        )
     if lower.any():
         row = int(lower.arg_max() or 0)
         raise InvalidInputError(
