@@ -25,6 +25,7 @@ from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import key_rows
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, SnapshotExpiredError, WriterExpiredError
+from crdt_mor.events.own_blocks import require_not_own
 from crdt_mor.events.session import Session
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.config import TableConfig
@@ -106,6 +107,7 @@ def erase(
     require_own_groups(tail)
     require_not_moving(tail.moving, "erase from")
     require_not_handed_over(tail.handed_over)
+    require_not_own(session, tail, tail.pending)
     seen, schema = tail.names, TableSchema.from_json(tail.schema)
     shown = None
     if columns is not None:

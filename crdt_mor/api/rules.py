@@ -12,6 +12,7 @@ from crdt_mor.api.scan import Scan
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import rules as events
+from crdt_mor.events.own_blocks import require_not_own
 from crdt_mor.events.session import Session
 from crdt_mor.model.rules import Place, Rule
 from crdt_mor.model.rules import adding as adding_to
@@ -115,6 +116,7 @@ def _proven(
     is_seen: whether the rows that came before the event were looked at, but for those of writes under way.
     """
     try:
+        require_not_own(session, added, added.pending if wait_ms else ())
         settled = session.remember(
             session.run(events.wait_for_begun(session.publisher, added, session.expiry_ms, wait_ms))
         )

@@ -18,6 +18,7 @@ from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.scan import Scan
 from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
 from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.events import own_blocks
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
@@ -121,6 +122,7 @@ class Transaction:
             self._session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
         write = begin(self._session, self._token, self._info, self._declare)
         self._write, self._value, self._state = write, write.value, "open"
+        own_blocks.note(self._session, write.value.table_id, write.begun.requested)
         return self
 
     def __exit__(
@@ -131,6 +133,7 @@ class Transaction:
         if write is None:
             return
         assert isinstance(write, OpenWrite), "a write that is tried as one event is no block"
+        own_blocks.forget(write.value.table_id, write.begun.requested)
         if kind is not None:
             write.abandon()
             return
@@ -287,6 +290,8 @@ class Transaction:
         if self._state != "open":
             raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
         self._session.require_own_process()
+        if isinstance(self._write, OpenWrite):
+            own_blocks.note(self._session, self._write.value.table_id, self._write.begun.requested)
         return self._write
 
     def _open_for_more(self, statement: str) -> OpenWrite | TriedWrite | None:

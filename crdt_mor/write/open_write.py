@@ -23,7 +23,7 @@ from crdt_mor.errors import (
     StorageUnavailableError,
 )
 from crdt_mor.events import job as jobs
-from crdt_mor.events import rollback
+from crdt_mor.events import own_blocks, rollback
 from crdt_mor.events import update as updates
 from crdt_mor.events import write as events
 from crdt_mor.events.heartbeat import beating
@@ -122,11 +122,12 @@ class OpenWrite:
         reads = EVERYTHING if self.statements.merging.asks_what_was_seen else reads
         meets = partial(reads.may_meet, config=session.config, schema=self.statements.schema)
         ahead = self._ahead if self._before is not None else updates.earlier(self.value, requested)
-        waits = any(meets(pending.declared) for pending in ahead)
+        waits = [pending for pending in ahead if meets(pending.declared)]
+        own_blocks.require_not_own(session, self.value, waits if wait_ms else ())
         if self._before is not None and not waits:
             return self._before
         settled: Timeline = self.value
-        if waits or session.run(is_beside_hudi(session.publisher, settled, requested, session.expiry_ms)):
+        if bool(waits) or session.run(is_beside_hudi(session.publisher, settled, requested, session.expiry_ms)):
             waiting = wait_beside_hudi(session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets)
             settled = session.remember(session.run(waiting))
         self._ahead = updates.earlier(settled, requested)

@@ -16,6 +16,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor import ConstraintViolationError, InvalidInputError, PartialUpdate, Table
 from crdt_mor.payloads import Counter, LatestBy, ORSet
+from crdt_mor.testing import SimulatedEnvironment
 
 SCHEMA = pl.Schema({"id": pl.Int64, "price": pl.Float64, "country": pl.String, "qty": pl.Int64})
 
@@ -364,18 +365,15 @@ def test_what_ends_while_a_rule_is_added_is_looked_at(store: mor.MemoryStore) ->
     tx.upsert(rows(BAD))
     ended: list[bool] = []
 
-    environment = table.environment
-    original = environment.sleep
+    class Waiting(SimulatedEnvironment):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if not ended:
+                ended.append(True)
+                block.__exit__(None, None, None)
 
-    def sleep(seconds: float) -> None:
-        if not ended:
-            ended.append(True)
-            block.__exit__(None, None, None)
-        original(0)
-
-    environment.sleep = sleep  # type: ignore[method-assign]
     with pytest.raises(ConstraintViolationError, match="not added"):
-        table.add_rules(check={"positive": "price > 0"})
+        Table.open("t", store=store, environment=Waiting()).add_rules(check={"positive": "price > 0"})
     assert ended
     assert not table.rules
 
