@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import crdt_mor as mor
 from crdt_mor.cli import interrupted, render
+from crdt_mor.cli.in_commands import in_commands
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def describe(error: BaseException) -> str:
 def in_options(text: str, parameters: Collection[str]) -> str:
     """A message that names parameters of Python, `exist_ok=True`, with options of the command instead, `--exist-ok`.
 
-    Only those that the command has; the facts at the end of the message stay as they are.
+    Calls become commands. Of parameters only those that the command has; the facts at the end of the message stay as
+    they are.
     """
 
     def option(said: re.Match[str]) -> str:
@@ -131,7 +133,7 @@ def in_options(text: str, parameters: Collection[str]) -> str:
         return option if word is None else f"{option} {word}"
 
     advice, *facts_after = _FIRST_FACT.split(text, maxsplit=1)
-    return " ".join([_PARAMETER.sub(option, advice), *facts_after])
+    return " ".join([_PARAMETER.sub(option, in_commands(advice)), *facts_after])
 
 
 def facts(text: str) -> dict[str, object]:

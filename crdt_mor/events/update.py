@@ -22,7 +22,8 @@ from crdt_mor.events.sweep import upkeep
 from crdt_mor.events.write import ended_error
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.outcome import ValueOf
-from crdt_mor.log.steps import Now, Steps, Wait
+from crdt_mor.log.paths import heartbeat_path
+from crdt_mor.log.steps import GetStat, Now, Steps, Wait
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.timeline import Timeline
@@ -121,19 +122,33 @@ def wait_for_writes(
             return tail
         waited_ms: int = (yield Now()) - began
         if waited_ms >= wait_ms:
-            raise _still_pending(before, wait_ms, why)
+            raise (yield from _still_pending(before, wait_ms, why))
         pause_ms = min(max(PAUSE_MS_MIN, waited_ms // PAUSE_SHARE), PAUSE_MS_MAX)
         yield Wait(min(pause_ms, wait_ms - waited_ms))
 
 
-def _still_pending(before: list[Pending], wait_ms: int, why: str) -> EarlierWritePendingError:
-    """Names the oldest of the writes that were waited for."""
+def _still_pending(before: list[Pending], wait_ms: int, why: str) -> Steps[EarlierWritePendingError]:
+    """The error of an update that has waited in vain: names the oldest of the writes before it, and its silence."""
     oldest = before[0]
+    beat = yield GetStat(heartbeat_path(oldest.requested))
+    heard_ms = oldest.begun_ms if beat is None else beat.modified_ms
+    now_ms: int = yield Now()
     is_hudis = oldest.version == 0  # which is no part of a version
-    where = "Hudi's own timeline has this write" if is_hudis else "table.inspect.pending() lists such writes"
-    who = "an unknown program" if oldest.author is None else str(oldest.author.application)
+    where = (
+        "Hudi's own timeline has this write"
+        if is_hudis
+        else "table.inspect.pending() lists such writes. If the process of that write is dead, roll it back: "
+        f"table.maintenance.roll_back({oldest.requested!r})"
+    )
+    silent = "unknown" if heard_ms is None else f"{max(0, now_ms - heard_ms) / 1000:g}"
     return EarlierWritePendingError(
-        f"{why}, or wait longer, wait=timedelta(...); {where}. "
-        f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
+        f"{why}, or wait longer, wait=timedelta(...); {where}. requested={oldest.requested} {_names(oldest)} "
+        f"since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC silent_s={silent} "
         f"writes={len(before)} waited_s={wait_ms / 1000:g}"
     )
+
+
+def _names(write: Pending) -> str:
+    """Who has begun a write: its application, host and process."""
+    author = write.author
+    return "by=an unknown program" if author is None else f"by={author.application} host={author.host} pid={author.pid}"

@@ -249,9 +249,15 @@ def test_an_option_that_others_have_is_answered_with_the_one_here(command: str, 
         ('or with schema_mode="merge". unknown=[]', "or with --schema-mode merge. unknown=[]"),
         ('write. schema_mode="merge"', 'write. schema_mode="merge"'),
         ("call it with removed=True", "call it with removed=True"),
+        ("create it with Table.create. path=x", "create it with crdt-mor create. path=x"),
+        ("or wait longer, wait=timedelta(...); x", "or wait longer, --wait 10m; x"),
+        ("erase(..., wait=timedelta(minutes=10)); x", "--wait 10m; x"),
+        ("do table.maintenance.roll_back('2026'). x=1", "do crdt-mor rollback TABLE 2026. x=1"),
+        ("maintenance.compact(), or crdt-mor compact, tries it", "crdt-mor compact, tries it"),
+        ("as inspect.pending() says", "as crdt-mor show TABLE says"),
     ],
 )
-def test_parameters_in_a_message_are_said_as_options_of_the_command(message: str, said: str) -> None:
+def test_in_options_calls_and_parameters_are_said_as_commands_and_options(message: str, said: str) -> None:
     assert failures.in_options(message, ("uri", "exist_ok", "validate", "schema_mode")) == said
 
 

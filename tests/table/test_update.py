@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
@@ -462,8 +463,12 @@ def test_a_write_that_goes_on_for_too_long_is_named() -> None:
     with other.transaction(commit_info={"application": "backfill"}) as tx:
         tx.upsert(numbers(a=5))
         updating = table_again(table, environment=SimulatedEnvironment())
-        with pytest.raises(EarlierWritePendingError, match=r"by=backfill .* writes=1 waited_s=2"):
+        with pytest.raises(EarlierWritePendingError, match=r"by=backfill .* writes=1 waited_s=2") as caught:
             updating.update({"n": "n + 1"}, wait=timedelta(seconds=2), token=("job", 1))
+        (write,) = table.inspect.pending().to_pylist()
+        assert f"host={write['host']} pid={write['pid']} since=" in str(caught.value)
+        assert f"is dead, roll it back: table.maintenance.roll_back('{write['requested_at']}'). " in str(caught.value)
+        assert re.search(r" silent_s=\d+(\.\d+)? ", str(caught.value))
         assert [row["application"] for row in table.inspect.pending().to_pylist()] == ["backfill"]
     assert shown(table) == {"a": 5}
     assert not table.update({"n": "n + 1"}, token=("job", 1)).repeated
