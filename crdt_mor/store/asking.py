@@ -160,10 +160,14 @@ class Asking:
     def _vending(self) -> Vending | None:
         return None if self._clients is None else self._clients.vending
 
-    def _note_taken(self) -> None:
+    def _keys(self) -> int:
+        """The number of the credentials with which a request is sent that begins now."""
+        return 0 if self._vending is None else self._vending.number
+
+    def _note_taken(self, keys: int) -> None:
         """The store has taken the credentials of a request."""
         if self._vending is not None:
-            self._vending.note_taken()
+            self._vending.note_taken(keys)
 
     def _hidden(self, failure: Failure) -> Failure:
         """A failure without the credentials that a provider gave."""
@@ -177,6 +181,7 @@ class Asking:
 
     def once(self, request: Callable[[], T]) -> T | Failure:
         """One request: what it gives, or why it gives nothing."""
+        keys = self._keys()
         try:
             result = request()
         except TruncatedError as error:
@@ -190,17 +195,17 @@ class Asking:
                 failure = self._hidden(failure_of(error, self._place, self._secrets))
         else:
             self.reached = self.bucket_seen = True
-            self._note_taken()
+            self._note_taken(keys)
             return result
         if failure is None:
             raise InvalidInputError("the store takes no names with control characters, or parts '.' and '..'.")
         if failure.kind is Kind.REFUSED and failure.fleeting and self.reached:
             return Failure(Kind.BUSY, failure.cause, answered=False)
-        if failure.of_keys and self._vending is not None and self._vending.renews():
+        if failure.of_keys and self._vending is not None and self._vending.renews(keys):
             return Failure(Kind.BUSY, failure.cause, unsent=True)  # with the credentials that come next
         self.reached = self.reached or failure.answered
         if failure.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
-            self._note_taken()
+            self._note_taken(keys)
         self.bucket_seen = self.bucket_seen or (failure.kind is Kind.ABSENT and not failure.bodiless)
         return failure
 
@@ -216,10 +221,14 @@ class Asking:
         """
         tries = self.tries(what, path)
         while True:
+            keys = self._keys()
             result = self.once(request)
             if words is not None and isinstance(result, Failure) and result.bodiless and result.kind is Kind.REFUSED:
                 said = self.once(words)
-                result = said if isinstance(said, Failure) and said.kind in (Kind.REFUSED, Kind.BUSY) else result
+                if isinstance(said, Failure) and said.kind in (Kind.REFUSED, Kind.BUSY):
+                    result = said
+                elif keys != self._keys():
+                    result = replace(result, kind=Kind.BUSY)  # it was sent with credentials that were renewed since
             if not isinstance(result, Failure) or result.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
                 tries.note_answer()
                 return result

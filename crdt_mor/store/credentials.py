@@ -77,6 +77,7 @@ class Vending:
         self._given: dict[str, Any] | None = None
         self._until_ms: int | None = None
         self._taken = False
+        self._given_count = 1
 
     @property
     def config(self) -> Mapping[str, object]:
@@ -106,20 +107,33 @@ class Vending:
                 given, expires_ms = self._asked()
                 if expires_ms is not None:
                     expires_ms -= min(_EARLY_MS, max(0, expires_ms - now_ms) // 2)
+                self._given_count += self._given is not None
                 self._given, self._until_ms, self._taken = given, expires_ms, False
             return self._given
 
-    def note_taken(self) -> None:
-        """The store has taken what was given last."""
-        self._taken = True
+    @property
+    def number(self) -> int:
+        """The number of the credentials that a request which is sent now has at least: later ones have a higher one."""
+        return self._given_count
 
-    def renews(self) -> bool:
-        """Whether credentials that the store refuses now are asked for anew: those that it took before."""
+    def note_taken(self, number: int) -> None:
+        """The store has taken a request that was sent with the credentials of a number, or later ones."""
         with self._lock:
-            renews, self._taken = self._taken, False
-            if renews:
-                self._given = None
-            return renews
+            self._taken = self._taken or number == self._given_count
+
+    def renews(self, number: int) -> bool:
+        """Whether a request that the store has refused is to be sent again: with other credentials than it had.
+
+        number: of the credentials that it was sent with. Where others were asked for since, those are tried. Else they
+        are asked for now, unless the store has never taken these.
+        """
+        with self._lock:
+            if number == self._given_count:
+                if not self._taken:
+                    return False
+                self._given, self._taken = None, False
+                self._given_count += 1
+            return True
 
     def hide(self, text: str) -> str:
         """A text in which the credentials that were given last are not to be seen."""

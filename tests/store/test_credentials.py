@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -224,6 +225,38 @@ def test_credentials_that_the_store_took_before_and_refuses_now_are_asked_for_an
     with pytest.raises(StorageRefusedError, match="credentials have expired"):
         store.read("x")
     assert vendor.given == 5, "new credentials that are refused at once are not asked for again and again"
+
+
+@pytest.mark.parametrize("method", ["read", "stat"])
+def test_requests_in_flight_with_refused_keys_are_all_sent_again(listening: Listening, method: str) -> None:
+    vendor, together = vending.Vendor(), threading.Barrier(8)
+    store = store_at(listening, credential_provider=vendor)
+    store.read("x")
+
+    def answer(method: str, key: str) -> tuple[int, bytes]:
+        if key != "KEY-1":
+            return said(404, "NoSuchKey")
+        if not together.broken:
+            together.wait(20)  # none is answered before all are under way
+        return said(403, "ExpiredToken")
+
+    listening.answer = answer
+    assert store.side_by_side([lambda: getattr(store, method)("x")] * 8) == [None] * 8
+    assert vendor.given == 2
+
+
+def test_keys_refused_late_do_not_take_newer_keys_away() -> None:
+    vendor = vending.Vendor()
+    keys = Vending(vendor, "s3", SimulatedEnvironment())
+    keys()
+    first = keys.number
+    keys.note_taken(first)
+    assert keys.renews(first)
+    assert keys.renews(first), "it was sent with the keys before"
+    keys()
+    keys.note_taken(first)
+    assert not keys.renews(keys.number), "the store has taken the keys before, and not these"
+    assert vendor.given == 2
 
 
 def test_a_provider_that_cannot_reach_its_service_is_asked_again(listening: Listening) -> None:
