@@ -40,6 +40,7 @@ class Merged:
     version, requested_at, completed_at: of its commit. updated, deleted, inserted: rows of the table.
     clauses: how many pairs of rows each clause has met, in their order.
     repeated: the token had been used before, and nothing was done now; the counts are 0 then.
+    covered: as of `Commit`: None, unless the token was used before by an overwrite.
     """
 
     version: int
@@ -50,6 +51,7 @@ class Merged:
     inserted: int
     clauses: tuple[int, ...]
     repeated: bool = False
+    covered: tuple[str, ...] | None = None
 
 
 Assignments = Mapping[str, object]

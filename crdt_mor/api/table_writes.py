@@ -292,4 +292,5 @@ def merged_in(commit: Commit, merged: Merged) -> Merged:
         requested_at=commit.requested_at,
         completed_at=commit.completed_at,
         repeated=commit.repeated,
+        covered=commit.covered,
     )

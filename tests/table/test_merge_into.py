@@ -189,6 +189,16 @@ def test_a_token_makes_it_once() -> None:
     assert shown(table)["a"] == 2
 
 
+def test_merged_covered_is_that_of_the_commit_which_the_token_names() -> None:
+    table = filled()
+    overwritten = table.overwrite(numbers(a=1), token=("job", 1))
+    merge = table.merge(numbers(a=5)).when_matched_update({"n": "source.n"})
+    assert merge.execute().covered is None
+    again = table.merge(numbers(a=1), token=("job", 1)).when_matched_update({"n": "source.n"}).execute()
+    assert (again.repeated, again.version, again.covered) == (True, overwritten.version, ("*",))
+    assert shown(table) == {"a": 5}
+
+
 # --- tables of each kind ----------------------------------------------------------------------------------------------
 
 
