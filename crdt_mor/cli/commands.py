@@ -12,7 +12,7 @@ import typer
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
 from crdt_mor.cli.count import unopened_text
-from crdt_mor.cli.data import check_inputs, read_schema
+from crdt_mor.cli.data import Reading, check_inputs, read_schema
 from crdt_mor.cli.declared import declared
 from crdt_mor.cli.handover import handed_over_text
 from crdt_mor.cli.history import for_programs, lately, lately_text, writers, writers_text
@@ -24,6 +24,8 @@ from crdt_mor.cli.options import (
     Columns,
     Compression,
     Defaults,
+    Delimiter,
+    Encoding,
     Form,
     How,
     Key,
@@ -81,6 +83,8 @@ def create(
             help="A Parquet, Arrow, CSV or JSON lines file, or a table, that has the columns; - is stdin.",
         ),
     ] = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
     ordering: Ordering = None,
     partition_by: PartitionBy = None,
     buckets: Buckets = 4,
@@ -102,7 +106,7 @@ def create(
 
     Example: crdt-mor create events --like events.csv --key id
     """
-    columns = _columns(schema, like)
+    columns = _columns(schema, like, Reading(delimiter=delimiter, encoding=encoding))
     table = mor.Table.create(
         uri, columns, key=inputs.names(key) or [], ordering=ordering,
         partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
@@ -323,7 +327,7 @@ def compact(
 # --- inside -----------------------------------------------------------------------------------------------------------
 
 
-def _columns(schema: Path | None, like: str | None) -> pa.Schema:
+def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
     """The columns of a new table, from exactly one of two options."""
     from crdt_mor.api.files import is_address
 
@@ -334,7 +338,7 @@ def _columns(schema: Path | None, like: str | None) -> pa.Schema:
     source = Path(like) if like is not None else schema
     assert source is not None
     check_inputs([source])
-    return read_schema(source)
+    return read_schema(source, how)
 
 
 def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:

@@ -11,7 +11,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import read_schema
+from crdt_mor.cli.data import Reading, read_schema
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.options import (
     Buckets,
@@ -19,6 +19,8 @@ from crdt_mor.cli.options import (
     Codec,
     Compression,
     Defaults,
+    Delimiter,
+    Encoding,
     Form,
     Key,
     Merges,
@@ -50,6 +52,8 @@ def create_from(
         Path | None,
         typer.Option(metavar="FILE", help='Types of the columns: a .json with {"column": "type"}, or a data file.'),
     ] = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
     ordering: Ordering = None,
     partition_by: PartitionBy = None,
     buckets: Buckets = 4,
@@ -67,9 +71,15 @@ def create_from(
 
     Example: crdt-mor create-from events "landing/*.parquet" --key id
     """
+    how = Reading(delimiter=delimiter, encoding=encoding).csv
+    source: object = sources if len(sources) > 1 else sources[0]
+    if how != Reading().csv:
+        source = mor.read_files(
+            sources, delimiter=how.delimiter, encoding=how.encoding, storage_options=inputs.storage()
+        )
     with _bar() as show:
         table = mor.Table.create_from(
-            uri, sources if len(sources) > 1 else sources[0], key=inputs.names(key) or [],
+            uri, source, key=inputs.names(key) or [],
             schema=None if schema is None else read_schema(schema), rename=inputs.renames(rename), ordering=ordering,
             partition_by=inputs.names(partition_by) or (), buckets=buckets, merge=inputs.merge(merge or []),
             not_null=inputs.names(not_null) or (), check=inputs.named(check, "--check"),

@@ -8,10 +8,10 @@ CSV and JSON have no types of their own, so they are read with those of the tabl
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,6 +20,7 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
+from crdt_mor.cli.type_names import type_of
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from crdt_mor.api import files_csv as csv_rows
     from crdt_mor.api import files_int96 as int96
     from crdt_mor.api import files_json as json_rows
+    from crdt_mor.api.files_csv import CsvFormat
     from crdt_mor.columns import text_types
 else:
     pa = Late("pyarrow")
@@ -42,8 +44,6 @@ STDIN: Final = Path("-")
 
 _BLOCK_MAX: Final = 1 << 30
 """The bytes of CSV whose rows say what types its columns have; Arrow counts them in 31 bits."""
-
-_SPELLINGS = re.compile(r"(?P<name>timestamp|decimal|decimal128|date|datetime)(?:[\[(](?P<inner>[^\])]*)[\])])?")
 
 
 class InputFormat(StrEnum):
@@ -71,25 +71,58 @@ Content: TypeAlias = "Callable[[], pa.NativeFile]"
 """Opens what is to be read, from its beginning, as often as it is called."""
 
 
-def read_data(path: Path, schema: pa.Schema, format: InputFormat | None = None) -> pa.Table:
-    """The rows of a Parquet, Arrow, CSV or JSON file, the latter two in the types of `schema`.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How the files of a command are read. format: what is in them, where their names do not say so.
 
-    format: what is in it, where its name does not say so.
+    rename: new names of columns, `OLD=NEW`. delimiter, encoding: of CSV.
+    """
+
+    format: InputFormat | None = None
+    rename: Sequence[str] | None = None
+    delimiter: str = ","
+    encoding: str = "utf-8"
+
+    @property
+    def csv(self) -> CsvFormat:
+        """How CSV is written."""
+        try:
+            return csv_rows.CsvFormat.of("\t" if self.delimiter == r"\t" else self.delimiter, self.encoding)
+        except mor.InvalidInputError as error:
+            raise typer.BadParameter(str(error)) from error
+
+
+READING: Final = Reading()
+"""As their names say."""
+
+
+def read_data(path: Path, schema: pa.Schema, how: Reading = READING) -> pa.Table:
+    """The rows of a Parquet, Arrow, CSV or JSON file, the latter two in the types of `schema`.
 
     Raises `InvalidInputError` for what is not in that format; it names the file.
     """
     content = _content(path)
-    form = format or _named(path) or _sniffed(content)
-    if form is None:
-        raise mor.InvalidInputError(
-            f"a file's name says what it holds; known are {', '.join(_SUFFIXES)}; for others say --input-format. "
-            f"file={path}"
-        )
+    return _read(path, content, _form(path, content, how), schema, how)
+
+
+def _read(path: Path, content: Content, form: InputFormat, schema: pa.Schema, how: Reading) -> pa.Table:
+    if form is not InputFormat.csv and how.csv != csv_rows.PLAIN:
+        raise typer.BadParameter(f"--delimiter and --encoding are options of CSV: leave them out. file={path}")
     with _read_as(form, path):
-        rows = _READERS[form](content, schema)
+        rows = _READERS[form](content, schema, how)
         files.require_differ(rows.schema, str(path))
         rows.validate(full=True)
     return rows
+
+
+def _form(path: Path, content: Content, how: Reading) -> InputFormat:
+    form = how.format or _named(path) or _sniffed(content)
+    if form is None:
+        raise mor.InvalidInputError(
+            f"a file's name says what it holds; known are {', '.join(_SUFFIXES)}, of text with .gz behind; for others "
+            f"say --input-format. file={path}"
+        )
+    return form
 
 
 @contextmanager
@@ -102,27 +135,29 @@ def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
         raise mor.InvalidInputError(f"this cannot be read as {form.value}{advice}: {said} file={path}") from error
 
 
-def rows_of(
-    file: str, schema: pa.Schema, format: InputFormat | None = None, rename: Sequence[str] | None = None
-) -> pa.Table:
+def rows_of(file: str, schema: pa.Schema, how: Reading = READING) -> pa.Table:
     """The rows of a file on this machine, as `read_data` has them; or, by an address, of files, of a folder of Parquet
-    or of a table of Delta Lake or Iceberg in an object store. rename: new names of columns, `OLD=NEW`."""
+    or of a table of Delta Lake or Iceberg in an object store."""
     from crdt_mor.columns.renames import Renames
 
-    renames = Renames.of(inputs.renames(rename))
-    return renames.table(_own_rows(file, renames.back(schema), format))
+    renames = Renames.of(inputs.renames(how.rename))
+    return renames.table(_own_rows(file, renames.back(schema), how))
 
 
-def _own_rows(file: str, schema: pa.Schema, format: InputFormat | None) -> pa.Table:
+def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
     """As `rows_of`, under the names of the source."""
     from crdt_mor.api.files_places import Places
     from crdt_mor.api.load_sources import open_source
+    from crdt_mor.columns.renames import NONE
 
     if not files.is_address(file):
-        return read_data(Path(file), schema, format)
-    if format is not None:
+        return read_data(Path(file), schema, how)
+    if how.format is not None:
         raise typer.BadParameter(f"an ending says what is at an address: leave --input-format out. file={file}")
-    source = open_source(file, schema, "", Places(inputs.storage()))
+    places = Places(inputs.storage())
+    if how.csv != csv_rows.PLAIN:
+        return files.files_at(file, schema, places, NONE, how.csv).to_arrow()
+    source = open_source(file, schema, "", places)
     batches = list(source.read())
     return pa.Table.from_batches(batches, batches[0].schema if batches else source.schema)
 
@@ -152,6 +187,8 @@ def _is_keyboard() -> bool:
 def _content(path: Path) -> Content:
     """What is in a file; of stdin and of other pipes all that comes, because it comes once."""
     if path != STDIN and path.is_file():
+        if path.suffix.lower() == ".gz" and not _has_own_types(_SUFFIXES.get(Path(path.stem).suffix.lower())):
+            return _unpacked(path)
         return lambda: pa.OSFile(str(path))
     everything = pa.py_buffer(sys.stdin.buffer.read() if path == STDIN else path.read_bytes())
     if not everything.size:
@@ -159,8 +196,25 @@ def _content(path: Path) -> Content:
     return lambda: pa.BufferReader(everything)
 
 
+def _unpacked(path: Path) -> Content:
+    """The text of a file in .gz, whole."""
+    try:
+        with pa.input_stream(str(path), compression="gzip") as packed:
+            text = pa.py_buffer(packed.read())
+    except OSError as error:
+        raise mor.InvalidInputError(f"this cannot be read as gzip: {error} file={path}") from error
+    return lambda: pa.BufferReader(text)
+
+
 def _named(path: Path) -> InputFormat | None:
-    return _SUFFIXES.get(path.suffix.lower())
+    """The format that a name says; .gz stands behind the ending of a text."""
+    name = Path(path.stem if path.suffix.lower() == ".gz" else path)
+    form = _SUFFIXES.get(name.suffix.lower())
+    return None if path.suffix.lower() == ".gz" and _has_own_types(form) else form
+
+
+def _has_own_types(form: InputFormat | None) -> bool:
+    return form in (InputFormat.parquet, InputFormat.arrow)
 
 
 def _sniffed(content: Content) -> InputFormat | None:
@@ -178,32 +232,32 @@ def _sniffed(content: Content) -> InputFormat | None:
     return InputFormat.jsonl if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") else InputFormat.csv
 
 
-def _read_parquet(content: Content, _: pa.Schema) -> pa.Table:
+def _read_parquet(content: Content, _: pa.Schema, __: Reading) -> pa.Table:
     with int96.ParquetFile(content()) as file:
         return pa.Table.from_batches(file.batches(), file.schema)
 
 
-def _read_arrow(content: Content, _: pa.Schema) -> pa.Table:
+def _read_arrow(content: Content, _: pa.Schema, __: Reading) -> pa.Table:
     schema, batches = files.open_ipc(content())
     return pa.Table.from_batches(batches, schema)
 
 
-def _read_csv(content: Content, schema: pa.Schema) -> pa.Table:
+def _read_csv(content: Content, schema: pa.Schema, how: Reading) -> pa.Table:
     """Types that `schema` lacks are guessed from all rows."""
     with content() as text:
         size = text.size()
     types = text_types.ColumnTypes(schema)
     with ExitStack() as stack:
-        found, batches = csv_rows.open_csv(content, types, csv_rows.PLAIN, stack, block=min(size + 1, _BLOCK_MAX))
+        found, batches = csv_rows.open_csv(content, types, how.csv, stack, block=min(size + 1, _BLOCK_MAX))
         return pa.Table.from_batches(batches, found)
 
 
-def _read_json(content: Content, schema: pa.Schema) -> pa.Table:
+def _read_json(content: Content, schema: pa.Schema, _: Reading) -> pa.Table:
     """Only the columns that the file gives are read: a partial update of the others would set them to null."""
     return json_rows.read_json(content().read(), text_types.ColumnTypes(schema))
 
 
-_READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema], pa.Table]]] = {
+_READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema, Reading], pa.Table]]] = {
     InputFormat.parquet: _read_parquet,
     InputFormat.arrow: _read_arrow,
     InputFormat.csv: _read_csv,
@@ -215,48 +269,36 @@ _READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema], pa.Table]]] = {
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
 
-def read_schema(path: Path, format: InputFormat | None = None) -> pa.Schema:
+def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
     """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out.
 
     An object that says more, as `crdt-mor schema` prints it, has that one as its `columns`.
     """
-    if path.suffix.lower() == ".json" and format is None:
-        try:
-            document = json.loads(path.read_text())
-        except (ValueError, RecursionError):
-            document = None  # then the file has JSON lines, or what is no rows either
-        if isinstance(document, dict) and isinstance(document.get("columns"), dict):
-            document = document["columns"]
-        if isinstance(document, dict) and document and all(isinstance(kind, str) for kind in document.values()):
-            spelled = {name: _type(kind) for name, kind in document.items()}
-            if any(spelled.values()):
-                return pa.schema(
-                    [pa.field(name, kind or _unknown(name, document[name])) for name, kind in spelled.items()]
-                )
-    if path.suffix.lower() == ".parquet" and format is None:
-        with _read_as(InputFormat.parquet, path), int96.ParquetFile(str(path)) as file:
+    content = _content(path)
+    form = _form(path, content, how)
+    if form in (InputFormat.json, InputFormat.jsonl) and (spelled := _spelled(content)) is not None:
+        return spelled
+    if form is InputFormat.parquet:
+        with _read_as(form, path), int96.ParquetFile(content()) as file:
             files.require_differ(file.schema, str(path))
             return file.schema.remove_metadata()
-    return read_data(path, pa.schema([]), format).schema.remove_metadata()
+    return _read(path, content, form, pa.schema([]), how).schema.remove_metadata()
 
 
-def _type(text: str) -> pa.DataType | None:
-    """A type by Arrow's own spelling: `int64`, `date32`, `timestamp[us, UTC]`, `decimal(10, 2)`, `list<string>`."""
-    text = text.strip()
-    if text.startswith("list<") and text.endswith(">"):
-        inner = _type(re.sub(r"^(item|element): ", "", text[5:-1]))
-        return inner and pa.list_(inner)
-    match = _SPELLINGS.fullmatch(text)
-    inner = (match["inner"] or "") if match else ""
-    if match and match["name"].startswith("decimal") and re.fullmatch(r"\d+\s*,\s*\d+", inner):
-        return pa.decimal128(*(int(part) for part in inner.split(",")))
-    if match and match["name"] in ("timestamp", "datetime"):
-        unit, _, zone = (part.strip() for part in (inner or "us").partition(","))
-        return pa.timestamp(unit, zone.removeprefix("tz=") or None) if unit in ("s", "ms", "us", "ns") else None
+def _spelled(content: Content) -> pa.Schema | None:
+    """The columns that one object of JSON spells out; None where the text is rows, or no JSON."""
     try:
-        return pa.date32() if text == "date" else pa.type_for_alias(re.sub(r"\[day\]$", "", text))
-    except ValueError:
+        document = json.loads(content().read())
+    except (ValueError, RecursionError):
         return None
+    if isinstance(document, dict) and isinstance(document.get("columns"), dict):
+        document = document["columns"]
+    if not (isinstance(document, dict) and all(isinstance(kind, str) for kind in document.values())):
+        return None
+    kinds = {name: type_of(kind) for name, kind in document.items()}
+    if not any(kinds.values()):
+        return None
+    return pa.schema([pa.field(name, kind or _unknown(name, document[name])) for name, kind in kinds.items()])
 
 
 def _unknown(name: str, kind: str) -> pa.DataType:

@@ -72,6 +72,10 @@ Rename = Annotated[
 ]
 
 
+Delimiter = Annotated[str, typer.Option(metavar="C", help="What separates the fields of CSV: ';', or '\\t' for tabs.")]
+Encoding = Annotated[str, typer.Option(metavar="NAME", help="Of the text of CSV, such as latin-1 or cp1252.")]
+
+
 class NamesOf(StrEnum):
     """By which names columns of the past are called."""
 

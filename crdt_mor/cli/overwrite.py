@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import check_files, rows_of
+from crdt_mor.cli.data import Reading, check_files, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
-from crdt_mor.cli.options import Form, Rename, Uri
+from crdt_mor.cli.options import Delimiter, Encoding, Form, Rename, Uri
 from crdt_mor.cli.render import Output
 from crdt_mor.cli.writes import Files, InputForm, Mode, SchemaMode, Token, say
 from crdt_mor.ground.late_imports import Late
@@ -40,6 +40,8 @@ def overwrite(
     partitions: Partitions = None,
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
     rename: Rename = None,
     token: Token = None,
     message: Message = None,
@@ -52,7 +54,8 @@ def overwrite(
     """
     check_files(files)
     table = inputs.opened(uri)
-    data = [pa.table(rows_of(file, table.schema, input_format, rename)) for file in files]
+    how = Reading(input_format, rename, delimiter, encoding)
+    data = [pa.table(rows_of(file, table.schema, how)) for file in files]
     if partitions and "dynamic" in partitions and len(partitions) > 1:
         raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
     commit = table.overwrite(

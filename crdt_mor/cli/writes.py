@@ -10,10 +10,10 @@ import typer
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs, render
-from crdt_mor.cli.data import STDIN, InputFormat, check_files, check_inputs, rows_of
+from crdt_mor.cli.data import STDIN, InputFormat, Reading, check_files, check_inputs, rows_of
 from crdt_mor.cli.history import Info, Message, commit_info
 from crdt_mor.cli.keys import key_rows
-from crdt_mor.cli.options import Form, Rename, Uri, Wait
+from crdt_mor.cli.options import Delimiter, Encoding, Form, Rename, Uri, Wait
 from crdt_mor.cli.render import Output
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def append(
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
     rename: Rename = None,
     token: Token = None,
     message: Message = None,
@@ -63,8 +65,8 @@ def append(
 
     Example: crdt-mor append events monday.parquet tuesday.parquet
     """
-    said = commit_info(message, info)
-    _write_files(uri, Verb.append, files, schema_mode, False, input_format, rename, token, said, output)
+    said, how = commit_info(message, info), Reading(input_format, rename, delimiter, encoding)
+    _write_files(uri, Verb.append, files, schema_mode, False, how, token, said, output)
 
 
 def upsert(
@@ -72,6 +74,8 @@ def upsert(
     files: Files,
     schema_mode: Mode = SchemaMode.strict,
     input_format: InputForm = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
     rename: Rename = None,
     token: Token = None,
     message: Message = None,
@@ -82,8 +86,8 @@ def upsert(
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
-    said = commit_info(message, info)
-    _write_files(uri, Verb.upsert, files, schema_mode, False, input_format, rename, token, said, output)
+    said, how = commit_info(message, info), Reading(input_format, rename, delimiter, encoding)
+    _write_files(uri, Verb.upsert, files, schema_mode, False, how, token, said, output)
 
 
 def update(
@@ -138,6 +142,8 @@ def delete(
     plain: Plain = False,
     wait: Wait = "60s",
     input_format: InputForm = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
     rename: Rename = None,
     token: Token = None,
     message: Message = None,
@@ -154,7 +160,8 @@ def delete(
         raise typer.BadParameter("delete takes exactly one of files, --where and --keys")
     said = commit_info(message, info)
     if files:
-        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, input_format, rename, token, said, output)
+        how = Reading(input_format, rename, delimiter, encoding)
+        _write_files(uri, Verb.delete, files, SchemaMode.strict, plain, how, token, said, output)
         return
     if "-" in (keys or ()):
         check_inputs([STDIN] * (keys or []).count("-"))
@@ -186,15 +193,14 @@ def _write_files(
     files: list[str],
     schema_mode: SchemaMode,
     plain: bool,
-    input_format: InputFormat | None,
-    rename: list[str] | None,
+    how: Reading,
     token: str | None,
     said: dict[str, str] | None,
     output: Output,
 ) -> None:
     check_files(files)
     table = inputs.opened(uri)
-    data = [rows_of(file, table.schema, input_format, rename) for file in files]
+    data = [rows_of(file, table.schema, how) for file in files]
     with table.transaction(token=inputs.token(token), commit_info=said) as tx:
         for rows in data:
             if verb is Verb.append:

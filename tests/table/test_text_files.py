@@ -245,9 +245,36 @@ def test_digits_with_a_leading_zero_are_guessed_as_text(fast_path: Path, field: 
 
 
 def test_leading_zero_behind_the_first_block_is_refused_by_its_line(fast_path: Path) -> None:
-    (fast_path / "a.csv").write_text("id,v\n" + "1,1234567890\n" * 90_000 + "2,007\n")
-    with pytest.raises(InvalidInputError, match=r"cause=line 90002: .*leading zero.*column=v value=007"):
+    (fast_path / "a.csv").write_text("id,v\n" + f"{'a' * 1000},7\n" * 1_100 + "b,007\n")
+    with pytest.raises(InvalidInputError, match=r"cause=line 1102: .*leading zero.*column=v value=007"):
         mor.read_files(fast_path / "a.csv").to_arrow()
     (fast_path / "b.csv").write_text("id,v\n1,007\n")
     with pytest.raises(InvalidInputError, match=r"b\.csv cause=line 2: .*leading zero"):
         mor.read_files([written(fast_path, "n.csv", "7"), fast_path / "b.csv"]).to_arrow()
+
+
+# --- CSV of others ----------------------------------------------------------------------------------------------------
+
+
+def test_csv_of_another_delimiter_and_encoding_is_read_as_it_is_said(fast_path: Path) -> None:
+    text = 'id;v\n1;"größer; als"\n2;ß\n'
+    for encoding in ("latin-1", "cp1252", "utf-16", "UTF8"):
+        (fast_path / "a.csv").write_bytes(text.encode(encoding))
+        found = mor.read_files(fast_path / "a.csv", delimiter=";", encoding=encoding)
+        assert found.to_arrow().to_pylist() == [{"id": 1, "v": "größer; als"}, {"id": 2, "v": "ß"}]
+    (fast_path / "b.jsonl").write_text("{}")
+    for options, why in (
+        ({"delimiter": ";;"}, "one ASCII character"),
+        ({"delimiter": 5}, "one ASCII character"),
+        ({"encoding": "latin-99"}, "unknown encoding"),
+        ({"encoding": None}, "unknown encoding"),
+    ):
+        with pytest.raises(InvalidInputError, match=why):
+            mor.read_files(fast_path / "a.csv", **options)
+    with pytest.raises(InvalidInputError, match=r"options of CSV.*file=.*b\.jsonl"):
+        mor.read_files(fast_path / "b.jsonl", delimiter=";")
+
+
+def test_csv_with_line_ends_in_quotes_is_read_across_blocks(fast_path: Path) -> None:
+    (fast_path / "a.csv").write_text("id,v\n" + '1,"a\nb"\n' * 150_000)
+    assert set(mor.read_files(fast_path / "a.csv").to_arrow()["v"].to_pylist()) == {"a\nb"}

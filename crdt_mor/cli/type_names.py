@@ -1,0 +1,92 @@
+"""Types of columns in words, as Arrow spells them and `crdt-mor schema` prints them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from crdt_mor.ground.late_imports import Late
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = Late("pyarrow")
+
+_SCALAR: Final = re.compile(
+    r"(?P<name>timestamp|decimal\d*|date|datetime|fixed_size_binary)(?:[\[(](?P<inner>[^\])]*)[\])])?"
+)
+_NESTED: Final = re.compile(r"(?P<name>\w+)<(?P<inner>.*)>(?:\[(?P<size>\d+)\])?", re.DOTALL)
+_OPEN, _CLOSED = "<[(", ">])"
+_DECIMALS: Final = ("decimal", "decimal32", "decimal64", "decimal128", "decimal256")
+
+
+def type_of(text: str) -> pa.DataType | None:
+    """The type that a text names: `int64`, `timestamp[us, UTC]`, `struct<a: int64, b: list<string>>`; None: no type."""
+    text = text.strip().removesuffix(" not null")
+    nested = _NESTED.fullmatch(text)
+    try:
+        return _scalar(text) if nested is None else _nested(nested["name"], [*_parts(nested["inner"])], nested["size"])
+    except (ValueError, TypeError, KeyError):  # pyarrow's errors are of the first two kinds
+        return None
+
+
+def _nested(name: str, parts: list[str], size: str | None) -> pa.DataType:
+    """A type that has others in it; raises `ValueError` for what is none."""
+    if name == "dictionary":
+        given = dict(part.split("=", 1) for part in parts)
+        return pa.dictionary(pa.int32(), _known(given["values"]), ordered=given.get("ordered") == "1")
+    if name == "map":
+        key, item, *more = parts
+        return pa.map_(_known(key), _known(item), keys_sorted=more == ["keys_sorted"])
+    if name == "struct":
+        return pa.struct([_field(part) for part in parts])
+    (item,) = parts
+    inner = _item(item)
+    if name == "fixed_size_list":
+        return pa.list_(inner, int(size or ""))
+    return {"list": pa.list_, "large_list": pa.large_list}[name](inner)
+
+
+def _known(text: str) -> pa.DataType:
+    if (kind := type_of(text)) is None:
+        raise ValueError(text)
+    return kind
+
+
+def _field(text: str) -> pa.Field:
+    name, _, kind = text.partition(": ")
+    return pa.field(name, _known(kind))
+
+
+def _item(text: str) -> pa.Field:
+    """The items of a list: a type, or `name: type`."""
+    kind = type_of(text)
+    return _field(text) if kind is None else pa.field("item", kind)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What commas separate, but for those in brackets."""
+    depth = start = 0
+    for at, letter in enumerate(text):
+        depth += (letter in _OPEN) - (letter in _CLOSED)
+        if letter == "," and not depth:
+            yield text[start:at].strip()
+            start = at + 1
+    yield text[start:].strip()
+
+
+def _scalar(text: str) -> pa.DataType | None:
+    match = _SCALAR.fullmatch(text)
+    name, inner = (match["name"], match["inner"] or "") if match else ("", "")
+    if name in _DECIMALS and re.fullmatch(r"\d+\s*,\s*\d+", inner):
+        make = getattr(pa, "decimal128" if name == "decimal" else name)
+        return make(*(int(part) for part in inner.split(",")))
+    if name in ("timestamp", "datetime"):
+        unit, _, zone = (part.strip() for part in (inner or "us").partition(","))
+        return pa.timestamp(unit, zone.removeprefix("tz=") or None) if unit in ("s", "ms", "us", "ns") else None
+    if name == "fixed_size_binary":
+        return pa.binary(int(inner)) if inner.isdigit() and int(inner) else None
+    if text in ("date", "date32[day]", "date[day]"):
+        return pa.date32()
+    return pa.date64() if text == "date64[ms]" else pa.type_for_alias(text)
