@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format import bloom
-from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource, is_of_system, not_read
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.layout import BY_KEY, ZSTD
 
@@ -184,7 +184,10 @@ def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:
 
 
 def read_footer(source: ParquetSource) -> Footer:
-    """The footer of a Parquet file; a missing file is a FileNotFoundError, a damaged one a `FormatError`."""
+    """The footer of a Parquet file; a missing file is a FileNotFoundError, a damaged one a `FormatError`.
+
+    One that the system does not give is a `StorageUnavailableError`.
+    """
     try:
         with source.open() as file:
             parsed = file.metadata
@@ -192,6 +195,8 @@ def read_footer(source: ParquetSource) -> Footer:
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError) as error:
+        if is_of_system(error):
+            raise not_read(error, source.name) from error
         refuse_encrypted(error, source.name)
         raise FormatError(
             "damaged Parquet file. Restore it from a copy, or restore the table to a commit before it. "

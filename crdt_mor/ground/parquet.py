@@ -18,7 +18,26 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crdt_mor.errors import StorageUnavailableError
 from crdt_mor.ground.footers import TAIL_BYTES, fits
+
+
+def is_of_system(error: BaseException) -> bool:
+    """Whether a file could not be read because the system refused, so that nothing is known of its bytes.
+
+    Errors of the system have a number, or a class of their own; polars writes the number into its text.
+    """
+    if not isinstance(error, OSError):
+        return False
+    return type(error) is not OSError or error.errno is not None or "(os error " in str(error)
+
+
+def not_read(error: BaseException, name: str) -> StorageUnavailableError:
+    """The error of a file that the system does not let this process read. name: what messages call it."""
+    return StorageUnavailableError(
+        "the system refused to read this file, which may be whole: see the cause, such as rights or open files, and "
+        f"try again. file={name} cause={error}"
+    )
 
 
 class RangeReader(Protocol):

@@ -14,7 +14,7 @@ import polars as pl
 from crdt_mor.errors import FormatError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.format.base_file import refuse_encrypted
 from crdt_mor.format.log import BlockKind, read_log
-from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.ground.parquet import ParquetSource, is_of_system, not_read
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.names import is_own_token
 from crdt_mor.model.slices import FileSlice
@@ -30,7 +30,8 @@ POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
     """Errors of polars and Arrow inside the block become a `FormatError` that names the file, if one is damaged.
 
-    Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`.
+    Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`; where the
+    system refused to read it, a `StorageUnavailableError`.
     """
     try:
         yield
@@ -38,8 +39,8 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
         gone = gone_file(store, slice_)
         if gone is not None:
             raise SnapshotExpiredError.of_file(gone.path) from error
-        if isinstance(error, OSError) and not _is_of_bytes(error):
-            raise
+        if is_of_system(error):
+            raise not_read(error, ", ".join(file.path for file in slice_.files)) from error
         source, damaged = _damaged_file(store, slice_)
         if damaged is None and isinstance(error, pl.exceptions.SchemaError):
             base = slice_.base.path if slice_.base is not None else ""
@@ -63,11 +64,6 @@ def gone_file(store: Store, slice_: FileSlice) -> DataFile | None:
     return next((file for file in slice_.files if surely(store, file.path, store.stat) is None), None)
 
 
-def _is_of_bytes(error: OSError) -> bool:
-    """Whether Arrow could not read bytes. Errors of the system have a number, or a class of their own."""
-    return type(error) is OSError and error.errno is None
-
-
 def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None, str | None]:
     """The first Parquet file of the slice that polars cannot read, if it is there at all, and what messages call it."""
     if slice_.base is not None and not _can_read(base := store.parquet(slice_.base.path)):
@@ -86,7 +82,9 @@ def _can_read(source: ParquetSource | None) -> bool:
         return False
     try:
         source.scan().collect()
-    except (OSError, *POLARS_ERRORS):
+    except (OSError, *POLARS_ERRORS) as error:
+        if is_of_system(error):
+            raise not_read(error, source.name) from error
         return False
     return True
 

@@ -49,7 +49,7 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
 from crdt_mor.services.verify_deep import ask_fold
 from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, found
-from crdt_mor.services.verify_given import as_damage, given
+from crdt_mor.services.verify_given import as_not_given, given
 from crdt_mor.services.verify_hints import ask_hint
 from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
@@ -77,6 +77,7 @@ _OF_A_COPY = (
     "commits of the table that this is a copy of, which Hudi is told of though the copy was not moved to them: Hudi's "
     "readers show them"
 )
+_LOST = "Hudi's readers do not find the partition"
 _ROWS = "rows and data files, as it cannot be told which the table has"
 
 
@@ -184,6 +185,16 @@ def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[s
     return {file.path for c in commits if not c.adopted for file in c.files if file.path not in gone}
 
 
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a file group: their faults, their places, their number and hints."""
+
+    faults: Faults
+    places: list[pl.DataFrame]
+    rows: int = 0
+    hints: list[Finding] = field(default_factory=list)
+
+
 @dataclass
 class _Run:
     """One call of `verify`, as far as it has come."""
@@ -245,11 +256,15 @@ class _Run:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _file(self, file: DataFile, commit: Completion) -> Faults:
-        """What is wrong with one file."""
+        """What is wrong with one file, which is read again before it is called damaged."""
+        faults = self._ask_file(file, commit)
+        return self._ask_file(file, commit) if faults.is_fatal else faults
+
+    def _ask_file(self, file: DataFile, commit: Completion) -> Faults:
         session, faults = self.session, Faults(file.path, file.group)
         merging = merging_of(session.config, self.view.snapshot.value.schema)
         try:
-            with as_damage(session):
+            with as_not_given(session):
                 stat = surely(session.store, file.path, session.store.stat)
                 if stat is None and not file.staged:
                     self._note_gone(faults)
@@ -264,7 +279,7 @@ class _Run:
             if commit.adopted:
                 faults.fail_with(error)
             else:  # a file of ours uses no feature that this release lacks
-                faults.fail("read", str(error))
+                faults.fail("read", error)
         return faults
 
     def _ask_bytes(self, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:
@@ -295,21 +310,32 @@ class _Run:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _rows(self, slice_: FileSlice, asked: list[Faults]) -> pl.DataFrame | None:
-        """The places of the rows that a file group shows, each held to what the table says of rows."""
+        """The places of the rows that a file group shows; they are read again before they are called unreadable."""
+        read = self._ask_rows(slice_)
+        if read.faults.is_fatal:
+            read = self._ask_rows(slice_)
+        asked.append(read.faults)
+        self.hints += read.hints
+        if read.faults.is_fatal:
+            return None
+        self.rows += read.rows
+        return pl.concat(read.places)
+
+    def _ask_rows(self, slice_: FileSlice) -> _Rows:
+        """Read the rows that a file group shows, each held to what the table says of rows."""
         snapshot, config = self.view.snapshot.finding_out(), self.session.config
         schema = merging_of(config, snapshot.value.schema).columns.schema
         kept = [name for name in key_columns(config) if name in schema]
         faults = Faults(slice_.files[0].path, slice_.group)
-        places = [pl.DataFrame(schema={name: schema[name] for name in (RECORD_KEY, PARTITION_PATH)})]
-        rows = 0
+        read = _Rows(faults, [pl.DataFrame(schema={name: schema[name] for name in (RECORD_KEY, PARTITION_PATH)})])
         try:
-            with as_damage(self.session):
+            with as_not_given(self.session):
                 for frame in snapshot.with_slices([slice_]).frames([*schema], None):
-                    rows += frame.height
+                    read.rows += frame.height
                     ask_keys(config, slice_, frame.select(kept), faults)
                     ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
-                    places.append(frame.select(RECORD_KEY, PARTITION_PATH))
-                self.hints += ask_hint(snapshot, slice_, faults)
+                    read.places.append(frame.select(RECORD_KEY, PARTITION_PATH))
+                read.hints += ask_hint(snapshot, slice_, faults)
                 if self.deep:
                     ask_fold(self.session, snapshot, slice_, faults)
         except SnapshotExpiredError as error:
@@ -320,11 +346,7 @@ class _Run:
             faults.fail_with(error)
         except (FormatError, PayloadError, UnsupportedFeatureError) as error:
             faults.fail_with(error)
-        asked.append(faults)
-        if faults.is_fatal:
-            return None
-        self.rows += rows
-        return pl.concat(places)
+        return read
 
     def _ask_partitions(self) -> None:
         """Each partition in which we have written has the file by which Hudi's readers find it."""
@@ -333,9 +355,9 @@ class _Run:
             put = metadata_put(partition, EPOCH)
             try:
                 data = given(self.session, put.path)
-                wrong = "Hudi's readers do not find the partition" if data is None else _misled(data, put)
+                wrong: str | FormatError | None = _LOST if data is None else _misled(data, put)
             except FormatError as error:
-                wrong = str(error)
+                wrong = error
             if wrong is not None:
                 self.findings.append(found("partition metadata", put.path, wrong))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from crdt_mor.errors import CrdtMorError, FormatError
 from crdt_mor.model.timeline_parts import FileGroup
 
 _NO_GROUP: Final[FileGroup] = ("", "")
@@ -13,6 +14,7 @@ _NO_GROUP: Final[FileGroup] = ("", "")
 _RESTORE = (
     "restore the file from a backup; or go back to a commit before it: crdt-mor restore, Table.maintenance.restore"
 )
+_NOT_GIVEN = "see the cause, such as rights, a disk or a mount, mend it, and verify again"
 _REWRITE = "let crdt-mor compact rewrite the file group, and crdt-mor verify look again"
 _OTHER_READERS = "our own readers are not concerned; Hudi's readers see less, or other rows, than the table has"
 _UNREADABLE = "reads of this file group fail with an error; other file groups are read"
@@ -119,9 +121,18 @@ class Finding:
     advice: str
 
 
-def found(check: str, path: str, said: str, group: FileGroup = _NO_GROUP, rows: int | None = None) -> Finding:
-    """A finding of one of the checks."""
-    return Finding(check, path, *group, rows, said, *CHECKS[check])
+class NotGivenError(FormatError):
+    """The store does not give an object, though it gives others. Its bytes may be whole."""
+
+
+def found(
+    check: str, path: str, said: str | CrdtMorError, group: FileGroup = _NO_GROUP, rows: int | None = None
+) -> Finding:
+    """A finding of one of the checks. said: in words, or the error that said it."""
+    means, advice = CHECKS[check]
+    if isinstance(said, NotGivenError):
+        advice = f"{_NOT_GIVEN}; if it stays unreadable, {advice}"
+    return Finding(check, path, *group, rows, str(said), means, advice)
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,7 +183,7 @@ def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], to
     try:
         return given(session, path) if path in named else None
     except FormatError as error:
-        told.findings[path] = found("Hudi's timeline", path, str(error))
+        told.findings[path] = found("Hudi's timeline", path, error)
         return None
 
 
@@ -283,7 +283,7 @@ def _ask_history(session: Session, value: Timeline, own: Mapping[InstantTime, Co
         names = _named_in(session, path, value, told)
         instants = [row for name in names for row in _rows_of(session, f"{folder}/{name}", told)]
     except FormatError as error:
-        told.findings[path] = found("Hudi's history", path, str(error))
+        told.findings[path] = found("Hudi's history", path, error)
         return
     held = {row.name.requested: row for row in instants}
     for completion in own.values():

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, FormatError, InvalidInputError, PayloadError, UnsupportedFeatureError
+from crdt_mor.ground.parquet import is_of_system, not_read
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import RECORD_KEY
 from crdt_mor.merge.kernel import to_arrow
@@ -45,7 +46,7 @@ class Faults:
     path: str
     group: FileGroup
     is_fatal: bool = False
-    _first: dict[str, str] = field(default_factory=dict)
+    _first: dict[str, str | CrdtMorError] = field(default_factory=dict)
     _rows: dict[str, int | None] = field(default_factory=dict)
 
     def note(self, check: str, said: str, rows: int | None = None) -> None:
@@ -56,7 +57,7 @@ class Faults:
         before = self._rows.get(check, 0 if rows is not None else None)
         self._rows[check] = None if rows is None or before is None else before + rows
 
-    def fail(self, check: str, said: str) -> None:
+    def fail(self, check: str, said: str | CrdtMorError) -> None:
         """Note that the file cannot be read, or is another one, which is all that is said of it."""
         if not self.is_fatal:
             self._first, self._rows = {check: said}, {check: None}
@@ -65,11 +66,11 @@ class Faults:
     def fail_with(self, error: CrdtMorError) -> None:
         """Note the error that ended a read: the class tells a payload or a limit of this release from damage."""
         check = "payload" if isinstance(error, PayloadError) else "read"
-        self.fail("not supported" if isinstance(error, UnsupportedFeatureError) else check, str(error))
+        self.fail("not supported" if isinstance(error, UnsupportedFeatureError) else check, error)
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Bytes that the block cannot read are said of the file; that it is gone, `FileNotFoundError`, is not."""
+        """Bytes that the block cannot read are said of the file; that it is gone, or not given, is not."""
         try:
             yield
         except FileNotFoundError:
@@ -77,6 +78,8 @@ class Faults:
         except FormatError as error:
             self.fail("read", str(error))
         except _DAMAGED as error:
+            if is_of_system(error):
+                raise not_read(error, self.path) from error
             self.fail("read", f"damaged {what}: {' '.join(str(error).split())}. file={self.path}")
 
     def findings(self) -> Iterator[Finding]:

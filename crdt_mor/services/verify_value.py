@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from crdt_mor.columns.schema import TableSchema
@@ -32,7 +33,7 @@ from crdt_mor.model.timeline_json import FORMAT
 from crdt_mor.model.timeline_parts import Completion, FileGroup, Segment
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.services.verify_findings import Finding, found
-from crdt_mor.services.verify_given import as_damage, given
+from crdt_mor.services.verify_given import given, twice
 
 P = TypeVar("P")
 
@@ -92,14 +93,13 @@ def _read_segments(session: Session, read: Reread) -> bool:
     for segment in read.value.segments:
         path = segment_path(segment.name)
         try:
-            with as_damage(session):
-                stat = session.store.stat(path)
-                held.append((segment, session.run(read_segment(segment))))
+            stat = twice(session, partial(session.store.stat, path))
+            held.append((segment, twice(session, partial(_segment, session, segment))))
         except SegmentGoneError as error:
             gone = True
             read.findings.append(found("segment", path, str(error)))
         except FormatError as error:
-            read.findings.append(found("segment", path, str(error)))
+            read.findings.append(found("segment", path, error))
         else:
             read.objects += 1
             if segment.size and stat is not None and stat.size != segment.size:
@@ -112,6 +112,10 @@ def _read_segments(session: Session, read: Reread) -> bool:
         if (broken := broken_promise(segment, some, needed)) is not None:
             read.findings.append(found("segment", segment_path(segment.name), broken))
     return gone
+
+
+def _segment(session: Session, segment: Segment) -> Sequence[Completion]:
+    return session.run(read_segment(segment))
 
 
 def _needed_now(session: Session, read: Reread) -> Collection[InstantTime]:
@@ -155,7 +159,7 @@ def _read_versions(session: Session, read: Reread) -> None:
         try:
             data = given(session, path)
         except FormatError as error:
-            read.findings.append(found("old version", path, str(error)))
+            read.findings.append(found("old version", path, error))
             before = None
             continue
         if data is None:
@@ -258,7 +262,7 @@ def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Call
     except StorageUnavailableError:
         raise
     except CrdtMorError as error:
-        read.findings.append(found(check, path, str(error)))
+        read.findings.append(found(check, path, error))
         return None
 
 

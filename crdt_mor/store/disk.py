@@ -27,6 +27,7 @@ _ASKS_AGAIN = frozenset({"lookupcache=pos", "lookupcache=positive", "lookupcache
 """Options of NFS mounts that do not remember absent names, as the kernel and people write them."""
 
 _ELSEWHERE = "/proc/version"
+_LOOKS = frozenset({"read", "stat", "list"})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -58,6 +59,11 @@ class _Answering:
     def _answer(self, error: OSError) -> InvalidInputError | StorageUnavailableError:
         if error.errno == errno.ENAMETOOLONG:
             return InvalidInputError(f"the file system does not take names this long. path={self.path}")
+        if self.what in _LOOKS and not isinstance(error, FileNotFoundError):
+            return StorageUnavailableError(
+                "the disk refused to read, and what is there may be whole. See the cause, such as rights or open "
+                f"files, and try again. {self.what}={self.path} cause={cause_of(error)}"
+            )
         full = error.errno in _DISK_FULL
         what_now = "disk full; nothing was published. Free some space" if full else (
             "the disk refused; nothing was published. See the cause"
@@ -137,6 +143,15 @@ def look_anew(target: str) -> bool:
     with suppress(OSError):
         os.link(_ELSEWHERE, target)
     return os.path.exists(target)
+
+
+def can_open(path: str) -> bool:
+    """Whether a file is there; raises where this process may not read it."""
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def write_whole(file: int, chunk: bytes | memoryview) -> None:

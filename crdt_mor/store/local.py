@@ -206,7 +206,8 @@ class LocalStore:
 
     def parquet(self, path: str) -> ParquetSource | None:
         """The absolute path of a Parquet file; None if there is none."""
-        return None if self.stat(path) is None else ParquetSource.file(self._at(path))
+        with disk.answering("read", path):  # a file that others may not open looks damaged to them
+            return ParquetSource.file(self._at(path)) if self.stat(path) and disk.can_open(self._at(path)) else None
 
     def nearest_above(self, path: str) -> str | None:
         """The nearest folder around this one in which there is an object at a path; None where there is none."""
