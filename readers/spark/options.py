@@ -78,8 +78,8 @@ class ReadOptions:
         if "path" not in settings:
             raise InvalidInputError(
                 "say where the table is: .load(path), or OPTIONS (path '...') of a temporary view. Options of CREATE "
-                "TABLE do not reach a Python data source: crdt_mor.readers.spark.register_path(spark, name, path) is "
-                "the way"
+                "TABLE do not reach a Python data source: DROP TABLE the name, then "
+                "crdt_mor.readers.spark.register_path(spark, name, path) and CREATE TABLE name USING name"
             )
         changes = settings.get("changes")
         if changes is None and ("since" in settings or "until" in settings):

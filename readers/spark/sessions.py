@@ -7,11 +7,31 @@ Connect none of this is the client's: the server makes the session of a request 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+_REGISTERING: Final = threading.Lock()
+"""Spark looks for a name and then takes it: of two threads, the second finds the name taken between the two."""
+
+
+def know(spark: SparkSession, *sources: type[DataSource]) -> None:
+    """Register sources in a session, as often as you like and in any thread. The last one of a name counts."""
+    with _REGISTERING:
+        for source in sources:
+            try:
+                spark.dataSource.register(source)
+            except AnalysisException as error:
+                if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                    raise
+                spark.dataSource.register(source)  # a name that another process took just now may be taken over
 
 
 def make_active(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource
 from crdt_mor.readers.spark import reading, writing
 from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.options import ReadOptions
-from crdt_mor.readers.spark.sessions import make_active
+from crdt_mor.readers.spark.sessions import know, make_active
 from crdt_mor.readers.spark.versions import READS_STREAMS, WRITES_STREAMS, require_spark
 
 if TYPE_CHECKING:
@@ -79,4 +79,4 @@ def register(spark: SparkSession) -> None:
     a thread that has not made the session. The functions of `crdt_mor.readers.spark` need it nowhere.
     """
     make_active(spark)
-    spark.dataSource.register(CrdtMorSource)
+    know(spark, CrdtMorSource)

@@ -19,7 +19,7 @@ from crdt_mor import InvalidInputError, SchemaMismatchError, Table, UnsupportedV
 from crdt_mor.readers.spark import catalog, reading, writing
 from crdt_mor.readers.spark.failing import message_first
 from crdt_mor.readers.spark.options import STORAGE, ReadOptions, payloads
-from crdt_mor.readers.spark.sessions import active
+from crdt_mor.readers.spark.sessions import active, know
 from crdt_mor.readers.spark.source import CrdtMorSource
 from crdt_mor.readers.spark.types import check_schema, spark_schema
 
@@ -90,8 +90,7 @@ def register_path(
             return name
 
     with active(spark):
-        spark.dataSource.register(CrdtMorSource)
-        spark.dataSource.register(BoundSource)
+        know(spark, CrdtMorSource, BoundSource)
         _refuse_another_format(spark, name)
 
 

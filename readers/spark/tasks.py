@@ -17,7 +17,7 @@ from pyspark.sql.functions import udf
 
 import crdt_mor as mor
 from crdt_mor.readers.spark.failing import own_errors
-from crdt_mor.readers.spark.sessions import active
+from crdt_mor.readers.spark.sessions import active, know
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +36,7 @@ def hand_over(rows: DataFrame, source: type[DataSource], job: object) -> None:
     """Have a source of this package write the rows of a frame. job: what its tasks are told, by `job_of`."""
     spark = rows.sparkSession
     with own_errors(), active(spark):
-        spark.dataSource.register(source)
+        know(spark, source)
         writer = rows.write.format(source.name()).mode("append")
         writer.option(_JOB, b64encode(pickle.dumps(job)).decode()).save()
 

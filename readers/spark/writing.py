@@ -53,7 +53,11 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
     options, stored = without_storage(options)
     settings = by_name(options, known, "write")
     if "path" not in settings:
-        raise mor.InvalidInputError('say which table: .save("/lake/events"), or option("path", ...)')
+        raise mor.InvalidInputError(
+            'say which table: .save("/lake/events"), .start("/lake/events") or option("path", ...). A name in Spark\'s '
+            "catalog cannot hold an address: DROP TABLE the name that toTable, saveAsTable or CREATE TABLE has made, "
+            "then crdt_mor.readers.spark.register_path(spark, name, path) and CREATE TABLE name USING name"
+        )
     operation: Any = _operation(settings, overwrite)
     mode: Any = settings.get("schemaMode", "strict")
     storage = mor.storage_options(settings["path"], stored or None)

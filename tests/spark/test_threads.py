@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark import InheritableThread
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import pyspark_crdt_mor
 from crdt_mor import Table
-from crdt_mor.readers.spark import compact, delete_where, merge, register, update, upsert
+from crdt_mor.readers.spark import compact, delete_where, merge, register, register_path, update, upsert
+from crdt_mor.readers.spark.sessions import know
+from crdt_mor.readers.spark.source import CrdtMorSource
 from crdt_mor.readers.spark.versions import FINDS_SOURCES, SPARK
 from tests.spark.counting import counters, feed, ones, total
 from tests.spark.sessions import fixture
@@ -125,3 +130,49 @@ def test_a_new_session_finds_the_format_by_itself(spark: Any, table: Table) -> N
     assert beside.read.format("crdt_mor").load(table.uri).count() == 20
     beside.sql(f"CREATE TEMPORARY VIEW found USING crdt_mor OPTIONS (path '{table.uri}')")
     assert beside.sql("SELECT sum(n) FROM found").collect() == [(100,)]
+
+
+def test_register_path_from_threads_at_once_gives_each_the_name(spark: Any, table: Table) -> None:
+    for _ in range(5):
+        beside, gate = spark.newSession(), Barrier(4)
+
+        def call(beside: Any = beside, gate: Barrier = gate) -> None:
+            gate.wait()
+            register_path(beside, "counted", table.uri)
+
+        in_pool(*[call] * 4)
+    assert beside.read.format("counted").load().count() == 0
+
+
+def test_first_upserts_of_threads_at_once_all_count(spark: Any, table: Table) -> None:
+    beside, gate = spark.newSession(), Barrier(3)
+
+    def call() -> None:
+        gate.wait()
+        upsert(ones(beside, 3), table.uri)
+
+    in_pool(*[call] * 3)
+    assert total(table) == 9
+
+
+def test_know_name_taken_by_another_process_is_taken_over() -> None:
+    class TakenError(AnalysisException):
+        def getCondition(self) -> str:  # noqa: N802
+            return "DATA_SOURCE_ALREADY_EXISTS"
+
+    class Sources:
+        def __init__(self, refusals: int) -> None:
+            self.left, self.known = refusals, list[object]()
+
+        def register(self, source: object) -> None:
+            if self.left:
+                self.left -= 1
+                raise TakenError("taken")
+            self.known.append(source)
+
+    once: Any = SimpleNamespace(dataSource=Sources(1))
+    know(once, CrdtMorSource)
+    assert once.dataSource.known == [CrdtMorSource]
+    for_good: Any = SimpleNamespace(dataSource=Sources(2))
+    with pytest.raises(TakenError):
+        know(for_good, CrdtMorSource)
