@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from crdt_mor.model.instant import to_ms
 from crdt_mor.model.merge_spec import MergeSpec
-from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_ms
+from crdt_mor.model.policies import Policies, plural, words_of_age, words_of_bytes, words_of_ms
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.planners.compaction import can_absorb_carry, pending_in
+
+_NAMES: Final = "crdt_mor.compaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,33 @@ def due_log_compactions(
         for slice_ in slices
         if slice_.base is not None and len(slice_.fresh_logs) >= max(2, most) and slice_.group not in taken
     ]
+
+
+def waits_of(
+    value: Timeline, slices: Iterable[FileSlice], merge: MergeSpec, policies: Policies, now_ms: int
+) -> list[str]:
+    """What compactions wait for where none is due: each policy with the file group that is nearest to it.
+
+    slices: the latest ones of `value`. now_ms: the store's clock.
+    """
+    found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
+    if not found:
+        return ["compaction waits for log files: there are none"]
+    said = []
+    if policies.log_files is not None:
+        most = max(len(loose) for _, loose in found)
+        said.append(f"{plural(policies.log_files, 'log')} in one file group, the most are {most} ({_NAMES}.log_files)")
+    if policies.log_ratio is not None:
+        size = max(sum(log.size for log in loose) for _, loose in found)
+        said.append(
+            f"logs of {words_of_bytes(policies.log_bytes)} that are {policies.log_ratio:g} times their base file, "
+            f"the largest are {words_of_bytes(size)} ({_NAMES}.log_bytes, {_NAMES}.log_ratio)"
+        )
+    if policies.age_ms is not None:
+        age_ms = now_ms - min(to_ms(log.name.instant) for _, loose in found for log in loose)
+        oldest = words_of_age(max(0, age_ms))
+        said.append(f"a log that is {words_of_ms(policies.age_ms)} old, the oldest is {oldest} ({_NAMES}.age)")
+    return [f"compaction waits for {one}" for one in said]
 
 
 def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:

@@ -46,7 +46,7 @@ from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.planners.archive import KEPT_COMMITS
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.compaction import CompactionPlan
-from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions
+from crdt_mor.planners.compaction_due import DueGroup, due_compactions, due_log_compactions, waits_of
 from crdt_mor.services import erasure as erase
 from crdt_mor.services import service
 from crdt_mor.services.archive import archivable_now, archive
@@ -102,7 +102,16 @@ def maintain(
         services = []
     for name, work in services:
         run.guarded(name, work)
-    return Maintained(tuple(run.actions), dry_run)
+    return Maintained(tuple(run.actions), dry_run, () if run.actions else tuple(_waits(run)))
+
+
+def _waits(run: _Run) -> Iterator[str]:
+    """What the services wait for, where none of them has done anything."""
+    session, policies = run.session, run.policies
+    value = session.known()
+    yield from waits_of(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
+    if not RetentionPolicy.of(policies).keeps_everything:
+        yield f"clean waits for history older than {_kept(policies)}"
 
 
 @dataclass

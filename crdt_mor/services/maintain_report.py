@@ -68,10 +68,14 @@ def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What a call of `maintain` has done, in the order in which it was done. dry_run: it has done nothing."""
+    """What a call of `maintain` has done, in the order in which it was done. dry_run: it has done nothing.
+
+    waits: where nothing is due, which policies the services wait for, and how near the table is to each.
+    """
 
     actions: tuple[Upkeep, ...]
     dry_run: bool = False
+    waits: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -95,4 +99,6 @@ class Maintained:
         return sum(action.bytes_written for action in self.actions)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.actions)) or "nothing is due"
+        if self.actions:
+            return "\n".join(map(str, self.actions))
+        return "; ".join(["nothing is due", *self.waits])

@@ -42,7 +42,7 @@ WHY = "file group 00000000 has 2 logs; the policy is 2"
 def test_it_does_what_is_due_and_says_why_and_then_nothing_is(table: Path) -> None:
     assert run(table, "--dry-run").stdout == f"{table}: compaction due, since {WHY}\n"
     assert f"{table}: compaction done, since {WHY}: 1 file group, wrote 1 file, " in run(table).stdout
-    assert run(table).stdout == f"{table}: nothing is due\n"
+    assert run(table).stdout.startswith(f"{table}: nothing is due; compaction waits for log files: there are none; ")
 
 
 def test_for_programs_it_says_so_in_json_a_line_a_table(table: Path) -> None:
@@ -125,7 +125,7 @@ def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
     handlers = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
     done = run(table, "--every", "5m")
     assert time.slept == [300.0] * 4
-    assert [line.split(",")[0].split(": ")[1] for line in done.stdout.splitlines()] == [
+    assert [line.split(",")[0].split("; ")[0].split(": ")[1] for line in done.stdout.splitlines()] == [
         "compaction done", "compaction done", "nothing is due"
     ]  # fmt: skip
     assert "there is no timeline here" in done.stderr

@@ -70,9 +70,26 @@ def test_what_is_not_due_is_left_alone_and_nothing_is_published(eager: Table) ->
     version = eager.version
     again = eager.maintenance.maintain()
     assert again.actions == ()
-    assert str(again) == "nothing is due"
+    assert str(again).startswith("nothing is due; compaction waits for 2 logs in one file group, the most are 1 (")
     assert eager.version == version
     assert kinds(eager) == ["log"]
+
+
+def test_maintain_with_nothing_due_names_each_threshold_and_how_near_it_is(make: Make) -> None:
+    table = make(buckets=1)
+    table.maintenance.maintain()
+    write(table, 3)
+    done = table.maintenance.maintain()
+    assert (done.actions, done.waits[0]) == (
+        (), "compaction waits for 10 logs in one file group, the most are 3 (crdt_mor.compaction.log_files)",
+    )  # fmt: skip
+    assert [one.rpartition("(")[2] for one in done.waits[1:]] == [
+        "crdt_mor.compaction.log_bytes, crdt_mor.compaction.log_ratio)", "crdt_mor.compaction.age)",
+        "clean waits for history older than 7d",
+    ]  # fmt: skip
+    assert str(done).startswith(
+        f"nothing is due; {done.waits[0]}; compaction waits for logs of 1.0 MiB that are 1 times "
+    )
 
 
 def test_a_dry_run_says_what_is_due_and_changes_nothing(eager: Table, place: Place) -> None:
