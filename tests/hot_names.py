@@ -31,6 +31,7 @@ from tests.counting import POOLS
 START_MS: Final = 1_700_000_000_000
 REQUEST_MS: Final = 30
 LIMIT_MS: Final = 1000
+PAGE: Final = b"<html>log in</html>"
 
 
 class VirtualTime:
@@ -115,12 +116,24 @@ class _Object:
     modified_ms: int
     attributes: dict[str, str]
 
+    def meta(self, key: str) -> Any:
+        modified = datetime.fromtimestamp(self.modified_ms / 1000, UTC)
+        return {"path": key, "size": len(self.data), "last_modified": modified}
+
+    def answer(self, key: str) -> Any:
+        return SimpleNamespace(meta=self.meta(key), attributes=self.attributes, bytes=lambda: self.data)
+
 
 class HotBucket:
-    """A bucket. changed: by which processes each name was put. refused: how often the limit was met, by name."""
+    """A bucket. changed: by which processes each name was put. refused: how often the limit was met, by name.
+
+    is_captive: a login page answers in its place, with status 200 and HTML, whatever is asked. requests: how many came.
+    """
 
     def __init__(self, time: VirtualTime) -> None:
         self.time = time
+        self.is_captive = False
+        self.requests = 0
         self.changed: dict[str, set[str]] = {}
         self.refused: dict[str, int] = {}
         self._objects: dict[str, _Object] = {}
@@ -150,18 +163,22 @@ class HotBucket:
     # what the client library has:
 
     def get(self, client: str, key: str, *, options: Any = None) -> Any:
-        self.time.pass_ms(REQUEST_MS)
+        if self._is_page():
+            return _Object(PAGE, START_MS + int(self.time.now), {}).answer(key)
         found = self._objects.get(key)
         if found is None:
             raise FileNotFoundError("status code: 404 Not Found: <Code>NoSuchKey</Code>")
-        return SimpleNamespace(meta=self._meta(key), attributes=found.attributes, bytes=lambda: found.data)
+        return found.answer(key)
 
     def get_ranges(self, client: str, key: str, *, starts: Sequence[int], lengths: Sequence[int], **_: Any) -> Any:
+        if self._is_page():
+            raise exceptions.GenericError("Received non-partial response when range requested")
         data = self.get(client, key).bytes()
         return [data[start : start + length] for start, length in zip(starts, lengths, strict=True)]
 
     def put(self, client: str, key: str, content: bytes, *, mode: str = "overwrite", **how: Any) -> None:
-        self.time.pass_ms(REQUEST_MS)
+        if self._is_page():
+            return
         self.changed.setdefault(key, set()).add(client)
         self._require_cool(key)
         if mode == "create" and key in self._objects:
@@ -171,25 +188,29 @@ class HotBucket:
         self._objects[key] = _Object(bytes(content), now_ms, how.get("attributes") or {})
 
     def delete(self, client: str, key: str) -> None:
-        self.time.pass_ms(REQUEST_MS)
-        self._objects.pop(key, None)
+        if not self._is_page():
+            self._objects.pop(key, None)
 
     def list_with_delimiter(self, client: str, prefix: str | None) -> Any:
-        self.time.pass_ms(REQUEST_MS)
+        if self._is_page():
+            return {"objects": [], "common_prefixes": []}  # so the client library reads a page
         start = f"{prefix}/"
         return {"objects": [self._meta(key) for key in self._below(start) if "/" not in key.removeprefix(start)]}
 
     def list(self, client: str, prefix: str | None, *, chunk_size: int) -> Iterator[Any]:
+        yield [] if self._is_page() else [self._meta(key) for key in self._below(f"{prefix}/")]
+
+    def _is_page(self) -> bool:
+        """Let the time of a request pass; whether a login page answers it."""
+        self.requests += 1
         self.time.pass_ms(REQUEST_MS)
-        yield [self._meta(key) for key in self._below(f"{prefix}/")]
+        return self.is_captive
 
     def _below(self, start: str) -> builtins.list[str]:
         return sorted(key for key in self._objects if key.startswith(start))
 
     def _meta(self, key: str) -> Any:
-        found = self._objects[key]
-        modified = datetime.fromtimestamp(found.modified_ms / 1000, UTC)
-        return {"path": key, "size": len(found.data), "last_modified": modified}
+        return self._objects[key].meta(key)
 
     def _require_cool(self, key: str) -> None:
         """Refuse a change of a name that was changed less than a second ago, whatever its condition says."""

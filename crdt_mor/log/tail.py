@@ -31,6 +31,9 @@ KEPT_VERSIONS = 128
 _PROBES = 4
 """How many later versions are asked for side by side, once there is one."""
 
+_STEP_MAX = 1 << 40
+"""The step from which a climb ends: a store that has so many versions says of every name that it is there."""
+
 _AHEAD = 2
 """How many later versions a process reads that looks again and again: one or two have followed since it has looked."""
 
@@ -222,6 +225,8 @@ def _climb(low: int) -> Steps[int]:
         stats = yield Together(tuple(GetStat(version_path(version)) for version in probes))
         hits = [version for version, stat in zip(probes, stats, strict=True) if stat is not None]
         low = max([low, *hits])
+        if step > _STEP_MAX:
+            return low  # no table has so many versions: what stands there is read, and says what answers
         if len(hits) == _PROBES:
             step *= _PROBES
         elif step == 1:

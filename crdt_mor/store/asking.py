@@ -18,7 +18,7 @@ from crdt_mor.ground.observing_events import WaitEvent
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.credentials import Vending
-from crdt_mor.store.failures import Failure, Kind, failure_of, is_panic, misuse_of, refused, unavailable
+from crdt_mor.store.failures import ELSEWHERE, Failure, Kind, failure_of, is_panic, misuse_of, refused, unavailable
 from crdt_mor.store.options import RETRY_TIMEOUT, seconds
 from crdt_mor.store.secrets import MissingSecrets, Secrets
 
@@ -36,12 +36,29 @@ _RAISED: Final = (exceptions.BaseError, OSError, ValueError, RuntimeError)
 _READS: Final = frozenset({"read", "stat", "list", "walk"})
 """What a store is asked to do that changes nothing in it."""
 
+_PAGES: Final = (b"<!doctype html", b"<html")
+"""How pages begin. No object of a table does."""
+
 _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
 
 
 class TruncatedError(Exception):
     """Fewer bytes came than the store had said."""
+
+
+class PageError(Exception):
+    """A page of HTML came in place of an object: the store has not answered."""
+
+    def __init__(self) -> None:
+        super().__init__(f"an HTML page came in place of the object{ELSEWHERE}")
+
+
+def require_no_page(head: bytes, attributes: Mapping[str, str]) -> None:
+    """Raise `PageError` for an answer that is a page. head: how its body begins."""
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if attributes.get("Content-Type", "").lower().startswith("text/html") or start.startswith(_PAGES):
+        raise PageError
 
 
 def monotonic_ms(environment: Environment) -> int | None:
@@ -186,6 +203,8 @@ class Asking:
             result = request()
         except TruncatedError as error:
             return Failure(Kind.BUSY, f"the answer was cut off: {error}")
+        except PageError as error:
+            return Failure(Kind.BUSY, str(error), answered=False)
         except BaseException as error:
             if isinstance(error, CrdtMorError) or not (isinstance(error, _RAISED) or is_panic(error)):
                 raise

@@ -91,6 +91,11 @@ _OPTIONS: Final = (
     "the options of the store cannot be right: correct storage_options, or the variables of the environment"
 )
 
+ELSEWHERE: Final = (
+    ": a login page or a proxy may answer instead of the store. Check the network's login, the endpoint and proxy_url"
+)
+"""What to check where answers are none of a store's."""
+
 _WHERE: Final = "the store knows no such place: correct the address, or the endpoint"
 
 _KEYS: Final = {
@@ -130,6 +135,8 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
             return Failure(Kind.ABSENT, cause, _WHERE, bodiless=not body)
         case _ if status == 416:
             return Failure(Kind.RANGE, cause)
+        case _ if "non-partial response" in text:
+            return Failure(Kind.BUSY, f"{cause}{ELSEWHERE}", answered=False)
         case _:
             return Failure(Kind.BUSY, cause, unsent="kind: Connect,\n" in text, answered=answered)
 

@@ -22,7 +22,7 @@ from crdt_mor.errors import FormatError, InvalidInputError, StorageUnavailableEr
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
-from crdt_mor.store.asking import Asking, TruncatedError, monotonic_ms
+from crdt_mor.store.asking import Asking, TruncatedError, monotonic_ms, require_no_page
 from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind
@@ -39,6 +39,8 @@ COPIED_HERE_MAX: Final = 4 << 20
 
 CLOCK_KEPT_MS: Final = 60_000
 _CLOCK_TRIES: Final = 3
+_PAGE_HEAD: Final = 64
+"""How many bytes of an object are looked at to tell it from a page of HTML."""
 _EMPTIES_NOTED: Final = 256
 
 
@@ -108,6 +110,7 @@ class ObjectStore:
             data = memoryview(got.bytes())
             if len(data) != got.meta["size"]:
                 raise TruncatedError(f"{len(data)} of {got.meta['size']} bytes came")
+            require_no_page(bytes(data[:_PAGE_HEAD]), got.attributes)
             self._note_time(_modified_ms(got.meta))
             return data
 
@@ -181,7 +184,9 @@ class ObjectStore:
         key = self.key(path)
 
         def head() -> Any:
-            return obstore.get(self._clients.brief(), key, options={"head": True})
+            got = obstore.get(self._clients.brief(), key, options={"head": True})
+            require_no_page(b"", got.attributes)
+            return got
 
         def words() -> object:
             return obstore.get(self._clients.reading(), key)
