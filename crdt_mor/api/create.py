@@ -22,6 +22,7 @@ from crdt_mor.events import load
 from crdt_mor.events.session import read_config
 from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
+from crdt_mor.ground.forks import require_threads
 from crdt_mor.laws.merging import check_columns
 from crdt_mor.laws.resolve import payload_of, reference, resolve
 from crdt_mor.log.deciding import put_deciding
@@ -101,6 +102,7 @@ def put_properties(
     expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
     names: as of `new_properties`.
     """
+    require_threads(uri)
     absent = store.stat(PROPERTIES) is None
     if not absent and exist_ok:
         for column in requested.merge.columns:

@@ -11,7 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from crdt_mor.api.table import Table
-from crdt_mor.errors import CrdtMorError, TableNotFoundError
+from crdt_mor.errors import CrdtMorError, TableNotFoundError, UnsupportedFeatureError
 from crdt_mor.ground import machine
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.deadlines import operation
@@ -162,6 +162,8 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
             for stat in store.list(TEMP_FOLDER):
                 if stat.path.startswith(CLOCKS):
                     store.delete(stat.path)
+    except UnsupportedFeatureError as error:
+        yield Checkup("store", "wrong", _said(error), "put no table there")
     except (CrdtMorError, OSError) as error:
         advice = "ask for the right to put objects there"
         if is_free:

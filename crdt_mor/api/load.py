@@ -23,6 +23,7 @@ from crdt_mor.errors import CommitUnknownError, CrdtMorError, TableExistsError
 from crdt_mor.events import load as loads
 from crdt_mor.events.session import Session
 from crdt_mor.ground.clock import Environment
+from crdt_mor.ground.forks import require_threads
 from crdt_mor.log.deciding import deciding, put_deciding
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.steps import PUTS_MAX
@@ -70,6 +71,7 @@ class NewTable:
 
 def require_free(store: Store, uri: str) -> None:
     """Raise `TableExistsError` where there is a table, or what is left of one."""
+    require_threads(uri)
     require_no_timeline(store, uri)
     if store.stat(PROPERTIES) is not None:
         raise _exists(uri)

@@ -65,10 +65,15 @@ def is_own(forks: int) -> bool:
 
 def new_session(uri: str) -> int:
     """The number under which a session that opens now is this process's own; raises where it could only hang."""
-    if _forks.threads_lost:
-        raise _threads_lost(uri)
+    require_threads(uri)
     _forks.sessions += 1
     return _forks.count
+
+
+def require_threads(uri: str) -> None:
+    """Raise `ForkedProcessError` in a process that lacks the threads of polars, before anything is made."""
+    if _forks.threads_lost:
+        raise _threads_lost(uri)
 
 
 def require_own(forks: int, what: str) -> None:

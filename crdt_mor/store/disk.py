@@ -28,6 +28,7 @@ _ASKS_AGAIN = frozenset({"lookupcache=pos", "lookupcache=positive", "lookupcache
 
 _ELSEWHERE = "/proc/version"
 _LOOKS = frozenset({"read", "stat", "list"})
+_NO_FSYNC = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
@@ -161,11 +162,24 @@ def write_whole(file: int, chunk: bytes | memoryview) -> None:
         rest = rest[os.write(file, rest) :]
 
 
+def fsync(file: int) -> None:
+    """Make durable what an open file holds; raises `UnsupportedFeatureError` where the file system never can."""
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno not in _NO_FSYNC:
+            raise
+        raise UnsupportedFeatureError(
+            "this file system cannot make files last through a power cut (fsync), which commits rest on; nothing was "
+            f"published. Put the table on a local disk (ext4, xfs, btrfs, apfs). cause={cause_of(error)}"
+        ) from error
+
+
 def fsync_path(path: str) -> None:
     """Make durable what a file holds, or which names a folder has."""
     file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)
+        fsync(file)
     finally:
         os.close(file)
 
@@ -214,7 +228,9 @@ def stat_in(entry: os.DirEntry[str], path: str) -> Stat | None:
     return stat_of_file(path, status)
 
 
-def cause_of(error: OSError) -> str:
+def cause_of(error: Exception) -> str:
     """The system's name for an error, and its words."""
+    if not isinstance(error, OSError):
+        return str(error)
     code = errno.errorcode.get(error.errno, "?") if error.errno else "?"
     return f"{code} ({error.strerror or error})"

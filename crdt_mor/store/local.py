@@ -251,13 +251,13 @@ class LocalStore:
                         disk.write_whole(file, chunk)
                         written += len(chunk)
                         if durable and streamed and written >= _SYNCED_AT_ONCE:
-                            os.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
+                            disk.fsync(file)  # the rest is being made meanwhile, and less is left to do at the end
                             written = 0
                 with disk.answering("put", path):
                     if durable:
                         if os.path.lexists(target):  # the costly part comes now, and somebody may have won meanwhile
                             return False
-                        os.fsync(file)
+                        disk.fsync(file)
             finally:
                 with disk.answering("put", path):
                     os.close(file)
@@ -311,7 +311,7 @@ class LocalStore:
     def _publish(self, folder: str, path: str) -> None:
         try:
             disk.fsync_path(self._folder(folder))
-        except OSError as error:
+        except (OSError, UnsupportedFeatureError) as error:
             raise CommitUnknownError(
                 "the file was linked but its folder could not be made durable, so it may be gone after a power cut. "
                 f"Read it back before trying again. path={path} cause={disk.cause_of(error)}"

@@ -289,6 +289,28 @@ def test_a_folder_that_cannot_be_made_durable_after_the_link_is_an_unknown_outco
     assert temp_files(disk) == []
 
 
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_put_without_fsync_says_that_the_file_system_lacks_it(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch, what: str, code: int
+) -> None:
+    refused = failing(code, os.fsync, lambda number: is_file(number) == (what == "file"))
+    monkeypatch.setattr(os, "fsync", refused)
+    with pytest.raises(UnsupportedFeatureError, match=r"fsync.*nothing was published"):
+        disk.put("t/1", b"1")
+    assert disk.read("t/1") is None
+    assert temp_files(disk) == []
+
+
+def test_put_whose_folder_has_no_fsync_after_the_link_is_an_unknown_outcome(
+    disk: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.put("t/1", b"1")
+    monkeypatch.setattr(os, "fsync", failing(errno.ENOSYS, os.fsync, lambda number: not is_file(number)))
+    with pytest.raises(CommitUnknownError, match="path=t/2"):
+        disk.put("t/2", b"2")
+
+
 def test_a_link_that_worked_but_reported_failure_is_our_success(
     disk: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

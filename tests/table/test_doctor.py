@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -37,6 +39,15 @@ def test_all_is_well_at_a_sound_table(tmp_path: Path) -> None:
         "fine",
         "one of Hudi's version 9, its timeline at version 0; its data files were not read, which crdt-mor verify does",
     )
+
+
+def test_a_place_without_fsync_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "fsync", refused)
+    states = [(one.state, one.advice) for one in mor.doctor(tmp_path) if "(fsync)" in one.said]
+    assert states == [("wrong", "put no table there")]
 
 
 def test_what_is_at_a_place_stays_as_it_is(tmp_path: Path) -> None:

@@ -166,3 +166,21 @@ def test_a_childs_own_error_is_not_hidden_by_a_transaction_of_the_parent(answers
 def test_the_parents_transaction_commits_whatever_its_children_did(answers: dict[str, str]) -> None:
     assert answers["parent: transaction"] == "ok 1"
     assert answers["parent: rows"] == "ok 10002", "two large writes, the early child's row and the transaction's"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda uri: mor.Table.create(uri, SCHEMA, key="id"),
+        lambda uri: mor.Table.create(uri, SCHEMA, key="id", exist_ok=True),
+        lambda uri: mor.Table.create_from(uri, frame(("a", "x", 1)), key="id"),
+    ],
+    ids=["create", "exist_ok", "create_from"],
+)
+def test_table_create_in_a_forked_child_without_threads_makes_nothing(
+    fast_path: Path, forked: Callable[..., None], make: Callable[[Path], mor.Table]
+) -> None:
+    forked(threads=True)
+    with pytest.raises(mor.ForkedProcessError, match="spawn"):
+        make(fast_path / "t")
+    assert not (fast_path / "t").exists()
