@@ -27,7 +27,7 @@ from crdt_mor.hudi.adoption import adopt
 from crdt_mor.hudi.adoption_pending import begun_files, pending_of_hudi
 from crdt_mor.hudi.archive import remove_in_order
 from crdt_mor.hudi.partitions import sweep_partitions
-from crdt_mor.hudi.projection import TablePublisher, ended_in, wide_completions
+from crdt_mor.hudi.projection import TablePublisher, ended_in, executed_twice, wide_completions
 from crdt_mor.hudi.restore import Named, drop, dropped_by_restores, named_in
 from crdt_mor.hudi.restore_records import own_savepoint_time
 from crdt_mor.log.outcome import all_completions
@@ -187,7 +187,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     yield from find_tail(known)  # raises where the listings are of another table, which was made here since
     completions = yield from all_completions(known)
     alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
-    yield from _sweep_executed_twice(publisher, known, named, completions)
+    yield from _sweep_executed_twice(publisher, named, completions)
     yield from _sweep_overtaken(files, completions)
     yield from _sweep_savepoints(publisher, known, named)
     yield from _sweep_dropped(publisher, known, named, alive)
@@ -296,17 +296,10 @@ def _sweep_dropped(
         del named[dropped.requested]
 
 
-def _sweep_executed_twice(
-    publisher: TablePublisher, known: Timeline, named: Named, completions: Sequence[Completion]
-) -> Steps[None]:
-    """Delete the completed files that Hudi put for plans which we had completed already.
-
-    Hudi was not told of that. Hudi is told of the newest version after this sweep, so its commits are left out.
-    """
-    for commit in (c for c in completions if c.action == COMMIT and not c.adopted and c.version < known.version):
-        for name in named.get(commit.requested, ()):
-            if name.state == "completed" and name.action == COMMIT and name.completed != commit.completed:
-                yield Delete(publisher.projector.path(name))
+def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: Sequence[Completion]) -> Steps[None]:
+    """Delete the completed files that Hudi put for plans which we had completed, once Hudi is told of that."""
+    for name in executed_twice(completions, (name for names in named.values() for name in names)):
+        yield Delete(publisher.projector.path(name))
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:

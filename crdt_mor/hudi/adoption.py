@@ -35,7 +35,13 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 from crdt_mor.format.archive import manifest_number
 from crdt_mor.ground.observing_events import AdoptionEvent
-from crdt_mor.hudi.adoption_compactions import bases_of, group_below, refuse_below, refuse_uncovering
+from crdt_mor.hudi.adoption_compactions import (
+    bases_of,
+    group_below,
+    refuse_below,
+    refuse_uncovering,
+    remove_own_outputs,
+)
 from crdt_mor.hudi.adoption_instants import HudiInstant, InstantCache, read_active, read_archive
 from crdt_mor.hudi.adoption_layout_one import instants_of_layout_one
 from crdt_mor.hudi.plan import read_plan
@@ -47,7 +53,14 @@ from crdt_mor.log.steps import List, Nonce, Steps
 from crdt_mor.log.tail import find_tail, listed_versions
 from crdt_mor.model.file_ids import LiveGroups, index_bucket, live_groups
 from crdt_mor.model.instant import EPOCH, LAST, InstantTime, from_ms
-from crdt_mor.model.names import COMMIT, DATA_ACTIONS, DELTA_COMMIT, SAVEPOINT, TimelineFileName, timeline_file_name
+from crdt_mor.model.names import (
+    COMMIT,
+    DATA_ACTIONS,
+    DELTA_COMMIT,
+    SAVEPOINT,
+    TimelineFileName,
+    timeline_file_name,
+)
 from crdt_mor.model.overwrite import is_replacing
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
@@ -172,6 +185,7 @@ def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     value = yield from publisher.publish(derive, known)
     if told is not None:
         publisher.tell(told)
+        yield from remove_own_outputs(value)
     return value
 
 

@@ -11,13 +11,15 @@ died after its version was put. What a compaction of Hudi's knew is in its plan,
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from crdt_mor.errors import UnsupportedFeatureError
+from crdt_mor.errors import StorageUnavailableError, UnsupportedFeatureError
 from crdt_mor.format.commit import CompactionOperation, decode_compaction_plan
 from crdt_mor.hudi.adoption_instants import HudiInstant
-from crdt_mor.log.steps import Steps, read_named
+from crdt_mor.log.steps import Steps, Walk, delete_for_good, read_named
 from crdt_mor.model.instant import EPOCH, InstantTime
-from crdt_mor.model.names import COMMIT, COMPACTION, BaseFileName, TimelineFileName
+from crdt_mor.model.names import COMMIT, COMPACTION, BaseFileName, TimelineFileName, data_file_name, is_own_token
+from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
 Written = tuple[DataFile, Completion]
@@ -122,3 +124,18 @@ def _uncovered_error(compaction: Completion, commit: Completion, file: DataFile)
         f"compaction={compaction.requested} commit={commit.requested} completed={commit.completed} "
         f"partition={file.partition!r} file_group={file.group[1]} base_files={bases}"
     )
+
+
+def remove_own_outputs(value: Timeline) -> Steps[None]:
+    """Remove what executors of ours wrote for the plans that Hudi executed, as this very version says.
+
+    hudi-rs refuses a file group with two base files of one instant. What cannot be removed is left to a sweep.
+    """
+    fresh = [c for c in value.completions if c.version == value.version and c.adopted and c.nonce]
+    executed = {c.requested: {file.path for file in c.files} for c in fresh}
+    if not executed:
+        return
+    with suppress(StorageUnavailableError):
+        named = [(stat.path, data_file_name(stat.path)) for stat in (yield Walk())]
+        ours = [(path, name.instant) for path, name in named if name is not None and is_own_token(name.token)]
+        yield from delete_for_good([path for path, instant in ours if path not in executed.get(instant, {path})])

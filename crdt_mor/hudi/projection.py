@@ -45,6 +45,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import (
+    COMMIT,
     SAVEPOINT,
     TimelineFileName,
     TimelineState,
@@ -284,6 +285,18 @@ def _settled_outcome(action: SettledAction[D], completion: Completion, data: byt
 def ended_in(names: Iterable[TimelineFileName | None]) -> set[InstantTime]:
     """The instants whose completed file is among these names."""
     return {name.requested for name in names if name is not None and name.state == "completed"}
+
+
+def executed_twice(
+    completions: Iterable[Completion], names: Iterable[TimelineFileName | None]
+) -> list[TimelineFileName]:
+    """The completed files that Hudi put for plans which we had completed, where ours stand beside them."""
+    ended: dict[InstantTime, list[TimelineFileName]] = {}
+    for name in names:
+        if name is not None and name.state == "completed" and name.action == COMMIT:
+            ended.setdefault(name.requested, []).append(name)
+    own = {completed_name(c) for c in completions if not c.adopted and len(ended.get(c.requested, ())) > 1}
+    return [name for told in own if told in ended[told.requested] for name in ended[told.requested] if name != told]
 
 
 def is_told(value: Timeline, listed: Iterable[Stat]) -> bool:

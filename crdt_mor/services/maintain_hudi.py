@@ -12,8 +12,10 @@ from dataclasses import replace
 
 from crdt_mor.events import load, sweep
 from crdt_mor.events.session import Session
+from crdt_mor.hudi.projection import executed_twice
 from crdt_mor.hudi.restore import restore_of_version
 from crdt_mor.model.instant import EPOCH, to_ms
+from crdt_mor.model.names import timeline_file_name
 from crdt_mor.model.policies import plural, words_of_age
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.services.maintain_report import Upkeep
@@ -71,10 +73,11 @@ def sweep_dead(
 
 
 def _dead_writers(session: Session, value: Timeline, listed: Sequence[Stat], now_ms: int) -> int:
-    """How many writers can commit nothing any more, or have been silent for longer than the expiry.
+    """How many writers can commit nothing any more, or have been silent for the expiry, or were executed twice.
 
     listed: Hudi's timeline, in which some have claimed a time that the table's clock has passed.
     """
     claimed = [write for write in claims(session, value, listed) if write.requested < value.clock]
     silent = [p for p in value.pending if session.run(sweep.is_expired(p, now_ms, session.expiry_ms))]
-    return len(claimed) + len(silent)
+    twice = executed_twice(value.completions, (timeline_file_name(stat.path) for stat in listed))
+    return len(claimed) + len(silent) + len(twice)

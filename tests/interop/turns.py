@@ -1,6 +1,7 @@
 """Random histories in which Hudi's own Spark writer and ours take turns, with all that either of them can do.
 
     PYTHONPATH=. python -m tests.interop.turns --histories 40 --seed 1
+    PYTHONPATH=. python -m tests.interop.turns --histories 40 --seed 1 --deaths
 
 A history is drawn from its seed: the kind of the table, and a step at a time. After each step Hudi's Spark reader,
 hudi-rs and we have to show what a dictionary shows to which the same was done. What is refused has to be refused by
@@ -334,14 +335,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--histories", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1, help="of the first history")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--deaths", action="store_true", help="each turn begins with a death of ours, or an open plan")
     asked = parser.parse_args(arguments)
+    from tests.interop.dying_turns import DyingTurns
+
+    kind: type[Turns] = DyingTurns if asked.deaths else Turns
     failed = 0
     done: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         spark = HudiSpark(work)
         for seed in range(asked.seed, asked.seed + asked.histories):
-            history = Turns(spark, work / f"turns_{seed}", seed, [*KINDS][seed % len(KINDS)])
+            history = kind(spark, work / f"turns_{seed}", seed, [*KINDS][seed % len(KINDS)])
             start = time.monotonic()
             try:
                 history.run(asked.turns)

@@ -219,13 +219,13 @@ def test_a_plan_of_ours_that_hudi_executed_is_a_compaction_of_hudis(world: Simul
     assert opened(world).verify().is_sound
 
 
-def test_what_an_executor_of_ours_left_of_a_plan_that_hudi_executed_is_swept(world: Simulated, table: Table) -> None:
+def test_what_an_executor_of_ours_left_of_a_plan_that_hudi_executed_goes_with_its_adoption(
+    world: Simulated, table: Table
+) -> None:
     barrier = planned(table)
     hudi_executes(world, table, barrier)
     table.refresh()
     table.upsert(rows(c=4))
-    world.environment.sleep(90)
-    assert opened(world).maintenance.maintain().ok
     left = [stat.path for stat in world.store.walk("") if (n := data_file_name(stat.path)) and n.instant == barrier]
     assert [HUDIS_TOKEN in path for path in left] == [True]
     assert shown(world) == {"a": 2, "b": 1, "c": 4}
@@ -239,7 +239,6 @@ def test_a_plan_that_both_have_completed_is_ours_and_what_hudi_put_is_swept(worl
     assert shown(world) == {"a": 2, "b": 1}
     opened(world).upsert(rows(c=4))
     assert len(in_hudis(world, ".commit")) == 3
-    world.environment.sleep(90)
     assert opened(world).maintenance.maintain().ok
     assert len(in_hudis(world, ".commit")) == 2
     assert not [stat.path for stat in world.store.walk("") if HUDIS_TOKEN in stat.path]
