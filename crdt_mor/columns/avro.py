@@ -34,6 +34,8 @@ _FROM_LOGICAL = {
     ("string", "uuid"): pa.string(),
 }
 
+_SHOWN = 60
+"""How much of a type an error shows."""
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -189,4 +191,8 @@ def _int(value: Json) -> int:
 
 
 def _unsupported(kind: object, column: str, what: str) -> UnsupportedFeatureError:
-    return UnsupportedFeatureError(f"{what} cannot be read by this release. column={column} type={json.dumps(kind)}")
+    text = kind.get("logicalType", kind.get("type")) if isinstance(kind, Mapping) else kind
+    shown = text if isinstance(text, str) else json.dumps(text)
+    return UnsupportedFeatureError(
+        f"{what} cannot be read by this release: use Hudi's own reader. column={column} type={shown[:_SHOWN]}"
+    )

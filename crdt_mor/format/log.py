@@ -244,7 +244,10 @@ def _typed(number: int, headers: dict[int, str], content: memoryview, offset: in
     try:
         kind = BlockKind(number)
     except ValueError:
-        raise _damaged(path, offset, f"no such kind of block, kind={number}") from None
+        raise UnsupportedVersionError(
+            "a log block of a kind that this release does not know: a newer Hudi wrote it, or the file is damaged. "
+            f"Upgrade crdt_mor, or let Hudi compact the table. path={path} offset={offset} kind={number}"
+        ) from None
     if kind in (BlockKind.HFILE, BlockKind.CDC):
         raise UnsupportedFeatureError(f"{kind.name} log blocks are not read. path={path} offset={offset}")
     if kind is BlockKind.PARQUET and bytes(content[-len(_ENCRYPTED) :]) == _ENCRYPTED:

@@ -210,6 +210,19 @@ def test_avro_types_that_we_lack_are_named(kind: object, what: str) -> None:
     assert "column=col" in str(error.value)
 
 
+def test_avro_types_of_a_newer_hudi_are_refused_in_one_line() -> None:
+    inner = [{"name": f"part{n}", "type": ["null", "string"], "doc": "x" * 99} for n in range(9)]
+    for kind, word in (
+        ({"type": "record", "name": "b", "logicalType": "blob", "fields": inner}, "blob"),
+        ({"type": "fixed", "name": "v", "size": 512, "logicalType": "vector", "dimension": 128}, "vector"),
+        (["null", {"type": "record", "name": "u", "fields": inner}, "string"], r'\["null'),
+    ):
+        text = json.dumps({"type": "record", "name": "t", "fields": [{"name": "col", "type": kind}]})
+        with pytest.raises(UnsupportedFeatureError, match=f"use Hudi's own reader. column=col type={word}") as error:
+            TableSchema.from_avro(text)
+        assert len(str(error.value)) < 180
+
+
 def test_avro_refers_to_named_types() -> None:
     fixed = {
         "type": "fixed",

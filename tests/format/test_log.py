@@ -105,6 +105,11 @@ def test_kinds_that_we_do_not_read_are_refused_by_name(kind: BlockKind) -> None:
         read_log(raw_block(kind, {0: T1}), "log")
 
 
+def test_a_block_of_an_unknown_kind_is_of_another_version_and_says_which() -> None:
+    with pytest.raises(UnsupportedVersionError, match=r"Upgrade crdt_mor, or let Hudi compact .*kind=9$"):
+        read_log(raw_block(9, {0: T1}), "log")
+
+
 def test_a_block_of_another_format_version_says_which() -> None:
     with pytest.raises(UnsupportedVersionError, match="found=2 supported=1"):
         read_log(raw_block(5, {0: T1}, version=2), "log")
@@ -152,7 +157,7 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "a negative size": (lambda block: block[:6] + struct.pack(">q", -1) + block[14:], "impossible size"),
     "a size too large": (lambda block: block[:6] + struct.pack(">q", 10**12) + block[14:], "cut short"),
     "sizes that disagree": (lambda block: block[:-1] + b"\x00", "two sizes disagree"),
-    "an unknown kind": (lambda _: raw_block(9, {0: T1}), "no such kind"),
+    "an unknown kind": (lambda _: raw_block(9, {0: T1}), "a newer Hudi wrote it, or the file is damaged"),
     "a corrupt block": (lambda _: raw_block(2, {0: T1}), "marked as corrupt"),
     "no instant": (lambda _: raw_block(5, {2: SCHEMA}), "no instant time"),
     "an unknown command": (lambda _: raw_block(0, {0: T2, 1: T1, 3: "1"}), "not a rollback"),

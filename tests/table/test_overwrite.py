@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -422,3 +423,15 @@ def test_services_go_on_after_it(table: Table, place: Place) -> None:
     table.truncate()
     table.maintenance.clean(commits=1, readers=timedelta(0))
     assert ids(place.open()) == []
+
+
+def test_null_and_the_empty_text_are_one_partition_as_in_hudi(fast_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("day", pa.string())])
+    table = Table.create(fast_path / "days", schema, key=["id", "day"], partition_by="day", buckets=1)
+    data = pa.table({"id": ["a", "a", "b"], "day": [None, "", "mon"]}, schema)
+    table.upsert(data)
+    assert table.scan(filter="day = ''").count() == table.scan(filter="day IS NULL").count() == 1
+    for named in (None, ""):
+        assert table.delete_partitions([named]).covered == ("day=__HIVE_DEFAULT_PARTITION__",)
+        assert table.to_arrow()["id"].to_pylist() == ["b"]
+        table.upsert(data)
