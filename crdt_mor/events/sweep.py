@@ -298,8 +298,10 @@ def _sweep_dropped(
 
 def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: Sequence[Completion]) -> Steps[None]:
     """Delete the completed files that Hudi put for plans which we had completed, once Hudi is told of that."""
-    for name in executed_twice(completions, (name for names in named.values() for name in names)):
-        yield Delete(publisher.projector.path(name))
+    there = [name for names in named.values() for name in names]
+    for own, hudis in executed_twice(completions, there):
+        if own in there:
+            yield Delete(publisher.projector.path(hudis))
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:

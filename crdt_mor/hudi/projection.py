@@ -289,14 +289,11 @@ def ended_in(names: Iterable[TimelineFileName | None]) -> set[InstantTime]:
 
 def executed_twice(
     completions: Iterable[Completion], names: Iterable[TimelineFileName | None]
-) -> list[TimelineFileName]:
-    """The completed files that Hudi put for plans which we had completed, where ours stand beside them."""
-    ended: dict[InstantTime, list[TimelineFileName]] = {}
-    for name in names:
-        if name is not None and name.state == "completed" and name.action == COMMIT:
-            ended.setdefault(name.requested, []).append(name)
-    own = {completed_name(c) for c in completions if not c.adopted and len(ended.get(c.requested, ())) > 1}
-    return [name for told in own if told in ended[told.requested] for name in ended[told.requested] if name != told]
+) -> list[tuple[TimelineFileName, TimelineFileName]]:
+    """The completed files that Hudi put for plans which we had completed, each after the name of ours."""
+    own = {c.requested: completed_name(c) for c in completions if c.action == COMMIT and not c.adopted}
+    ended = [name for name in names if name is not None and name.state == "completed" and name.action == COMMIT]
+    return [(own[name.requested], name) for name in ended if name != own.get(name.requested, name)]
 
 
 def is_told(value: Timeline, listed: Iterable[Stat]) -> bool:

@@ -36,6 +36,7 @@ from crdt_mor.events import plan as plans
 from crdt_mor.events import write as events
 from crdt_mor.events.session import Session
 from crdt_mor.ground.observing_events import UpkeepEvent
+from crdt_mor.hudi import adoption
 from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
 from crdt_mor.model.migration import require_not_moved
@@ -182,6 +183,8 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
         for known in open_now:
             yield Upkeep("compaction", "due", open_since(known.barrier, run.now_ms))
         return
+    if open_now:  # what Hudi has executed of them has ended
+        run.session.remember(run.session.run(adoption.adopt(run.session.publisher, run.session.known())))
     for plan in service.open_plans(run.session, COMPACT) if open_now else ():
         why = open_since(plan.barrier, run.now_ms)
         try:
