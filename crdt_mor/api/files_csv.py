@@ -1,8 +1,8 @@
 """Rows of CSV text: a header, and a row a line.
 
-    text  ->  Arrow's reader  ->  given types, and texts of what is guessed or what Arrow cannot read  ->  exact values
+    text  ->  Arrow's reader  ->  given types; texts of guessed numbers and of types unknown to the reader  ->  values
 
-A row that is wrong is named by its line, which is counted once it is known that there is such a row.
+Errors name the line and the column. Lines are counted after an error only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crdt_mor.columns.text_types import ColumnTypes, InexactTextError, csv_type,
 from crdt_mor.errors import InvalidInputError
 
 NOT_UTF8: Final = "invalid UTF8"
-"""What Arrow says of texts in another encoding."""
+"""Arrow's words about texts in another encoding."""
 
 _COLUMN: Final = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?")
 _ROW: Final = re.compile(r"Row #(\d+): ")
@@ -41,14 +41,14 @@ TextSource = Callable[[], pa.NativeFile]
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """How CSV is written. delimiter: what separates fields. encoding: of the text, by Python's name of it."""
+    """The dialect of CSV. delimiter: between two fields. encoding: Python's name of the text's encoding."""
 
     delimiter: str = ","
     encoding: str = _UTF8
 
     @classmethod
     def of(cls, delimiter: object, encoding: object) -> CsvFormat:
-        """What a user gives; raises `InvalidInputError`."""
+        """Check a user's arguments; raise `InvalidInputError`."""
         if not (isinstance(delimiter, str) and re.fullmatch(r"[\t -~]", delimiter) and delimiter != '"'):
             raise InvalidInputError(f"delimiter is one ASCII character, such as ';' or '\\t'. delimiter={delimiter!r}")
         try:
@@ -67,7 +67,7 @@ PLAIN: Final = CsvFormat()
 def open_csv(source: TextSource, types: ColumnTypes, how: CsvFormat, stack: ExitStack, block: int = _BLOCK) -> Opened:
     """The columns and rows of a text, in `types`; `stack` closes it. Raises `pyarrow.ArrowInvalid`, with the line.
 
-    block: the bytes from whose rows types are guessed, for columns that `types` lacks.
+    block: the bytes from which unknown types are guessed.
     """
     text = _Text(source, how, stack, block)
     found = text.found(types)
@@ -85,7 +85,7 @@ class _Text:
     block: int
 
     def found(self, types: ColumnTypes) -> pa.Schema:
-        """The columns, in the types that Arrow takes them for where `types` lacks them."""
+        """Return the columns; Arrow guesses unknown types."""
         known = {name: csv_type(kind) for name, kind in types.all().items()}
         found = self._reader(known).schema
         _require_utf8(found, types)
@@ -149,7 +149,7 @@ class _Text:
             raise pa.ArrowInvalid(self._located(str(error))) from error
 
     def _located(self, said: str) -> str:
-        """What Arrow says of a row, with its line and the name of its column."""
+        """Return Arrow's message with the line of its row and the name of its column."""
         of_column = _COLUMN.search(said)
         row = of_column[2] if of_column else (found[1] if (found := _ROW.search(said)) else None)
         name = "" if of_column is None else f"column {self._names()[int(of_column[1])]!r}: "
@@ -160,7 +160,7 @@ class _Text:
         return next((fields for _, fields in self._lines()), [])
 
     def _line(self, row: int) -> int:
-        """The line in which a row begins; the header is row 1, and blank lines are none."""
+        """Return the first line of a row. The header is row 1, and blank lines are no rows."""
         return next((line for number, (line, _) in enumerate(self._lines(), 1) if number == row), row)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
@@ -179,7 +179,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _require_utf8(schema: pa.Schema, types: ColumnTypes) -> None:
-    """Raise where a column was taken for bytes, as its texts are not UTF-8."""
+    """Raise for a column of bytes: its texts are not UTF-8."""
     for column in schema:
         if pt.is_binary(column.type) and column.name not in types.all():
             raise pa.ArrowInvalid(f"{NOT_UTF8} data in column {column.name!r}")

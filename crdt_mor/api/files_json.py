@@ -84,18 +84,24 @@ def _pairs(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
 
 
 def nested_from_texts(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Values of JSON texts, as a field of CSV holds them, in a nested type."""
-    values = (None if text is None else loaded(text) for text in texts.to_pylist())
+    """Parse the JSON texts of a CSV column in a nested type."""
+    values = (None if text is None else _shallow(text) for text in texts.to_pylist())
     rows = [f'{{"v":{written(with_entries(value, kind))}}}'.encode() for value in values]
     if not rows:
         return pa.chunked_array([], kind)
     return in_type(_parsed(_of_rows(rows), pa.schema([("v", json_type(kind))]))["v"], kind)
 
 
-def _with_times(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.DataType:
-    """A type that Arrow guessed, with exact times, as it drops the offsets of texts.
+def _shallow(text: str) -> object:
+    """Load a JSON text; refuse one too deep for recursive functions."""
+    _require_depth(text.encode())
+    return loaded(text)
 
-    The texts of a column have no offset, or all have one, and are moments then; else they stay texts.
+
+def _with_times(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.DataType:
+    """Return the guessed type with exact times: Arrow drops the offsets of texts.
+
+    If all texts have an offset, the times are moments in UTC. A column with both kinds stays text.
     """
     if not has_leaf(kind, pt.is_timestamp):
         return kind
@@ -127,7 +133,7 @@ def _parsed(lines: _Lines, types: pa.Schema) -> pa.Table:
 
 
 def _with_entries(lines: _Lines, maps: Mapping[str, pa.DataType]) -> _Lines:
-    """The lines, with a list of entries for each map, as Arrow reads no maps. maps: the columns that have some."""
+    """Replace maps by lists of entries: Arrow reads no maps. maps: the columns with maps in them."""
     if not maps:
         return lines
     rows = [loaded(line.decode()) for line in io.BytesIO(lines.text)]
@@ -136,7 +142,7 @@ def _with_entries(lines: _Lines, maps: Mapping[str, pa.DataType]) -> _Lines:
 
 
 def _require_exact(lines: _Lines, kinds: Mapping[str, pa.DataType], given: pa.Schema) -> None:
-    """Raise where a number changes in a double whose type was guessed; others become what they are given as."""
+    """Raise for the first number that a guessed double changes."""
     types = {name: given.field(name).type if name in given.names else None for name in kinds}
     if not has_leaf(pa.struct(list(kinds.items())), pt.is_float64) or not _LONG.search(lines.text):
         return

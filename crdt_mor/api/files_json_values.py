@@ -1,4 +1,4 @@
-"""Values of JSON in Python, for the few texts that Arrow's reader cannot read as they are: numbers stay as written."""
+"""JSON values in Python, for texts beyond Arrow's reader. Numbers keep their digits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from crdt_mor.columns.types import field_of, is_list
 
 
 class Number(str):
-    """A number, as it is written."""
+    """The digits of a number."""
 
     __slots__ = ()
 
 
 def loaded(text: str) -> Any:
-    """One JSON text, whose numbers are `Number`; raises `pyarrow.ArrowInvalid`."""
+    """Load one JSON text with numbers as `Number`; raise `pyarrow.ArrowInvalid`."""
     try:
         return json.loads(text, parse_int=Number, parse_float=Number, object_pairs_hook=_object, strict=False)
     except (ValueError, RecursionError) as error:
@@ -34,7 +34,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def written(value: Any) -> str:
-    """The JSON text of a value that was `loaded`."""
+    """Return the JSON text of a loaded value."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -45,14 +45,14 @@ def written(value: Any) -> str:
 
 
 def has_leaf(kind: pa.DataType, is_sought: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type is sought, or one of the types in it."""
+    """Return True if the type, or a type in it, is sought."""
     return bool(is_sought(kind)) or any(has_leaf(kind.field(n).type, is_sought) for n in range(kind.num_fields))
 
 
 def with_entries(value: Any, kind: pa.DataType) -> Any:
-    """A value with a list of `{"key": …, "value": …}` for each map in it.
+    """Replace each map in a value by a list of entries, `{"key": …, "value": …}`.
 
-    A map is an object, or a list of pairs or of such entries, as libraries write it.
+    Libraries write a map as an object, as a list of pairs or as a list of entries.
     """
     if value is None or not has_leaf(kind, pt.is_map):
         return value
@@ -75,7 +75,7 @@ def _pair(entry: Any) -> tuple[Any, Any]:
 
 
 def guessed_doubles(value: Any, kind: pa.DataType, given: pa.DataType | None) -> Iterator[str]:
-    """The numbers of a value that are doubles by a guess. given: the value's type as far as it is none."""
+    """Yield the numbers in guessed doubles. given: the value's type as the user or the table gives it."""
     if value is None:
         return
     if pt.is_float64(kind) and given is None and isinstance(value, Number):

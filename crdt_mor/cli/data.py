@@ -43,7 +43,7 @@ else:
 STDIN: Final = Path("-")
 
 _BLOCK_MAX: Final = 1 << 30
-"""The bytes of CSV whose rows say what types its columns have; Arrow counts them in 31 bits."""
+"""The most bytes of CSV for a guess of types; Arrow counts them in 31 bits."""
 
 
 class InputFormat(StrEnum):
@@ -73,7 +73,7 @@ Content: TypeAlias = "Callable[[], pa.NativeFile]"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the files of a command are read. format: what is in them, where their names do not say so.
+    """The options of a command about its files. format: for files without a known ending.
 
     rename: new names of columns, `OLD=NEW`. delimiter, encoding: of CSV.
     """
@@ -85,7 +85,7 @@ class Reading:
 
     @property
     def csv(self) -> CsvFormat:
-        """How CSV is written."""
+        """The dialect of CSV."""
         try:
             return csv_rows.CsvFormat.of("\t" if self.delimiter == r"\t" else self.delimiter, self.encoding)
         except mor.InvalidInputError as error:
@@ -93,7 +93,7 @@ class Reading:
 
 
 READING: Final = Reading()
-"""As their names say."""
+"""Without options."""
 
 
 def read_data(path: Path, schema: pa.Schema, how: Reading = READING) -> pa.Table:
@@ -197,7 +197,7 @@ def _content(path: Path) -> Content:
 
 
 def _unpacked(path: Path) -> Content:
-    """The text of a file in .gz, whole."""
+    """Unpack a file in .gz in memory."""
     try:
         with pa.input_stream(str(path), compression="gzip") as packed:
             text = pa.py_buffer(packed.read())
@@ -207,7 +207,7 @@ def _unpacked(path: Path) -> Content:
 
 
 def _named(path: Path) -> InputFormat | None:
-    """The format that a name says; .gz stands behind the ending of a text."""
+    """Return the format of an ending, also with .gz behind the ending of a text."""
     name = Path(path.stem if path.suffix.lower() == ".gz" else path)
     form = _SUFFIXES.get(name.suffix.lower())
     return None if path.suffix.lower() == ".gz" and _has_own_types(form) else form
@@ -286,7 +286,7 @@ def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
 
 
 def _spelled(content: Content) -> pa.Schema | None:
-    """The columns that one object of JSON spells out; None where the text is rows, or no JSON."""
+    """Return the columns of one JSON object of types; None for rows and for other texts."""
     try:
         document = json.loads(content().read())
     except (ValueError, RecursionError):

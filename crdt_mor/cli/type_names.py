@@ -22,7 +22,7 @@ _DECIMALS: Final = ("decimal", "decimal32", "decimal64", "decimal128", "decimal2
 
 
 def type_of(text: str) -> pa.DataType | None:
-    """The type that a text names: `int64`, `timestamp[us, UTC]`, `struct<a: int64, b: list<string>>`; None: no type."""
+    """Return the named type: `int64`, `timestamp[us, UTC]`, `struct<a: int64, b: list<string>>`; None: no type."""
     text = text.strip().removesuffix(" not null")
     nested = _NESTED.fullmatch(text)
     try:
@@ -32,7 +32,7 @@ def type_of(text: str) -> pa.DataType | None:
 
 
 def _nested(name: str, parts: list[str], size: str | None) -> pa.DataType:
-    """A type that has others in it; raises `ValueError` for what is none."""
+    """Return a nested type; raise `ValueError`."""
     if name == "dictionary":
         given = dict(part.split("=", 1) for part in parts)
         return pa.dictionary(pa.int32(), _known(given["values"]), ordered=given.get("ordered") == "1")
@@ -66,7 +66,7 @@ def _item(text: str) -> pa.Field:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What commas separate, but for those in brackets."""
+    """Split at commas outside of brackets."""
     depth = start = 0
     for at, letter in enumerate(text):
         depth += (letter in _OPEN) - (letter in _CLOSED)

@@ -1,9 +1,9 @@
 """Types of columns in text files, CSV and JSON, which have no types of their own.
 
-    given     by the user, or by the table that is written: each value becomes one of that type, or is refused
-    guessed   from the first file: each value is exact in the guessed type, or is refused
+    given     by the user or by the written table; other values are refused
+    guessed   from the first file; inexact values are refused
 
-Arrow's readers know some types; of the others they read texts and lists, which `in_type` makes values of.
+Arrow's readers know some types. Values of other types are read as texts and lists, and `in_type` converts them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ else:
     pc = Late("pyarrow.compute")
 
 LONG_NUMBER: Final = r"[0-9][0-9.]{15,}|[eE][-+]?[0-9]{3,}"
-"""Numbers that have too many digits, or a power too large, to be exact as a double for sure."""
+"""A number with many digits or a large exponent, perhaps inexact as a double."""
 
 _LEADING_ZERO: Final = r"^\s*[-+]?0[0-9xX]"
 _NOT_NUMBERS: Final = frozenset({"nan", "inf", "infinity"})
@@ -41,22 +41,22 @@ _EXACT_ADVICE: Final = "give the column's type, schema={'%s': pa.string()} or pa
 
 @dataclass(frozen=True, slots=True)
 class ColumnTypes:
-    """Types of columns by their names; one that is in neither schema is guessed."""
+    """Types of columns by their names. Columns in neither schema are guessed."""
 
     given: pa.Schema = field(default_factory=lambda: pa.schema([]))
     guessed: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
     def all(self) -> dict[str, pa.DataType]:
-        """The types that are known, by the names of the columns."""
+        """Return the known types by column name."""
         return {column.name: column.type for schema in (self.guessed, self.given) for column in schema}
 
     def is_given(self, name: str) -> bool:
-        """Whether the column's type was not guessed."""
+        """Return True if the user or the table gives the column's type."""
         return name in self.given.names
 
 
 def from_texts(texts: pa.Scalar | pa.ChunkedArray, kind: pa.DataType) -> pa.Scalar | pa.ChunkedArray:
-    """Values of texts; of a time of day, Arrow reads one only with a date before it."""
+    """Parse texts. Arrow parses a time of day only behind a date."""
     if not pt.is_time(kind):
         return texts.cast(kind)
     moments = pc.binary_join_element_wise(pa.scalar("1970-01-01T"), texts, pa.scalar(""))
@@ -67,7 +67,7 @@ def from_texts(texts: pa.Scalar | pa.ChunkedArray, kind: pa.DataType) -> pa.Scal
 
 
 def csv_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which Arrow's reader of CSV takes values of another one: itself, or texts."""
+    """Return the type that Arrow's CSV reader is asked for: the type itself, or text."""
     if pt.is_dictionary(kind):
         return csv_type(kind.value_type)
     if pt.is_binary_view(kind):
@@ -78,7 +78,7 @@ def csv_type(kind: pa.DataType) -> pa.DataType:
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
-    """The type in which Arrow's reader of JSON takes values of another one; a map is a list of entries."""
+    """Return the type that Arrow's JSON reader is asked for. A map becomes a list of entries."""
     if isinstance(kind, pa.JsonType):
         return pa.string()
     if pt.is_dictionary(kind):
@@ -97,9 +97,9 @@ def json_type(kind: pa.DataType) -> pa.DataType:
 
 
 def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Values, as one of Arrow's readers took them, in their column's type; raises `pyarrow.ArrowInvalid`.
+    """Convert values from Arrow's readers to their column's type; raise `pyarrow.ArrowInvalid` for other values.
 
-    A text of a time names its offset from UTC where its column has a zone, and nowhere else.
+    A time names its offset from UTC if its column has a zone, and only then.
     """
     if data.type == kind and str(data.type) == str(kind):
         return data
@@ -152,12 +152,12 @@ def _half(data: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def guessed_from(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.DataType:
-    """The type of a column that Arrow takes for numbers: digits behind a leading zero are text, as keys often are."""
+    """Return the type of a column of numbers: text if a number has a leading zero, as some keys have."""
     return pa.string() if _first(pc.match_substring_regex(texts, _LEADING_ZERO)) is not None else kind
 
 
 def numbers_of(texts: pa.ChunkedArray, kind: pa.DataType, column: str) -> pa.ChunkedArray:
-    """Exact numbers of texts, in a guessed type; raises `InexactTextError` for the first one that there is none of."""
+    """Parse numbers in a guessed type; raise `InexactTextError` for the first inexact number."""
     _refuse(texts, _first(pc.match_substring_regex(texts, _LEADING_ZERO)), "has a leading zero", column)
     trimmed = pc.utf8_trim_whitespace(texts)
     try:
@@ -171,7 +171,7 @@ def numbers_of(texts: pa.ChunkedArray, kind: pa.DataType, column: str) -> pa.Chu
 
 
 class InexactTextError(pa.ArrowInvalid):  # type: ignore[misc]
-    """A text that is no exact value of its column's guessed type. row: its place."""
+    """A text without an exact value in its column's guessed type. row: its place."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
@@ -206,8 +206,10 @@ def _first(found: pa.ChunkedArray) -> int | None:
 
 
 def _first_inexact(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> int | None:
-    """The first text whose number is another one as a double. Few are looked at one by one: those that are long, and
-    that are not what Arrow writes for the double."""
+    """Return the row of the first number that changes as a double.
+
+    Python checks only long numbers, and of these only texts other than Arrow's text of the double.
+    """
     long = pc.match_substring_regex(texts, LONG_NUMBER)
     suspects = pc.and_(long, pc.not_equal(numbers.cast(pa.string()), texts))
     rows = pc.indices_nonzero(pc.fill_null(suspects, False)).to_pylist()
@@ -215,7 +217,7 @@ def _first_inexact(texts: pa.ChunkedArray, numbers: pa.ChunkedArray) -> int | No
 
 
 def is_exact(text: str) -> bool:
-    """Whether a number is the double that it is read as: the double, written with as many digits, is the same text."""
+    """Return True if the number's double, written with as many digits, is the same number."""
     match = _PLAIN_NUMBER.fullmatch(text)
     if match is None:
         return text.lstrip("+-").lower() in _NOT_NUMBERS

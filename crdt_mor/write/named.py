@@ -186,9 +186,9 @@ def shown_table(config: TableConfig, value: Timeline) -> tuple[TableConfig, Tabl
 
 
 def text_types(config: TableConfig, value: Timeline) -> pa.Schema:
-    """The types in which a write reads files of text, by the names that people see: those of the columns.
+    """Return the types for reading files of text, under the names that people see.
 
-    A column whose payload takes values of several types is left out: its texts say which one.
+    Columns with a payload of several accepted types are left out, so that their types are guessed.
     """
     shown, schema = shown_table(config, value)
     return _text_types(schema, merging_of(shown, schema.to_json()))

@@ -14,7 +14,7 @@ import pytest
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, MemoryStore, Table
 from crdt_mor.columns.text_types import is_exact
-from payloads import Distinct
+from crdt_mor.payloads import MVRegister
 from tests.table.helpers import rows as rows_of
 
 BERLIN = "Europe/Berlin"
@@ -99,10 +99,10 @@ def test_write_of_text_files_under_new_names_reads_the_types_of_those(fast_path:
 
 
 def test_write_of_text_files_where_a_payload_takes_several_types_reads_those_of_the_values(fast_path: Path) -> None:
-    table = table_of(pa.int64(), merge={"v": Distinct()})
-    for name, text in (("a.csv", "ada"), ("b.jsonl", '"bob"')):
-        table.upsert(mor.read_files(written(fast_path, name, text)))
-    assert values_of(table) == [2]
+    table = table_of(pa.list_(pa.int64()), merge={"v": MVRegister()})
+    for name in ("a.csv", "b.jsonl"):
+        table.upsert(mor.read_files(written(fast_path, name, f"{BIG}")))
+        assert values_of(table) == [[BIG]]
 
 
 # --- every type -------------------------------------------------------------------------------------------------------
@@ -159,6 +159,13 @@ def test_json_that_is_not_of_a_type_is_refused(fast_path: Path, kind: pa.DataTyp
     path = written(fast_path, "a.jsonl", text)
     with pytest.raises(InvalidInputError, match=why):
         table_of(kind).upsert(mor.read_files(path))
+
+
+def test_json_in_csv_that_is_nested_too_deep_is_refused(fast_path: Path) -> None:
+    for depth in (500, 5000):
+        path = written(fast_path, "a.csv", "[" * depth + "]" * depth)
+        with pytest.raises(InvalidInputError, match="levels deep"):
+            table_of(pa.list_(pa.int64())).upsert(mor.read_files(path))
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
