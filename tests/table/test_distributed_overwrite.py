@@ -372,7 +372,7 @@ def test_an_attempt_that_finds_the_write_over_leaves_what_the_overwrite_still_ne
             store.die()
         return value
 
-    def read() -> pa.Table:
+    def read(_: Callable[[], pa.Schema]) -> pa.Table:
         driver = Table._of(session, str(world.path))
         monkeypatch.setattr(publish, "claim", dying)
         with pytest.raises(ProcessDied):
