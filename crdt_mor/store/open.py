@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.clock import Environment
-from crdt_mor.store.addresses import KNOWN, Place, place_of
+from crdt_mor.store.addresses import KNOWN, SCHEMES, Place, place_of
 from crdt_mor.store.handed_stores import taken
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.options import check_form, read_options
@@ -24,7 +24,10 @@ from crdt_mor.store.protocol import Bucket, Store
 if TYPE_CHECKING:
     from crdt_mor.store.handed_stores import Handed
 
-_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/+)")
+_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)")
+_KNOWN_SCHEMES = frozenset({*SCHEMES, "file", "http", "https"})
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+"""The beginning of a path of Windows: a drive, or the share of a server."""
 
 
 def open_store(uri: str | os.PathLike[str], environment: Environment, storage_options: object = None) -> Store:
@@ -95,11 +98,14 @@ def _local_path(uri: str | os.PathLike[str]) -> str:
     text = os.fsdecode(uri)
     if not text or "\0" in text:
         raise InvalidInputError(f"the address of a table is {KNOWN}. uri={text!r}")
-    match = _SCHEME.match(text) if isinstance(uri, str) else None
-    if match:
-        text = _path_of_uri(text, match)
-    elif isinstance(uri, str):
-        text = os.path.expanduser(text)
+    if isinstance(uri, str):  # a Path is always local
+        match = _SCHEME.match(text)
+        if match is not None and (match["slashes"] or match["scheme"].lower() in _KNOWN_SCHEMES):
+            text = _path_of_uri(text, match)
+        elif _WINDOWS.match(text) and os.sep == "/":
+            raise _not_local("this is a path of Windows, and this machine has another system", text)
+        else:
+            text = os.path.expanduser(text)
     if os.path.exists(text) and not os.path.isdir(text):
         raise InvalidInputError(f"a table is a folder, and this is a file. uri={uri}")
     return text
@@ -112,12 +118,18 @@ def _shown(uri: str) -> str:
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
+def _not_local(why: str, uri: str) -> InvalidInputError:
+    """The error of a text that looks like a place elsewhere, and would be the name of a folder here."""
+    shown = re.sub(r"[^/]*@", "", re.split(r"[?#]", uri)[0])
+    return InvalidInputError(f"{why}: give {KNOWN}; for a folder of this name put ./ in front of it. uri={shown}")
+
+
 def _path_of_uri(uri: str, match: re.Match[str]) -> str:
     """`file:///a/b`, `file://localhost/a/b` and Hadoop's `file:/a/b` are `/a/b`."""
     scheme = match["scheme"].lower()
+    if not match["slashes"] or (scheme != "file" and match["slashes"] == "/"):
+        raise _not_local(f"an address has two slashes behind {scheme}:, and a file address an absolute path", uri)
     if scheme != "file":
-        if "//" not in match["slashes"]:
-            return uri  # no address: a relative path whose first folder has a colon in its name
         raise UnsupportedFeatureError(
             f"there are no tables at such addresses: give {KNOWN}. scheme={scheme} uri={_shown(uri)}"
         )

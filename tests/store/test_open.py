@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from crdt_mor.api.files import is_address
+from crdt_mor.api.table import Table
 from crdt_mor.errors import InvalidInputError, UnsupportedFeatureError
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.store.local import LocalStore
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.store.open import are_nested, open_store
+from crdt_mor.store.open import absolute, are_nested, open_store
 from crdt_mor.store.protocol import is_bucket
 from crdt_mor.testing.faults import DelegatingStore
 
@@ -59,6 +61,38 @@ def test_another_scheme_is_refused_by_name_with_what_works(uri: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=known) as raised:
         open_store(uri, SystemEnvironment())
     assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "dbfs:/t", "s3:/b/t", "s3:b/t", "S3:/b/t", "gs:/b/t", "http:/x", "file:t",
+        "C:\\t", "C:/t", "n:/t", "\\\\server\\share\\t",
+    ],
+)  # fmt: skip
+def test_open_store_of_a_place_elsewhere_is_refused_and_makes_no_folder(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for make in (
+        lambda: Table.create(uri, {"id": pl.String}, key="id"),
+        lambda: Table.open(uri),
+        lambda: absolute(uri),
+    ):
+        with pytest.raises(InvalidInputError, match=r"put \./ in front of it"):
+            make()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("uri", ["./dbfs:/t", "./C:/t", Path("C:/t"), "local:t", "a/s3:/t"])
+def test_open_store_of_a_folder_with_a_colon_in_its_name_is_local(uri: str | Path) -> None:
+    assert isinstance(open_store(uri, SystemEnvironment()), LocalStore)
+
+
+def test_open_store_of_a_place_elsewhere_shows_no_secret() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        open_store("s3:/user:hidden@b/t?key=hidden", SystemEnvironment())
+    assert "hidden" not in str(caught.value)
 
 
 @pytest.mark.parametrize("uri", ["file://data/t", "file://host"])
