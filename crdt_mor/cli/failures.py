@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import crdt_mor as mor
 from crdt_mor.cli import interrupted, render
-from crdt_mor.cli.in_commands import in_commands
+from crdt_mor.cli.wording import FIRST_FACT, in_options
 from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 """The program that read our stdout has ended, as `head` does; what a shell shows for a program that SIGPIPE ended."""
 
-_PARAMETER: Final = re.compile(r'\b([a-z]\w*)=(True|False|"(\w+)")')
-_FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
 _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
 
@@ -118,27 +116,9 @@ def describe(error: BaseException) -> str:
     return f"crdt-mor did not expect this; please report it with what --debug shows: {type(error).__name__}: {text}"
 
 
-def in_options(text: str, parameters: Collection[str]) -> str:
-    """A message that names parameters of Python, `exist_ok=True`, with options of the command instead, `--exist-ok`.
-
-    Calls become commands. Of parameters only those that the command has; the facts at the end of the message stay as
-    they are.
-    """
-
-    def option(said: re.Match[str]) -> str:
-        name, value, word = said.groups()
-        if name not in parameters:
-            return said[0]
-        option = f"--{'no-' if value == 'False' else ''}{name.replace('_', '-')}"
-        return option if word is None else f"{option} {word}"
-
-    advice, *facts_after = _FIRST_FACT.split(text, maxsplit=1)
-    return " ".join([_PARAMETER.sub(option, in_commands(advice)), *facts_after])
-
-
 def facts(text: str) -> dict[str, object]:
     """The `name=value` facts at the end of a message. Lists and quoted texts are read as such, all else is text."""
-    parts = _FIRST_FACT.split(text, maxsplit=1)
+    parts = FIRST_FACT.split(text, maxsplit=1)
     if len(parts) == 1:
         return {}
     found = list(_FACT.finditer(parts[1]))

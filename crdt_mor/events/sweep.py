@@ -106,12 +106,17 @@ def is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
     begun_ms = pending.begun_ms
     if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
         return False
-    beat: Stat | None = yield GetStat(heartbeat_path(pending.requested))
-    heard_ms = begun_ms if beat is None else beat.modified_ms
+    heard_ms = yield from last_heard(pending)
     if heard_ms is None or heard_ms - now_ms > expiry_ms:
         yield Touch(heartbeat_path(pending.requested))
         return False
     return now_ms - heard_ms > expiry_ms
+
+
+def last_heard(pending: Pending) -> Steps[int | None]:
+    """Return when the store last heard of a writer, in ms since 1970; None for a writer without such a time."""
+    beat: Stat | None = yield GetStat(heartbeat_path(pending.requested))
+    return pending.begun_ms if beat is None else beat.modified_ms
 
 
 def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:

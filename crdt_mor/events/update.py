@@ -18,12 +18,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from crdt_mor.errors import EarlierWritePendingError
-from crdt_mor.events.sweep import upkeep
+from crdt_mor.events.sweep import last_heard, upkeep
 from crdt_mor.events.write import ended_error
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.outcome import ValueOf
-from crdt_mor.log.paths import heartbeat_path
-from crdt_mor.log.steps import GetStat, Now, Steps, Wait
+from crdt_mor.log.steps import Now, Steps, StoreNow, Wait
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.instant import InstantTime, to_datetime
 from crdt_mor.model.timeline import Timeline
@@ -92,10 +91,8 @@ def wait_for_earlier(
         return sorted([*ours, *(yield from others(tail))], key=lambda pending: pending.requested)
 
     why = (
-        "an update computes from all that was written before it, and a write that began before it is still under way. "
-        "Nothing was written. A long write that says what it touches, transaction(partitions=[...]) or "
-        "plan_write(..., partitions=[...]), or columns=[...], is not waited for by updates that read others. Update "
-        "again when that write has ended"
+        "an earlier write that the update must wait for is still under way. Nothing was written. Update again when it "
+        "has ended. An update does not wait for long writes that declare other partitions= or columns= when they begin"
     )
     return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why))
 
@@ -128,27 +125,25 @@ def wait_for_writes(
 
 
 def _still_pending(before: list[Pending], wait_ms: int, why: str) -> Steps[EarlierWritePendingError]:
-    """The error of an update that has waited in vain: names the oldest of the writes before it, and its silence."""
+    """Return the error that names the oldest of the writes that were waited for."""
     oldest = before[0]
-    beat = yield GetStat(heartbeat_path(oldest.requested))
-    heard_ms = oldest.begun_ms if beat is None else beat.modified_ms
-    now_ms: int = yield Now()
-    is_hudis = oldest.version == 0  # which is no part of a version
-    where = (
-        "Hudi's own timeline has this write"
-        if is_hudis
-        else "table.inspect.pending() lists such writes. If the process of that write is dead, roll it back: "
-        f"table.maintenance.roll_back({oldest.requested!r})"
+    if oldest.version == 0:  # a version of ours has no write of Hudi's
+        end = "If its process is dead, roll it back with Hudi: Hudi's own timeline has this write"
+        heard_ms = None
+    else:
+        end = f'If its process is dead, end the write with maintenance.roll_back("{oldest.requested}")'
+        heard_ms = yield from last_heard(oldest)
+    silent = "" if heard_ms is None else f"silent_s={max(0, (yield StoreNow()) - heard_ms) / 1000:.0f} "
+    author, declared = oldest.author, oldest.declared
+    who = "unknown" if author is None else author.application
+    process = f"pid={author.pid} host={author.host} " if author is not None and author.host else ""
+    scope = "".join(
+        f"{kind}={list(names)} "
+        for kind, names in (("partitions", declared.partitions), ("columns", declared.columns))
+        if names is not None
     )
-    silent = "unknown" if heard_ms is None else f"{max(0, now_ms - heard_ms) / 1000:g}"
     return EarlierWritePendingError(
-        f"{why}, or wait longer, wait=timedelta(...); {where}. requested={oldest.requested} {_names(oldest)} "
-        f"since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC silent_s={silent} "
-        f"writes={len(before)} waited_s={wait_ms / 1000:g}"
+        f"{why}. {end}; to wait longer, pass wait=timedelta(minutes=10). "
+        f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
+        f"{silent}{process}{scope}writes={len(before)} waited_s={wait_ms / 1000:g}"
     )
-
-
-def _names(write: Pending) -> str:
-    """Who has begun a write: its application, host and process."""
-    author = write.author
-    return "by=an unknown program" if author is None else f"by={author.application} host={author.host} pid={author.pid}"

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 import crdt_mor as mor
 from crdt_mor.cli import failures, interrupted, near_commands
 from crdt_mor.cli.main import app
+from crdt_mor.cli.wording import in_options
 
 
 def run(*arguments: object, code: int, **options: object) -> Result:
@@ -249,16 +250,10 @@ def test_an_option_that_others_have_is_answered_with_the_one_here(command: str, 
         ('or with schema_mode="merge". unknown=[]', "or with --schema-mode merge. unknown=[]"),
         ('write. schema_mode="merge"', 'write. schema_mode="merge"'),
         ("call it with removed=True", "call it with removed=True"),
-        ("create it with Table.create. path=x", "create it with crdt-mor create. path=x"),
-        ("or wait longer, wait=timedelta(...); x", "or wait longer, --wait 10m; x"),
-        ("erase(..., wait=timedelta(minutes=10)); x", "--wait 10m; x"),
-        ("do table.maintenance.roll_back('2026'). x=1", "do crdt-mor rollback TABLE 2026. x=1"),
-        ("maintenance.compact(), or crdt-mor compact, tries it", "crdt-mor compact, tries it"),
-        ("as inspect.pending() says", "as crdt-mor show TABLE says"),
     ],
 )
-def test_in_options_calls_and_parameters_are_said_as_commands_and_options(message: str, said: str) -> None:
-    assert failures.in_options(message, ("uri", "exist_ok", "validate", "schema_mode")) == said
+def test_parameters_in_a_message_are_said_as_options_of_the_command(message: str, said: str) -> None:
+    assert in_options(message, ("uri", "exist_ok", "validate", "schema_mode")) == said
 
 
 def test_a_table_that_is_there_is_answered_with_the_option_of_the_command(tmp_path: Path) -> None:

@@ -1,0 +1,80 @@
+"""Messages of the library, which name Python's calls, in the words of the command line.
+
+    table.maintenance.roll_back("2026...")   ->  crdt-mor rollback URI 2026...
+    exist_ok=True, columns=["a", "b"]        ->  --exist-ok, --columns a,b
+
+The values at the end of a message, `name=value`, stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
+"""Where the values of a message begin."""
+
+_COMMANDS: Final = {
+    "roll_back": "rollback", "create_from": "create-from", "cancel_migration": "cancel-migration",
+    "drop_metadata_table": "drop-metadata-table", "delete_partitions": "delete-partitions",
+    "set_properties": "properties",
+    "drop_savepoint": "drop-savepoint", "drop_rules": "rules", "add_rules": "rules",
+    **{
+        name: name
+        for name in (
+            "alter", "archive", "clean", "compact", "copy", "count", "diff", "erase", "handover", "history", "maintain",
+            "migrate", "move", "properties", "restore", "savepoint", "savepoints", "takeback", "verify", "why",
+        )
+    },
+}  # fmt: skip
+"""Methods that are commands under the same or another name."""
+
+_PHRASES: Final = (
+    (r",? ?Table\.create\(\.\.\.\)\.append\(Table\.open\(\.\.\.\)\.scan\(\)\)",
+     " with crdt-mor cat URI --format parquet > rows.parquet and crdt-mor create-from NEW rows.parquet"),
+    (r"Table\.create_from(\([^)]*\))?", "crdt-mor create-from"),
+    (r"Table\.create\b(\([^)]*\))?(?: and crdt-mor create)?", "crdt-mor create"),
+    (r"Table\.open\([^)]*\)(?:\.upsert\(\.\.\.\))?", "crdt-mor show URI"),
+    (r"(?:table\.)?inspect\.pending\(\)", "crdt-mor timeline URI --pending"),
+    (r"(?:table\.)?inspect\.timeline\(\)", "crdt-mor timeline URI"),
+    (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
+    (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),
+    (r"(?:; and|, and before that) call table\.refresh\(\)[^.:]*", ""),
+    (r"wait=timedelta\(minutes=(\d+)\)", r"--wait \1m"),
+    (r"\b(delete|update|upsert|append)\(\.\.\., (\w+=\w+)\)", r"crdt-mor \1 with \2"),
+    (r"\b(delete|update|upsert|append|merge)\(\.\.\.\)", r"crdt-mor \1"),
+)  # fmt: skip
+"""Phrases of Python by pattern, with what the command line says instead. The first ones come first."""
+
+_CALL: Final = re.compile(r"(?:\btable\.)?\bmaintenance\.(\w+)(?:\(([^()]*)\))?|(?:\btable\.)?\b(\w+)\(([^()]*)\)")
+_PARAMETER: Final = re.compile(r'\b([a-z]\w*)=(True|False|"(\w+)"|\[[^\]]*\]|\.\.\.|…)')
+
+
+def in_options(text: str, parameters: Collection[str]) -> str:
+    """Return a message in the words of a command.
+
+    parameters: of the command. `exist_ok=True` becomes `--exist-ok` where the command has that option.
+    """
+    advice, *facts = FIRST_FACT.split(text, maxsplit=1)
+    for pattern, said in _PHRASES:
+        advice = re.sub(pattern, said, advice)
+    advice = _CALL.sub(_command, advice)
+    return " ".join([_PARAMETER.sub(lambda found: _option(found, parameters), advice), *facts])
+
+
+def _command(found: re.Match[str]) -> str:
+    """Return a call as a command with its arguments, or as it is where there is no such command."""
+    name, arguments = found[1] or found[3], found[2] or found[4] or ""
+    if name not in _COMMANDS:
+        return found[0]
+    value = arguments.strip("\"'. ")
+    return f"crdt-mor {_COMMANDS[name]} URI" + (f" {value}" if value.isalnum() else "")
+
+
+def _option(found: re.Match[str], parameters: Collection[str]) -> str:
+    name, value, word = found.groups()
+    if name not in parameters:
+        return found[0]
+    option = f"--{'no-' if value == 'False' else ''}{name.replace('_', '-')}"
+    return option if word is None else f"{option} {word}"
