@@ -41,6 +41,7 @@ _PHRASES: Final = (
     (r"cancel_migration\(removed=True\)", "crdt-mor cancel-migration URI --removed"),
     (r", or crdt-mor (takeback|compact|restore)\b|, (?:Table|table)\.maintenance\.restore", ""),
     (r"(?:; and|, and before that) call table\.refresh\(\)[^.:]*", ""),
+    (r"schema=\{[^}]*\}(?: or pa\.\w+\([^)]*\))?", "--schema FILE"),
     (r"wait=timedelta\(minutes=(\d+)\)", r"--wait \1m"),
     (r"\b(delete|update|upsert|append)\(\.\.\., (\w+=\w+)\)", r"crdt-mor \1 with \2"),
     (r"\b(delete|update|upsert|append|merge)\(\.\.\.\)", r"crdt-mor \1"),
