@@ -54,13 +54,6 @@ class Merged:
     covered: tuple[str, ...] | None = None
 
 
-Assignments = Mapping[str, object]
-"""Values by column."""
-
-Condition = pl.Expr | str | None
-"""Which pairs of rows a clause takes; None: all."""
-
-
 @dataclass(frozen=True)
 class MergeInto:
     """A merge that is being described; each `when_…` gives a longer description, and `execute` does it.
@@ -75,51 +68,57 @@ class MergeInto:
 
     def when_matched_update(
         self,
-        updates: Assignments | None = None,
-        predicate: Condition = None,
+        updates: Mapping[str, object] | None = None,
+        predicate: pl.Expr | str | None = None,
         *,
-        set: Assignments | None = None,
-        condition: Condition = None,
+        set: Mapping[str, object] | None = None,
+        condition: pl.Expr | str | None = None,
     ) -> MergeInto:
         """Set columns of rows that a row of the source meets."""
         return self._with("matched", "update", _given(updates, set), _condition(predicate, condition))
 
-    def when_matched_update_all(self, predicate: Condition = None, *, condition: Condition = None) -> MergeInto:
+    def when_matched_update_all(
+        self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
+    ) -> MergeInto:
         """Set all columns that the source has, of rows that a row of the source meets."""
         return self._with("matched", "update", None, _condition(predicate, condition))
 
-    def when_matched_delete(self, predicate: Condition = None, *, condition: Condition = None) -> MergeInto:
+    def when_matched_delete(
+        self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
+    ) -> MergeInto:
         """Delete rows that a row of the source meets."""
         return self._with("matched", "delete", None, _condition(predicate, condition))
 
     def when_not_matched_insert(
         self,
-        updates: Assignments | None = None,
-        predicate: Condition = None,
+        updates: Mapping[str, object] | None = None,
+        predicate: pl.Expr | str | None = None,
         *,
-        values: Assignments | None = None,
-        condition: Condition = None,
+        values: Mapping[str, object] | None = None,
+        condition: pl.Expr | str | None = None,
     ) -> MergeInto:
         """Insert a row for each of the source that meets none; columns not given have their default, or are null."""
         return self._with("only in source", "insert", _given(updates, values), _condition(predicate, condition))
 
-    def when_not_matched_insert_all(self, predicate: Condition = None, *, condition: Condition = None) -> MergeInto:
+    def when_not_matched_insert_all(
+        self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
+    ) -> MergeInto:
         """Insert the rows of the source that meet none; columns that it lacks have their default, or are null."""
         return self._with("only in source", "insert", None, _condition(predicate, condition))
 
     def when_not_matched_by_source_update(
         self,
-        updates: Assignments | None = None,
-        predicate: Condition = None,
+        updates: Mapping[str, object] | None = None,
+        predicate: pl.Expr | str | None = None,
         *,
-        set: Assignments | None = None,
-        condition: Condition = None,
+        set: Mapping[str, object] | None = None,
+        condition: pl.Expr | str | None = None,
     ) -> MergeInto:
         """Set columns of rows that no row of the source meets: all file groups are read."""
         return self._with("only in target", "update", _given(updates, set), _condition(predicate, condition))
 
     def when_not_matched_by_source_delete(
-        self, predicate: Condition = None, *, condition: Condition = None
+        self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
     ) -> MergeInto:
         """Delete rows that no row of the source meets: all file groups are read."""
         return self._with("only in target", "delete", None, _condition(predicate, condition))
@@ -134,12 +133,14 @@ class MergeInto:
             )
         return self._run(self._plan)
 
-    def _with(self, kind: Kind, action: Action, given: Assignments | None, condition: Condition) -> MergeInto:
+    def _with(
+        self, kind: Kind, action: Action, given: Mapping[str, object] | None, condition: pl.Expr | str | None
+    ) -> MergeInto:
         clause = Clause(kind, action, None if given is None else dict(given), condition)
         return replace(self, _plan=replace(self._plan, clauses=(*self._plan.clauses, clause)))
 
 
-def _given(*by_name: Assignments | None) -> Assignments:
+def _given(*by_name: Mapping[str, object] | None) -> Mapping[str, object]:
     """The values of a clause; raises `InvalidInputError` unless exactly one of their names was used."""
     given = [values for values in by_name if values is not None]
     if len(given) != 1:
@@ -149,7 +150,7 @@ def _given(*by_name: Assignments | None) -> Assignments:
     return given[0]
 
 
-def _condition(predicate: Condition, condition: Condition) -> Condition:
+def _condition(predicate: pl.Expr | str | None, condition: pl.Expr | str | None) -> pl.Expr | str | None:
     if predicate is not None and condition is not None:
         raise InvalidInputError("pass the condition of a clause as predicate or as condition, not as both")
     return condition if predicate is None else predicate
