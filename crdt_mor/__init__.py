@@ -71,6 +71,7 @@ if _TYPE_CHECKING:
         UnknownPayloadError,
         UnsupportedFeatureError,
         UnsupportedVersionError,
+        UpkeepWarning,
         WriterExpiredError,
     )
     from crdt_mor.ground.clock import Environment, Process
@@ -159,6 +160,7 @@ _NAMES = {
         "UnknownPayloadError",
         "UnsupportedFeatureError",
         "UnsupportedVersionError",
+        "UpkeepWarning",
         "WriterExpiredError",
     ),
     "api.files": ("FileRows", "read_files"),
@@ -368,6 +370,7 @@ __all__ = [
     "UpdatePart",
     "Upkeep",
     "UpkeepEvent",
+    "UpkeepWarning",
     "Verification",
     "VerifyProgress",
     "WaitEvent",

@@ -41,6 +41,10 @@ class PartitionNotInKeyWarning(UserWarning):
     """A table is made in which a key may come to live in several partitions."""
 
 
+class UpkeepWarning(UserWarning):
+    """Nobody maintains a table that is written to: `maintain` was not run for thousands of commits."""
+
+
 class TableMovedWarning(UserWarning):
     """A table that has moved is read: its newer rows are at the new address."""
 

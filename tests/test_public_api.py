@@ -41,6 +41,7 @@ PUBLIC = [
     "TableReplacedError", "TableSchema", "TableType", "TokenOrderError",
     "Transaction",
     "UnknownPayloadError", "UnsupportedFeatureError", "UnsupportedVersionError", "UpdatePart", "Upkeep", "UpkeepEvent",
+    "UpkeepWarning",
     "Verification", "VerifyProgress", "WaitEvent", "WriteJob", "WriterExpiredError", "allow_payloads", "check_laws",
     "check_store", "doctor", "observe", "parse_point", "read_files", "secret_options", "storage_options",
 ]  # fmt: skip

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 from crdt_mor.errors import TableMovedWarning
+from crdt_mor.ground.callers import callers_level
 from crdt_mor.model.instant import EPOCH, to_datetime
 from crdt_mor.model.migration import Moving
 from crdt_mor.model.timeline import Timeline
@@ -54,14 +54,5 @@ def warn_of_move(moving: Moving | None) -> None:
             "this table has moved: it shows the rows from before the move, and no later changes. Open the new address. "
             f"moved_to={moving.uri} closed={moving.closed}",
             TableMovedWarning,
-            stacklevel=_callers_level(),
+            stacklevel=callers_level(),
         )
-
-
-def _callers_level() -> int:
-    """Return the `stacklevel` of the first frame outside this package, as seen from the calling function."""
-    level, frame = 1, inspect.currentframe()
-    frame = frame and frame.f_back
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "crdt_mor":
-        level, frame = level + 1, frame.f_back
-    return level

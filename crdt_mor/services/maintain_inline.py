@@ -7,12 +7,23 @@ writer wrote. Most writers do no upkeep, and import nothing of it.
 
 from __future__ import annotations
 
-from crdt_mor.errors import CrdtMorError
+import warnings
+from contextlib import suppress
+from typing import Final
+
+from crdt_mor.errors import CrdtMorError, UpkeepWarning
 from crdt_mor.events.session import Session
+from crdt_mor.ground.callers import callers_level
 from crdt_mor.ground.observing_events import UpkeepEvent
 from crdt_mor.model.policies import Policies
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
+
+MANY_COMMITS: Final = 10_000
+"""Commits that no `maintain` has archived: with that many, reads and opens take times as long."""
+
+_warned: Final[set[str | None]] = set()
+"""The tables of which this process has said that nobody maintains them."""
 
 
 def upkeep_after(session: Session, value: Timeline, completion: Completion) -> None:
@@ -22,6 +33,8 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
     """
     try:
         policies = Policies.of(value.properties)
+        if policies.archive is not None:
+            _warn_of_many(value)
         if policies.inline if session.inline is None else session.inline:
             from crdt_mor.services.maintain_written import compact_written
 
@@ -36,3 +49,19 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
                 error=str(error) or type(error).__name__,
             )
         )  # fmt: skip
+
+
+def _warn_of_many(value: Timeline) -> None:
+    """Warn once of a table that nobody maintains, from what a writer holds anyway."""
+    commits = value.standing + len(value.completions)
+    if commits < MANY_COMMITS or value.table_id in _warned:
+        return
+    _warned.add(value.table_id)
+    with suppress(UserWarning):  # where warnings are errors; the commit stands
+        warnings.warn(
+            "this table has many commits that no upkeep has folded, so that reads and writes get slower: run "
+            "table.maintenance.maintain(), for example each hour. If it finds nothing due, run "
+            f"table.maintenance.compact() once. commits={commits}",
+            UpkeepWarning,
+            stacklevel=callers_level(),
+        )

@@ -16,7 +16,7 @@ from crdt_mor.model.instant import from_ms
 from crdt_mor.model.policies import Policies
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.planners.erasure import Erasure
-from crdt_mor.services import erasure, service
+from crdt_mor.services import erasure, maintain_inline, service
 from crdt_mor.services import maintain as engine
 from crdt_mor.services.clean import Cleaner
 from crdt_mor.testing.faults import DelegatingStore
@@ -90,6 +90,24 @@ def test_maintain_with_nothing_due_names_each_threshold_and_how_near_it_is(make:
     assert str(done).startswith(
         f"nothing is due; {done.waits[0]}; compaction waits for logs of 1.0 MiB that are 1 times "
     )
+
+
+def test_upsert_into_a_table_that_nobody_maintains_warns_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintain_inline, "MANY_COMMITS", 3)
+    table = make(buckets=1)
+    write(table, 2)
+    with pytest.warns(mor.UpkeepWarning, match=r"run table\.maintenance\.maintain\(\).* commits=3") as told:
+        write(table, 3)
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_upsert_into_a_table_that_is_never_archived_warns_of_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintain_inline, "MANY_COMMITS", 3)
+    table = make(buckets=1)
+    table.set_properties({"crdt_mor.archive.commits": "off"})
+    write(table, 4)
 
 
 def test_a_dry_run_says_what_is_due_and_changes_nothing(eager: Table, place: Place) -> None:
