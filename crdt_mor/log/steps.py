@@ -173,6 +173,8 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
                     reply = side_by_side(store, calls)
                 else:
                     reply = perform(step, store, environment)
+            except AssertionError:
+                raise  # a mistake in the program, and no failure of the store
             except Exception as error:  # noqa: BLE001  the protocol raises it again, or says what it means
                 failure = error
             is_decided = is_decided or _decides(step, failure)

@@ -21,7 +21,7 @@ INVARIANTS: Final = {
 }
 
 
-class BrokenPromiseError(Exception):
+class BrokenPromiseError(AssertionError):
     """A promise that a run has seen broken. `invariant`: its name, as `INVARIANTS` has it."""
 
     def __init__(self, invariant: str, text: str) -> None:
