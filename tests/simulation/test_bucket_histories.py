@@ -1,0 +1,32 @@
+"""Histories in a bucket of uneven delays: each is its operations, one after another by their requested times."""
+
+from __future__ import annotations
+
+import pytest
+
+from crdt_mor.events import job, write
+from crdt_mor.log.steps import Steps
+from crdt_mor.log.tail import Tail
+from crdt_mor.model.timeline_parts import Pending
+from tests.simulation.bucket_history import run_in_bucket
+from tests.tiers import seeds
+
+
+@pytest.mark.parametrize("seed", seeds(range(1, 4), range(4, 24), range(24, 201)))
+def test_a_history_in_a_bucket_is_its_operations_one_after_another(seed: int) -> None:
+    history = run_in_bucket(seed, steps=4 if seed < 4 else 16)
+    assert history.did
+
+
+@pytest.mark.slow
+def test_histories_in_a_bucket_find_a_block_that_reads_its_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed is one of those that find it."""
+
+    def careless(begun: Pending, tail: Tail) -> Steps[Tail]:
+        return tail
+        yield
+
+    for module in (write, job):
+        monkeypatch.setattr(module, "value_of", careless)
+    with pytest.raises(AssertionError, match="block 14 read"):
+        run_in_bucket(16)
