@@ -100,7 +100,9 @@ def claims(session: Session, value: Timeline, listed: Sequence[Stat] | None = No
     listed: that timeline, where it was listed since.
     """
     listed = session.store.list(session.publisher.projector.folder) if listed is None else listed
-    return session.run(claimed(begun_files(value, listed)))
+    found = session.run(claimed(begun_files(value, listed)))
+    known_from = max(value.archive.watermark, value.retention.dropped)  # of earlier ones the value does not tell
+    return [write for write in found if write.requested > known_from]
 
 
 def _count_left(session: Session, instant: InstantTime) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from crdt_mor import Table
+from tests.interop.dying_turns import DyingTurns
 from tests.interop.made_by_hudi import run_compaction
 from tests.interop.readers import HudiSpark, Refused, Rows, hudi_rs
 from tests.interop.turn_tables import KINDS, SESSION
@@ -35,6 +36,13 @@ def test_the_page_lists_each_statement_of_hudis() -> None:
 def test_each_statement_of_hudis_between_ours(spark: HudiSpark, tmp_path: Path, kind: str) -> None:
     shown = Turns(spark, tmp_path / f"each_{[*KINDS].index(kind)}", 1, kind).run_each()
     assert shown == {name: verdicts[kind] for name, verdicts in said().items()}
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_death_of_ours_before_each_turn_of_hudis(spark: HudiSpark, tmp_path: Path, kind: str) -> None:
+    DyingTurns(spark, tmp_path / f"dying_{[*KINDS].index(kind)}", 1, kind).run(3)
 
 
 @pytest.mark.spark
