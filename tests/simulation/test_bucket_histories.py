@@ -18,9 +18,9 @@ def test_a_history_in_a_bucket_is_its_operations_one_after_another(seed: int) ->
     assert history.did
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_histories_in_a_bucket_find_a_block_that_reads_its_future(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seed is one of those that find it."""
+    """About one seed in fifty finds it; which ones they are changes with the requests that an operation makes."""
 
     def careless(begun: Pending, tail: Tail) -> Steps[Tail]:
         return tail
@@ -28,5 +28,10 @@ def test_histories_in_a_bucket_find_a_block_that_reads_its_future(monkeypatch: p
 
     for module in (write, job):
         monkeypatch.setattr(module, "value_of", careless)
-    with pytest.raises(AssertionError, match="block 14 read"):
-        run_in_bucket(16)
+
+    def some_histories() -> None:
+        for seed in range(1, 201):
+            run_in_bucket(seed)
+
+    with pytest.raises(AssertionError, match=r"block \d+ read|the table has"):
+        some_histories()
