@@ -449,3 +449,21 @@ def test_a_claim_of_an_earlier_release_ends_an_attempt_at_its_time(world: Simula
     assert commit.requested_at not in claimed[0]
     assert world.store.read(claimed[0]) == claim_record("an earlier release")
     assert shown(world) == {"a": 2, "b": 1, "c": 9}
+
+
+def test_a_claim_at_a_time_that_is_archived_is_no_pending_write(
+    world: Simulated, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The value does not tell whether it was committed; a stalled helper may have put its file."""
+    monkeypatch.setattr("crdt_mor.log.tail.KEPT_VERSIONS", 2)
+    monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 2)
+    monkeypatch.setattr("crdt_mor.log.publish.EXPIRE_EVERY", 1)
+    for number in range(4):
+        table.upsert(rows(a=number))
+        table.maintenance.compact()
+    assert table.maintenance.archive(keep_commits=1).instants
+    archived = tail_of(table).archive.watermark
+    world.store.put(f"{HUDI}/{archived}.deltacommit.requested", claim_record("stalled"))
+    assert opened(world).inspect.pending().num_rows == 0
+    with pytest.raises(InvalidInputError):
+        opened(world).maintenance.roll_back(archived)
