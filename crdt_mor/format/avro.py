@@ -20,6 +20,7 @@ Json: TypeAlias = "str | bool | int | float | list[Json] | dict[str, Json] | Non
 """A schema of Avro's, which is JSON."""
 
 MAGIC: Final = b"Obj\x01"
+_SYNC_BYTES: Final = 16
 
 
 def encode_long(value: int) -> bytes:
@@ -52,6 +53,18 @@ def encode_container(header: bytes, count: int, datums: bytes | memoryview) -> b
     sync = hashlib.md5(header + datums[:65536], usedforsecurity=False).digest()
     size = encode_long(len(datums))
     return b"".join((header, sync, encode_long(count), size, datums, sync))
+
+
+def is_as_encoded(data: bytes) -> bool:
+    """Return whether `encode_container` made these bytes, by the sync marker, which is a hash of the first 64 KiB."""
+    sync = data[-_SYNC_BYTES:]
+    start = data.find(sync) + _SYNC_BYTES
+    try:
+        count, at = decode_long(data, start)
+        _, at = decode_long(data, at)
+    except (IndexError, ValueError):
+        return False
+    return encode_container(data[: start - _SYNC_BYTES], count, data[at:-_SYNC_BYTES]) == data
 
 
 def container_header(schema: str, notes: Mapping[str, str] = MappingProxyType({})) -> bytes:

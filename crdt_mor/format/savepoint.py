@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from crdt_mor.errors import FormatError
 from crdt_mor.format import avro_record
@@ -62,12 +62,19 @@ def encode_savepoint(savepoint: SavepointRecord) -> bytes:
     )
 
 
-def decode_saved_ms(data: bytes, path: str) -> int:
-    """When a savepoint was made, as its file says, in ms since 1970; `FormatError` if that is damaged."""
-    saved = avro_record.decode(data, path, _SAVEPOINT.name).get("savepointedAt")
-    if not isinstance(saved, int):
-        raise FormatError(f"a savepoint of a shape that Hudi does not write. path={path}")
-    return saved
+def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
+    """The record in a `.savepoint` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
+    datum = avro_record.decode(data, path, _SAVEPOINT.name)
+    try:
+        partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
+        return SavepointRecord(
+            by=cast("str", datum["savepointedBy"]),
+            saved_ms=int(cast("int", datum["savepointedAt"])),
+            comment=cast("str", datum["comments"]),
+            files={partition: tuple(item["savepointDataFile"]) for partition, item in partitions.items()},
+        )
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise FormatError(f"a savepoint of a shape that Hudi does not write: {error!r}. path={path}") from error
 
 
 def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:

@@ -8,7 +8,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.format.savepoint import (
     Instant,
     SavepointRecord,
-    decode_saved_ms,
+    decode_savepoint_record,
     encode_restore,
     encode_restore_plan,
     encode_savepoint,
@@ -23,11 +23,16 @@ from crdt_mor.planners.restore import RestorePlan
 
 
 def encode_savepoint_record(savepoint: Savepoint, slices: Iterable[FileSlice]) -> bytes:
+    """The bytes of the files of a savepoint, whose moment shows these slices."""
+    return encode_savepoint(savepoint_record(savepoint, slices))
+
+
+def savepoint_record(savepoint: Savepoint, slices: Iterable[FileSlice]) -> SavepointRecord:
     """What a savepoint keeps: the files of these slices, which its moment shows."""
     paths = [file.path for slice_ in slices for file in slice_.files]
     by = savepoint.author.application if savepoint.author is not None else "crdt_mor"
     comment = f"{savepoint.name}: {savepoint.comment}" if savepoint.comment else savepoint.name
-    return encode_savepoint(SavepointRecord(by, to_ms(savepoint.saved), comment, _by_partition(paths)))
+    return SavepointRecord(by, to_ms(savepoint.saved), comment, _by_partition(paths))
 
 
 def encode_restore_record(plan: RestorePlan) -> bytes:
@@ -50,7 +55,7 @@ def own_savepoint_time(data: bytes, path: str) -> InstantTime | None:
     We put files whole, so that a damaged one is not ours.
     """
     try:
-        return from_ms(decode_saved_ms(data, path)) if OWN_KEY in notes(data, path) else None
+        return from_ms(decode_savepoint_record(data, path).saved_ms) if OWN_KEY in notes(data, path) else None
     except FormatError:
         return None
 

@@ -2,6 +2,7 @@
 
     verify_value   versions, segments, plans       verify_base   base files     verify_rows   keys, states, rules
     verify_hudi    Hudi's timeline and history     verify_logs   log files      verify_deep   the plain fold
+    verify_told    the bytes of its files
 
 One file group after the other is read: each of its files that a kept view needs, and then the rows that the newest
 snapshot shows, merged as any reader merges them. Of the keys that are kept meanwhile, those of one bucket are together

@@ -1,9 +1,11 @@
 """What Hudi's readers are told, reread: Hudi's timeline directory and its history, held against the value.
 
-    each completed instant above the watermark ─► its completed file, with what the value says of the commit
+    each completed instant above the watermark ─► its completed file, and the record of a service's plan
     each instant up to the watermark ─► its row in the history, with the same
     each completed file that bears our key ─► an instant that the value knows
-    each savepoint of which Hudi is told ─► its completed file, for that savepoint
+    each savepoint of which Hudi is told ─► its files, for that savepoint
+
+What each file says, `verify_told` compares with the bytes that a writer puts.
 
 What is missing of the events of the newest version is no damage: its publisher tells Hudi of them, or the next one, or
 `maintain`. It is a hint until then, as a compaction of Hudi's leaves out a commit that Hudi is not told of. What an
@@ -13,16 +15,17 @@ newest version again, whose publishers may have archived or restored meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
-from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, FormatError
 from crdt_mor.events.copy import notes as notes_of_copies
 from crdt_mor.events.session import Session
 from crdt_mor.format.archive import ArchivedInstant, decode_instants, decode_manifest, manifest_name
-from crdt_mor.format.commit import CommitMetadata, decode_commit
 from crdt_mor.hudi.actions import (
+    WRITE,
     PlannedAction,
     SettledAction,
     action_ending_as,
@@ -30,11 +33,12 @@ from crdt_mor.hudi.actions import (
     planned_action,
 )
 from crdt_mor.hudi.adoption import is_archived_by_others
-from crdt_mor.hudi.records import is_same_plan
 from crdt_mor.hudi.restore import dropped_by_restores
 from crdt_mor.hudi.restore_records import own_savepoint_time
-from crdt_mor.laws.merging import HIDDEN
+from crdt_mor.laws.merging import merging_of
 from crdt_mor.log.outcome import all_completions
+from crdt_mor.log.paths import PLANS, plan_path
+from crdt_mor.model.cut import Cut
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import SAVEPOINT, TimelineFileName, timeline_file_name
 from crdt_mor.model.savepoint import Savepoint
@@ -42,8 +46,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, completed_name
 from crdt_mor.services.verify_findings import Finding, found
 from crdt_mor.services.verify_given import given
-
-_SCHEMA = "schema"
+from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, record_fault, savepoint_fault
 
 
 @dataclass(slots=True)
@@ -84,13 +87,44 @@ def _look(session: Session) -> Told:
         name = timeline_file_name(stat.path)
         if name is not None:
             named[stat.path] = name
-    _ask_active(session, value, own, named, told)
+    expected = _Expected.of(session, value)
+    _ask_active(session, value, own, expected, named, told)
     _ask_plans(session, value, named, told)
-    _ask_savepoints(session, value, named, told)
+    _ask_savepoints(session, value, commits, named, told)
     _ask_strangers(session, value, {c.requested for c in commits}, named, told)
     if value.archive.manifest and value.archive.version < value.version:
-        _ask_history(session, value, own, told)
+        _ask_history(session, value, own, expected, told)
     return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What the files of commits are compared with. plans: the paths of the frozen plans that are kept."""
+
+    session: Session
+    schemas: Schemas
+    plans: frozenset[str]
+
+    @classmethod
+    def of(cls, session: Session, value: Timeline) -> _Expected:
+        stored = merging_of(session.config, value.schema).schema.stored
+        plans = frozenset(stat.path for stat in session.store.list(PLANS))
+        return cls(session, Schemas(session.config.name, stored), plans)
+
+    def plan(self, completion: Completion) -> bytes | None:
+        """The frozen plan of a service, if it is kept; a damaged one is said of open plans alone."""
+        path = plan_path(completion.requested, completion.nonce)
+        with suppress(FormatError):
+            return given(self.session, path) if path in self.plans else None
+        return None
+
+    def difference(self, completion: Completion, record: bytes | None, data: bytes, path: str) -> str | None:
+        """How a completed file differs from what a writer puts. record: of its plan in Hudi's timeline."""
+        plan = self.plan(completion) if needs_plan(completion) else None
+        try:
+            return completed_fault(completion, plan, record, data, path, self.schemas)
+        except CrdtMorError as error:
+            return str(error)
 
 
 # --- the active timeline ----------------------------------------------------------------------------------------------
@@ -100,10 +134,11 @@ def _ask_active(
     session: Session,
     value: Timeline,
     own: Mapping[InstantTime, Completion],
+    expected: _Expected,
     named: Mapping[str, TimelineFileName],
     told: Told,
 ) -> None:
-    """Each commit of ours above the watermark has its completed file, and that says what the value says."""
+    """Each commit of ours above the watermark has its completed file, and that has the bytes that a writer puts."""
     projector = session.publisher.projector
     for completion in own.values():
         if completion.requested <= value.archive.watermark:
@@ -111,8 +146,36 @@ def _ask_active(
         path = projector.path(completed_name(completion))
         gone = f"Hudi is not told of a commit: its file is gone. instant={completion.requested}"
         data = _file_of(session, completion.version, value, path, gone, named, told)
-        if data is not None and (differs := _difference(value, completion, data, path)) is not None:
-            told.findings[path] = found("Hudi's timeline", path, differs)
+        record = _ask_record(session, completion, expected, named, told)
+        if data is not None and (differs := expected.difference(completion, record, data, path)) is not None:
+            told.findings[path] = found("Hudi's timeline", path, f"{differs}. instant={completion.requested}")
+
+
+def _ask_record(
+    session: Session, completion: Completion, expected: _Expected, named: Mapping[str, TimelineFileName], told: Told
+) -> bytes | None:
+    """The record of what a service has begun, held to its plan; None of a write, whose record nobody reads."""
+    action = action_ending_as(completion.action)
+    if action is WRITE:
+        return None
+    path = session.publisher.projector.path(TimelineFileName(completion.requested, action.name, action.begun[0]))
+    data = _read(session, path, named, told)
+    if data is None:
+        return None
+    told.objects += 1
+    plan = expected.plan(completion) if isinstance(action, PlannedAction | SettledAction) else None
+    _hold(told, path, completion.requested, lambda: record_fault(action, completion, plan, data, path))
+    return data
+
+
+def _hold(told: Told, path: str, instant: InstantTime, fault: Callable[[], str | None]) -> None:
+    """Note what is wrong with a file of Hudi's timeline, if anything is."""
+    try:
+        said = fault()
+    except CrdtMorError as error:
+        said = str(error)
+    if said is not None:
+        told.findings[path] = found("Hudi's timeline", path, f"{said}. instant={instant}")
 
 
 def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
@@ -127,12 +190,16 @@ def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFi
         data = _file_of(session, plan.version, value, path, gone, named, told)
         if data is None or frozen is None:
             continue
-        if not is_same_plan(data, action.encode_record(action.decode(frozen, plan.path)), path):
-            said = f"it says something else than the plan. instant={plan.barrier}"
-            told.findings[path] = found("Hudi's timeline", path, said)
+        _hold(told, path, plan.barrier, partial(record_fault, action, None, frozen, data, path))
 
 
-def _ask_savepoints(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
+def _ask_savepoints(
+    session: Session,
+    value: Timeline,
+    commits: Sequence[Completion],
+    named: Mapping[str, TimelineFileName],
+    told: Told,
+) -> None:
     """Each savepoint of which Hudi is told has its completed file: without it Hudi's cleaner removes what it keeps.
 
     Hudi deletes a savepoint with its inflight file, and may do so with one of ours, and make another one there.
@@ -147,8 +214,17 @@ def _ask_savepoints(session: Session, value: Timeline, named: Mapping[str, Timel
                 continue
         gone = f"Hudi is not told of a savepoint: its file is gone. name={savepoint.name}"
         data = _file_of(session, savepoint.version, value, path, gone, named, told)
-        if data is not None and not _is_of(savepoint, data, path):
+        if data is None:
+            continue
+        if not _is_of(savepoint, data, path):
             told.findings[path] = found("Hudi's timeline", path, f"it is not of this savepoint. name={savepoint.name}")
+            continue
+        shown = [commit for commit in commits if Cut("completed", savepoint.at).shows(commit)]
+        _hold(told, path, savepoint.marks, partial(savepoint_fault, savepoint, shown, data, path))
+        begun = _read(session, inflight, named, told)
+        if begun and begun != data:  # Hudi leaves it empty
+            said = f"it has other bytes than the completed file. name={savepoint.name}"
+            told.findings[inflight] = found("Hudi's timeline", inflight, said)
 
 
 def _is_of(savepoint: Savepoint, data: bytes, path: str) -> bool:
@@ -222,58 +298,12 @@ def _ask_strangers(
             told.findings[path] = found("lost version" if is_later else "unknown instant", path, said)
 
 
-# --- what a completed file says ---------------------------------------------------------------------------------------
-
-
-def _difference(value: Timeline, completion: Completion, data: bytes, path: str) -> str | None:
-    """In what a completed file differs from what the value says of a commit; None: in nothing that can be told.
-
-    The schema in it is that of the version which published it, so of that it is asked whether it is one of this table.
-    """
-    action = action_ending_as(completion.action)
-    try:
-        if isinstance(action, SettledAction) or (isinstance(action, PlannedAction) and action.encode_outcome):
-            action.completed_extra(data, path)
-            return None if bears_our_key(completed_name(completion), data, path) else "it does not bear our key"
-        if completion.undone is not None:
-            expected = action.encode_completed(completion, "")
-            return None if data == expected else f"it has other bytes. instant={completion.requested}"
-        return _difference_of_commit(value, completion, data, path)
-    except CrdtMorError as error:
-        return str(error)
-
-
-def _difference_of_commit(value: Timeline, completion: Completion, data: bytes, path: str) -> str | None:
-    said = decode_commit(data, path)
-    schema = said.extra.get(_SCHEMA, "")
-    encode = action_ending_as(completion.action).encode_completed
-    expected = decode_commit(encode(completion, schema), path)
-    for name, wanted, got in _fields(expected, said):
-        if wanted != got:
-            return f"it says something else of the commit than the value. instant={completion.requested} field={name}"
-    columns = TableSchema.from_avro(schema).declared.names if schema else []
-    unknown = sorted(name for name in set(columns) - set(value.columns) if not name.startswith(HIDDEN))
-    if unknown:
-        return f"its schema has columns that the table lacks. instant={completion.requested} columns={unknown}"
-    return None
-
-
-def _fields(expected: CommitMetadata, got: CommitMetadata) -> Iterator[tuple[str, object, object]]:
-    yield "operation", expected.operation, got.operation
-    yield "compacted", bool(expected.compacted), bool(got.compacted)
-    yield "extra", dict(expected.extra), dict(got.extra)
-    yield "files", _files(expected), _files(got)
-
-
-def _files(metadata: CommitMetadata) -> list[tuple[object, ...]]:
-    stats = [stat for some in metadata.stats.values() for stat in some]
-    return sorted((s.path, s.file_id, s.num_writes, s.num_deletes, s.file_size_in_bytes) for s in stats)
-
-
 # --- the history ------------------------------------------------------------------------------------------------------
 
 
-def _ask_history(session: Session, value: Timeline, own: Mapping[InstantTime, Completion], told: Told) -> None:
+def _ask_history(
+    session: Session, value: Timeline, own: Mapping[InstantTime, Completion], expected: _Expected, told: Told
+) -> None:
     """The newest manifest of ours and the files that it names hold each commit of ours up to the watermark."""
     folder = session.publisher.projector.archive
     if session.run(is_archived_by_others(session.publisher.projector, value)):
@@ -289,14 +319,16 @@ def _ask_history(session: Session, value: Timeline, own: Mapping[InstantTime, Co
     for completion in own.values():
         if completion.requested <= value.archive.watermark:
             row = held.get(completion.requested)
-            said = "it lacks an instant" if row is None else _difference(value, completion, row.metadata, path)
+            said: str | None = "it lacks an instant"
+            if row is not None:
+                said = expected.difference(completion, None, row.metadata, path)
             if said is not None:
                 place = f"{path}#{completion.requested}"
                 told.findings[place] = found("Hudi's history", path, f"{said}. instant={completion.requested}")
     late = [time for time in held if time > value.archive.watermark]
     if late:
-        said = f"it has an instant above the watermark. instant={late[0]} watermark={value.archive.watermark}"
-        told.findings[path] = found("Hudi's history", path, said)
+        above = f"it has an instant above the watermark. instant={late[0]} watermark={value.archive.watermark}"
+        told.findings[path] = found("Hudi's history", path, above)
 
 
 def _named_in(session: Session, path: str, value: Timeline, told: Told) -> tuple[str, ...]:

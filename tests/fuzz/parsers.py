@@ -191,7 +191,7 @@ def _actions(data: bytes) -> None:
         lambda data: clean.decode_clean_plan(data, "path"),
         lambda data: clean.decode_clean(data, "path"),
         lambda data: clean.decode_savepoint(data, "path"),
-        lambda data: savepoint.decode_saved_ms(data, "path"),
+        lambda data: savepoint.decode_savepoint_record(data, "path"),
         lambda data: avro_record.notes_of(data, "path"),
     )
 

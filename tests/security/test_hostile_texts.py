@@ -200,7 +200,7 @@ def test_a_savepoint_of_another_schema_is_named() -> None:
     schema = {"type": "record", "name": "HoodieSavepointMetadata", "fields": []}
     container = avro.encode_container(avro.container_header(json.dumps(schema)), 1, b"")
     with pytest.raises(mor.FormatError, match=r"a savepoint of a shape that Hudi does not write.*path=p"):
-        savepoint.decode_saved_ms(container, "p")
+        savepoint.decode_savepoint_record(container, "p")
 
 
 def test_a_post_with_numbers_that_no_version_has_room_for_is_nobodys() -> None:

@@ -39,7 +39,8 @@ def test_the_sound_table_is_whole(sound: Path) -> None:
     found = verified(sound)
     assert found.findings == ()
     versions, told = list((sound / OWN / "timeline").iterdir()), list((sound / HUDI).glob("*_*.*commit"))
-    assert found.objects == len(versions) + len(told)
+    plans = list((sound / HUDI).glob("*.compaction.requested"))
+    assert found.objects == len(versions) + len(told) + len(plans)
 
 
 def test_the_newest_version_cannot_be_read(folder: Path) -> None:
@@ -363,6 +364,16 @@ def test_hudis_history_lacks_an_instant(archived: Path) -> None:
     finding = only(archived)
     assert finding.check == "Hudi's history"
     assert instants[0].name.requested in finding.said
+
+
+def test_verify_a_row_of_hudis_history_has_other_bytes_names_the_field(archived: Path) -> None:
+    file = max((archived / HUDI / "history").glob("*.parquet"))
+    first, *others = decode_instants(file.read_bytes(), file.name)
+    commit = decode_commit(first.metadata, file.name)
+    stats = {name: [replace(stat, prev_commit="x") for stat in some] for name, some in commit.stats.items()}
+    file.write_bytes(encode_instants([replace(first, metadata=encode_commit(replace(commit, stats=stats))), *others]))
+    finding = only(archived)
+    assert (finding.check, "field=stats" in finding.said) == ("Hudi's history", True)
 
 
 @pytest.mark.slow
