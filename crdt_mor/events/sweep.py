@@ -316,15 +316,20 @@ def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -
     """
     named = ((file.path, data_file_name(file.path)) for file in files)
     plans = {c.requested: c for c in completions if c.action == COMMIT and c.nonce and c.overwriting is None}
+    folders = {requested: {file.path.rpartition("/")[0] for file in plan.files} for requested, plan in plans.items()}
 
-    def is_second(name: BaseFileName | LogFileName) -> bool:
-        """Whether a file may be of a second execution of a plan. Hudi's own executor removes what it leaves."""
+    def is_second(path: str, name: BaseFileName | LogFileName) -> bool:
+        """Return True for a file of a second execution of a plan. Hudi's own executor removes what it leaves.
+
+        A file elsewhere is none: a link inside the table lists the plan's own files once more, by another path.
+        """
         plan = plans.get(name.instant)
-        return plan is not None and (not plan.adopted or is_own_token(name.token))
+        is_of_both = plan is not None and (not plan.adopted or is_own_token(name.token))
+        return is_of_both and path.rpartition("/")[0] in folders[name.instant]
 
     placed = [
         (path, name.instant) for path, name in named
-        if name and (driver_of_token(name.token) is not None or is_second(name))
+        if name and (driver_of_token(name.token) is not None or is_second(path, name))
     ]  # fmt: skip
     shared = {instant for _, instant in placed}
     commits = {c.requested: {file.path for file in c.files} for c in completions if c.requested in shared}

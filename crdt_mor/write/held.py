@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.merge.blocks import PARTITION_PATH
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.overwrite import Scope
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+else:
+    pc = Late("pyarrow.compute")
 
 
 def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], config: TableConfig) -> None:

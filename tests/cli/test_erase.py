@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
@@ -76,6 +77,9 @@ def test_wrong_usage_is_told(people: Path, wrong: list[object]) -> None:
 
 
 def test_writes_that_are_under_way_are_named(people: Path) -> None:
-    with mor.Table(people).transaction():
+    block = mor.Table(people).transaction()
+    with ThreadPoolExecutor(1) as other:  # a block of this thread would be refused
+        other.submit(block.__enter__).result()
         assert "erase again" in run("erase", people, "--keys", 1, "--yes", code=1).stderr
+        other.submit(block.__exit__, None, None, None).result()
     assert "erased 0 rows" in run("erase", people, "--keys", 1, "--yes", "--wait", "10s").stderr

@@ -119,7 +119,7 @@ def test_what_is_written_is_read_again_and_has_the_columns_of_hudis_files() -> N
     second = encode_instants([ArchivedInstant(clean, b"n")])
     assert pq.read_schema(pa.BufferReader(first)).equals(SCHEMA)
     merged = merge_data_files([(second, "b"), (first, "a")])
-    assert decode_instants(merged, "x") == [ArchivedInstant(commit, b"m"), ArchivedInstant(clean, b"n")]
+    assert decode_instants(merged, "x") == [ArchivedInstant(commit, b"m", b"p"), ArchivedInstant(clean, b"n")]
     assert pq.read_table(pa.BufferReader(merged))["plan"].to_pylist() == [b"p", None]
     with pytest.raises(FormatError, match="file=a"):
         merge_data_files([(first[:-9], "a")])

@@ -38,8 +38,6 @@ from tests.inside import session_of, tail_of
 from tests.table.helpers import SCHEMA, Make, Place, Places, data_files, frame, rows
 from tests.tiers import slow
 
-pytestmark = pytest.mark.filterwarnings("ignore::crdt_mor.TableMovedWarning")
-
 T = TypeVar("T")
 Move = Callable[..., Migrated]
 
