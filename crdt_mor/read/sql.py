@@ -51,6 +51,8 @@ class Condition:
         """The condition as an expression; raises polars' errors for what is none."""
         require_unicode(self.text)
         tokens = tokens_of(self.text)
+        if tokens is None and tokens_of(self.text.replace(";", " ")) is not None:
+            raise pl.exceptions.SQLSyntaxError("unexpected token ';'")
         if tokens is None:
             raise pl.exceptions.SQLSyntaxError("a text of SQL stands in single quotes, 'so', in no others")
         if any(first.word == "(" and second.word == "SELECT" for first, second in pairwise(tokens)):

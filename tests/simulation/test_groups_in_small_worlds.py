@@ -23,13 +23,14 @@ import pytest
 
 from crdt_mor.events import group
 from crdt_mor.log.paths import POSTS, post_path, version_path
-from crdt_mor.log.posts import encode_post
+from crdt_mor.log.posts import NAME_CHARS, encode_post
 from crdt_mor.log.projection import EventProjector
 from crdt_mor.log.steps import Put, Read, Steps, Together
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.posts import Noted, PostName
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Stat
+from tests.driving import nonce_in_hex
 from tests.simulation.actors import PUBLISHER, Run, finish, planner
 from tests.simulation.grouping import (
     FIRST,
@@ -166,7 +167,7 @@ def world(
         else:
             place.add(f"o{n}.", [partial(OTHERS[role], value)])
     for n in range(copies):
-        name = PostName(value.version, f"w{n}.01")
+        name = PostName(value.version, nonce_in_hex(f"w{n}.01")[:NAME_CHARS])
         data = encode_post(post_of(FIRST + n, name=name), value.table_id)
         place.add(f"c{n}.", [partial(copier, post_path(name), data)])
     place.go_on([finish] * begun + [ender] * ends + [overwriter] * overwrites, "b")
