@@ -11,13 +11,14 @@ from crdt_mor.api.migration_status import MigrationStatus, migration_status
 from crdt_mor.api.reading import AsOf, value_at
 from crdt_mor.events.heartbeat import BEATS_MISSED, beat_every
 from crdt_mor.events.session import Session
+from crdt_mor.events.sweep import last_heard
 from crdt_mor.ground.deadlines import operations
-from crdt_mor.log.paths import POSTS, heartbeat_path, is_event, post_in
+from crdt_mor.log.paths import POSTS, is_event, post_in
 from crdt_mor.log.posts import FRESH_MS
 from crdt_mor.model.authors import columns_of
 from crdt_mor.model.instant import InstantTime, from_ms, to_datetime
 from crdt_mor.model.names import DELTA_COMMIT
-from crdt_mor.model.timeline_parts import Pending, completed_name
+from crdt_mor.model.timeline_parts import completed_name
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.rollback import claims
 
@@ -136,7 +137,7 @@ class Inspect:
             {
                 **_open(p.requested, "pending", DELTA_COMMIT, p.version),
                 **columns_of(p.author),
-                "silent": silent_for(self._heard_ms(p), now_ms),
+                "silent": silent_for(self._session.run(last_heard(p)), now_ms),
             }
             for p in value.pending
         ]
@@ -164,7 +165,7 @@ class Inspect:
         rows: list[dict[str, object]] = []
         value = session.views.sealed()
         for p in sorted((*value.pending, *claims(session, value)), key=lambda p: p.requested):
-            heard_ms = self._heard_ms(p)
+            heard_ms = self._session.run(last_heard(p))
             silent = silent_for(heard_ms, now_ms)
             rows.append(
                 {
@@ -264,11 +265,6 @@ class Inspect:
     def migration(self) -> MigrationStatus | None:
         """Return the state of the table's migration, or None for a table that does not move."""
         return migration_status(self._session.views.sealed())
-
-    def _heard_ms(self, write: Pending) -> int | None:
-        """When the store last heard of a pending write, in ms since 1970; None where nothing says it."""
-        beat = self._session.store.stat(heartbeat_path(write.requested))
-        return write.begun_ms if beat is None else beat.modified_ms
 
     def files(self, as_of: AsOf | None = None) -> pa.Table:
         """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
