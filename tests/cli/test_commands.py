@@ -92,9 +92,10 @@ def test_the_list_of_commands_is_complete() -> None:
     assert tuple(name.replace("_", "-") for name in names) == COMMANDS
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_stands_in_the_readme(command: str) -> None:
-    assert f"crdt-mor {command}" in README.read_text()
+def test_the_commands_that_the_readme_names_exist() -> None:
+    named = set(re.findall(r"`crdt-mor ([a-z-]+)", README.read_text()))
+    assert named
+    assert named <= set(COMMANDS)
 
 
 def test_an_error_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
