@@ -94,12 +94,14 @@ def world(
     writers: int = 0,
     others: tuple[str, ...] = (),
     posted: Callable[[Timeline], tuple[Timeline, list[PostedEvent]]] | None = None,
+    versions: int = 5,
     **options: Any,
 ) -> CrowdedWorld:
     """Writers that post all they do, or their begin, and are alone or stand still then, or their end; and others.
 
     racers: writers that post their begin once they have lost a race, and are alone then. posted: a value, and what
-    writers that are dead have posted.
+    writers that are dead have posted. versions: where they are deleted at once, a writer that misses the version of its
+    begin begins again, and so does the next, for ever.
     """
     place = Place.with_begun(ends)
     if posted is not None:
@@ -114,7 +116,7 @@ def world(
     place.go_on([end] * ends, "e")
     place.add("n", [writer] * writers)
     place.live(others, letters=None)
-    return CrowdedWorld(place.objects, place.actors, **options)
+    return CrowdedWorld(place.objects, place.actors, versions=versions, **options)
 
 
 def a_dead_writer_has_begun(value: Timeline) -> tuple[Timeline, list[PostedEvent]]:
@@ -147,7 +149,7 @@ def dead_writers_have_posted(value: Timeline) -> tuple[Timeline, list[PostedEven
         slow({"beginners": 2}),
         slow({"beginners": 1, "soon_alone": 1}),
         slow({"beginners": 1, "racers": 1}),
-        slow({"ends": 1, "beginners": 1, "others": ("reader",)}),
+        slow({"ends": 1, "beginners": 1, "others": ("reader",), "versions": 4}),
         long({"ends": 1, "beginners": 1, "others": ("cleaner",)}),
         slow({"posters": 1, "beginners": 1}),
         slow({"posters": 1, "writers": 1}),
