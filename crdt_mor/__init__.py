@@ -103,6 +103,7 @@ if _TYPE_CHECKING:
     from crdt_mor.services.copy import Copied, CopyProgress
     from crdt_mor.services.maintain_report import Maintained, Upkeep
     from crdt_mor.services.migration import MigrationProgress
+    from crdt_mor.services.repair import Repaired
     from crdt_mor.services.restore import Restored, Savepoint
     from crdt_mor.services.rollback import GivenUp
     from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress
@@ -145,6 +146,7 @@ _NAMES = {
         "PartitionNotInKeyWarning",
         "PayloadError",
         "PayloadNotAllowedError",
+        "Repaired",
         "RestoreUnfinishedError",
         "SchemaMismatchError",
         "SnapshotExpiredError",
@@ -203,6 +205,7 @@ _NAMES = {
     "services.clean": ("Cleaned",),
     "services.copy": ("Copied", "CopyProgress"),
     "services.migration": ("MigrationProgress",),
+    "services.repair": ("Repaired",),
     "services.restore": ("Restored", "Savepoint"),
     "services.verify_findings": ("Finding", "Verification", "VerifyProgress"),
     "services.rollback": ("GivenUp",),
@@ -336,6 +339,7 @@ __all__ = [
     "RangeReader",
     "Receipt",
     "RecordPayload",
+    "Repaired",
     "RestoreUnfinishedError",
     "Restored",
     "RollbackEvent",

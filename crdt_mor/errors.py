@@ -101,8 +101,8 @@ class SnapshotExpiredError(CrdtMorError):
     def of_file(cls, path: str) -> SnapshotExpiredError:
         """A file that the timeline names is not in the store."""
         return cls(
-            "a data file of this snapshot is gone: either a cleaner removed it, then read the latest snapshot, or it "
-            f"was deleted by hand, then restore it from a backup. file={path}"
+            "a data file of this snapshot is gone: if a cleaner removed it, read the latest snapshot; if it was "
+            f"deleted by hand, put it back with crdt-mor repair. file={path}"
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -38,9 +38,14 @@ from crdt_mor.services.maintain import maintain
 from crdt_mor.services.maintain_report import Maintained
 from crdt_mor.services.metadata_table import drop_metadata_table
 from crdt_mor.services.migration import MigrationProgress
+from crdt_mor.services.repair import Repaired, repair
 from crdt_mor.services.restore import Restored, restore, would_restore
 from crdt_mor.services.rollback import GivenUp, roll_back
+from crdt_mor.services.verify_findings import VerifyProgress
 from crdt_mor.store.protocol import Store
+
+if TYPE_CHECKING:
+    from crdt_mor.api.table import Table
 
 
 @operations
@@ -230,6 +235,26 @@ class Maintenance:
         """
         point = point_of(to)
         return would_restore(self._session, point) if dry_run else restore(self._session, point)
+
+    def repair(self, copy: Table, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> Repaired:
+        """Replace damaged and missing files of the table with those of a copy of it.
+
+        The table is verified; each damaged file that the copy has is checked as `Table.verify` checks it, and then
+        put. Nothing is replaced by a file that fails a check. Safe beside writers and readers. The whole table is read
+        three times.
+
+        Args:
+            copy: a table that `Table.copy` made of this one, at any moment that has the file.
+            on_progress: called with a `VerifyProgress` after each file group, once for each reading.
+
+        Returns:
+            The files that were put, and what is still wrong.
+
+        Raises:
+            InvalidInputError: `copy` is another table, or this one.
+        """
+        other = copy._session  # noqa: SLF001  a table as well
+        return repair(self._session, other, on_progress or (lambda _: None))
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.

@@ -214,7 +214,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "table": config.name,
         "uri": uri,
         **said,
-        "rows": now.count(),
+        **_rows(now),
         "unopened": unopened,
         "columns": {field.name: str(field.type) for field in table.schema},
         "commits": states.count("completed"),
@@ -234,13 +234,14 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         render.document(pairs)
         return
     columns = ", ".join(f"{name} {kind}" for name, kind in pairs.pop("columns").items())  # type: ignore[attr-defined]
+    and_unopened = f", {unopened_text(unopened)}" if unopened else ""
     text = {
         **pairs,
         "key": ", ".join(config.key.fields),
         "partition_by": ", ".join(config.key.partition_fields) or "-",
         "properties": ", ".join(f"{name}={value}" for name, value in table.properties.items()) or "-",
         "rules": "; ".join(said["rules"]) or "-",
-        "rows": f"{pairs['rows']:,}" + (f", {unopened_text(unopened)}" if unopened else ""),
+        "rows": "-" if pairs["rows"] is None else f"{pairs['rows']:,}{and_unopened}",
         "lately": lately_text(pairs["lately"]),  # type: ignore[arg-type]
         "handed_over": handed_over_text(table) or "-",
         "migration": migration or "-",
@@ -249,8 +250,17 @@ def show(uri: Uri, output: Form = Output.text) -> None:
         "columns": columns,
         "bytes": words_of_bytes(int(str(pairs["bytes"]))),
     }
-    del text["unopened"]  # which the line of the rows says
+    for name in ("unopened", "damage") if pairs["damage"] is None else ("unopened",):
+        del text[name]
     render.facts({name.replace("_", " "): value for name, value in text.items()})
+
+
+def _rows(scan: mor.Scan) -> dict[str, object]:
+    """Return the number of rows, or None and the error where a file cannot be read."""
+    try:
+        return {"rows": scan.count(), "damage": None}
+    except (mor.FormatError, mor.SnapshotExpiredError) as error:
+        return {"rows": None, "damage": str(error)}
 
 
 def timeline(

@@ -29,7 +29,8 @@ LEFT: Final = {
     ),
     **dict.fromkeys(("create", "alter", "properties", "rules", "savepoint", "drop-savepoint"), _SETS),
     **dict.fromkeys(
-        ("compact", "clean", "archive", "maintain", "drop-metadata-table", "rollback", "cancel-migration"), _CONTINUES
+        ("compact", "clean", "archive", "maintain", "drop-metadata-table", "repair", "rollback", "cancel-migration"),
+        _CONTINUES,
     ),
     "create-from": "There is no table, unless the load had just ended. Run the same command again: it starts over",
     "copy": (

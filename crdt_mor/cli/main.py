@@ -44,7 +44,7 @@ from crdt_mor.cli.rollback import rollback
 from crdt_mor.cli.rules import rules
 from crdt_mor.cli.simulate import simulate
 from crdt_mor.cli.ui.command import ui
-from crdt_mor.cli.verify import verify
+from crdt_mor.cli.verify import repair, verify
 from crdt_mor.cli.why import why
 
 Payloads = Annotated[
@@ -227,6 +227,7 @@ for _command in (
     laws,
     simulate,
     verify,
+    repair,
     check_store,
     doctor,
     demo,

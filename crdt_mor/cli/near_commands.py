@@ -22,7 +22,7 @@ COMMANDS: Final = {
     **dict.fromkeys(("convert", "import"), "Say create-from"),
     **dict.fromkeys(("backup", "clone"), "Say copy"),
     "export": "Say cat --format parquet > FILE, or copy for a whole table",
-    **dict.fromkeys(("repair", "fsck", "check"), "Say verify"),
+    **dict.fromkeys(("fsck", "check"), "Say verify"),
     "drop": "No command removes a table: remove its folder once no process uses it",
     **dict.fromkeys(("serve", "web", "dashboard"), "Say ui"),
 }

@@ -177,6 +177,11 @@ class _View:
         return sorted(self.files, key=lambda group: (_bucket(group), group))
 
 
+def needed_files(session: Session) -> set[str]:
+    """The paths of all data files that a kept view needs."""
+    return {file.path for some in _View.newest(session).files.values() for file, _ in some}
+
+
 def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[str]:
     """The files of ours that a kept view of the past needs, where no cleaner of Hudi's goes by marks of its own."""
     if not session.config.ours or any(c.adopted and c.action == CLEAN for c in commits):

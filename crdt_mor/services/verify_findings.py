@@ -11,9 +11,8 @@ from crdt_mor.model.timeline_parts import FileGroup
 
 _NO_GROUP: Final[FileGroup] = ("", "")
 
-_RESTORE = (
-    "restore the file from a backup; or go back to a commit before it: crdt-mor restore, Table.maintenance.restore"
-)
+_REPAIR = "put it back from a copy of the table: crdt-mor repair URI --from COPY"
+_RESTORE = f"{_REPAIR}; without a copy, go back to a commit before it: crdt-mor restore"
 _NOT_GIVEN = "see the cause, such as rights, a disk or a mount, mend it, and verify again"
 _REWRITE = "let crdt-mor compact rewrite the file group, and crdt-mor verify look again"
 _OTHER_READERS = "our own readers are not concerned; Hudi's readers see less, or other rows, than the table has"
@@ -41,7 +40,7 @@ CHECKS: Final = MappingProxyType({
     ),
     "segment": (
         "reads fail with an error that names the object, as nothing else says which files the table has",
-        "restore the object from a backup",
+        _REPAIR,
     ),
     "invariant": ("readers may miss commits, or see some twice", _REPORT),
     "plan": (
@@ -50,7 +49,7 @@ CHECKS: Final = MappingProxyType({
     ),
     "restore plan": (
         "what a restore has dropped cannot be told from commits of Hudi's, so that reads may fail",
-        "restore the object from a backup",
+        _REPAIR,
     ),
     "missing": (_UNREADABLE, _RESTORE),
     "size": (_UNREADABLE, _RESTORE),
@@ -77,13 +76,13 @@ CHECKS: Final = MappingProxyType({
     "partition path": (_TWICE, _COPY),
     "bucket": (_TWICE, _COPY),
     "partition metadata": (_OTHER_READERS, "crdt-mor maintain puts it where it is gone; remove a damaged one first"),
-    "Hudi's timeline": (_OTHER_READERS, "restore the file from a backup"),
+    "Hudi's timeline": (_OTHER_READERS, _REPAIR),
     "lost version": (
         "the newest versions of the timeline are gone, and what they committed is lost to our readers",
         "restore them from a backup before anything is written; copy again what was copied beside its writers",
     ),
     "unknown instant": (_OTHER_READERS, "remove the file, once crdt-mor timeline does not show its instant"),
-    "Hudi's history": (_OTHER_READERS, "restore the file from a backup"),
+    "Hudi's history": (_OTHER_READERS, _REPAIR),
     "shown rows": (
         "readers show other rows than the files have",
         "remove the hint that is named; and please report it, with a copy of it",

@@ -248,6 +248,7 @@ class ObjectStore:
         """Remove the object; removing what is not there is fine."""
         key = self.key(path)
         self._forget_empty(path)
+        self._files.forget(path)
         self._asking.ask("delete", path, lambda: obstore.delete(self._clients.brief(), key))
 
     def touch(self, path: str) -> None:

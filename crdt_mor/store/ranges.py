@@ -126,6 +126,12 @@ class Files:
                 kept -= self._files.popitem(last=False)[1].kept
             return file
 
+    def forget(self, path: str) -> None:
+        """Drop the kept bytes of a deleted file: `repair` puts another one of the same size at its path."""
+        with self._lock:
+            for known in [key for key in self._files if key[0] == path]:
+                del self._files[known]
+
 
 class _File(io.RawIOBase):
     """A file whose bytes are asked for as they are needed."""

@@ -43,7 +43,7 @@ def test_a_damaged_table(people: Path) -> None:
     said = run("verify", people, code=3).stderr
     assert f"missing: day=tue/{log.name}: the file is gone." in said
     assert "means: reads of this file group fail" in said
-    assert "do:    restore the file from a backup" in said
+    assert "do:    put it back from a copy of the table: crdt-mor repair" in said
     assert "the table is whole" not in said
     found = json.loads(run("verify", people, "--output", "json", code=3).stdout)
     assert (found["sound"], found["rows"], found["findings"][0]["check"]) == (False, 2, "missing")
@@ -87,3 +87,30 @@ def test_what_looks_at_no_file_says_so(people: Path) -> None:
 
 def test_a_count_that_has_read_its_file_groups_says_nothing_of_them(people: Path) -> None:
     assert run("count", people, code=0).stderr == ""
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+def test_repair_puts_a_missing_file_back_and_show_counts_again(people: Path, tmp_path: Path) -> None:
+    run("copy", people, tmp_path / "copy", code=0)
+    (log,) = (people / "day=tue").glob(".*.log.*")
+    log.unlink()
+    shown = json.loads(run("show", people, "--output", "json", code=0).stdout)
+    assert (shown["rows"], shown["log_files"]) == (None, 2)
+    assert "crdt-mor repair" in shown["damage"]
+    assert log.name in run("show", people, code=0).stdout
+    assert f"put: day=tue/{log.name}" in run("repair", people, "--from", tmp_path / "copy", code=0).stderr
+    shown = json.loads(run("show", people, "--output", "json", code=0).stdout)
+    assert (shown["rows"], shown["damage"]) == (3, None)
+    assert "damage" not in run("show", people, code=0).stdout
+
+
+def test_repair_ends_with_code_3_where_the_copy_lacks_the_file(people: Path, tmp_path: Path) -> None:
+    run("copy", people, tmp_path / "copy", code=0)
+    (log,) = (people / "day=tue").glob(".*.log.*")
+    for folder in (people, tmp_path / "copy"):
+        (folder / "day=tue" / log.name).unlink()
+    document = json.loads(run("repair", people, "--from", tmp_path / "copy", "--output", "json", code=3).stdout)
+    assert (document["files"], document["sound"]) == ([], False)
+    assert document["verification"]["findings"][0]["check"] == "missing"

@@ -1,0 +1,62 @@
+"""A store that reads some objects from another store."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Collection, Sequence
+
+from crdt_mor.ground.parquet import ParquetSource
+from crdt_mor.store.protocol import Content, Durable, Stat, Store
+
+
+class OverlayStore:
+    """The store `base`, in which the objects at `paths` are those of `other`. Changes go to `base`."""
+
+    def __init__(self, base: Store, other: Store, paths: Collection[str]) -> None:
+        self._base = base
+        self._other = other
+        self._paths = frozenset(paths)
+
+    def _of(self, path: str) -> Store:
+        return self._other if path in self._paths else self._base
+
+    def read(self, path: str) -> bytes | None:
+        return self._of(path).read(path)
+
+    def view(self, path: str) -> memoryview | None:
+        return self._of(path).view(path)
+
+    def stat(self, path: str) -> Stat | None:
+        return self._of(path).stat(path)
+
+    def parquet(self, path: str) -> ParquetSource | None:
+        return self._of(path).parquet(path)
+
+    def list(self, folder: str) -> builtins.list[Stat]:
+        return self._merged(self._base.list(folder), self._other.list(folder))
+
+    def walk(self, folder: str) -> builtins.list[Stat]:
+        return self._merged(self._base.walk(folder), self._other.walk(folder))
+
+    def _merged(self, base: builtins.list[Stat], other: builtins.list[Stat]) -> builtins.list[Stat]:
+        stats = [stat for stat in base if stat.path not in self._paths]
+        stats += [stat for stat in other if stat.path in self._paths]
+        return sorted(stats, key=lambda stat: stat.path)
+
+    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
+        return self._base.put(path, data, durable=durable, after=after)
+
+    def copy(self, source: str, target: str) -> bool:
+        return self._base.copy(source, target)
+
+    def delete(self, path: str) -> None:
+        self._base.delete(path)
+
+    def touch(self, path: str) -> None:
+        self._base.touch(path)
+
+    def make_durable(self, path: str) -> None:
+        self._base.make_durable(path)
+
+    def now_ms(self) -> int:
+        return self._base.now_ms()
