@@ -1,7 +1,6 @@
-"""What has become of the columns' names: additions, renames and drops, in the order of their events.
+"""Changes of column names: additions, renames and drops, in event order.
 
-The names at any moment are the fold of the alterations until then. A table whose columns have the names of its files,
-and have always had them, has none.
+The names at a moment result from all earlier alterations. A table with only stored names has none.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One event. at: its completion; EPOCH: the table's creation.
+    """One event of name changes.
 
-    added, renamed: pairs of a column's stored name and the name that it has from then on. dropped: stored names.
-    comments: pairs of a stored name and what is said of the column from then on; "" takes that away.
+    at: its completion; EPOCH: the table's creation.
+    added, renamed: (stored name, new name). dropped: stored names.
+    comments: (stored name, new comment); "" removes a comment.
     """
 
     at: InstantTime
@@ -38,12 +38,12 @@ class Alteration:
 Alterations = tuple[Alteration, ...]
 
 Shown = Mapping[str, str] | None
-"""What people call some columns, by the stored names; None: all are called so."""
+"""Names that users see, by stored name. None: both are the same."""
 
 
 @lru_cache(maxsize=64)
 def names_of(alterations: Alterations) -> Names:
-    """The names after some alterations."""
+    """Return the names after these alterations."""
     shown, comments = dict[str, str](), dict[str, str]()
     hidden, former = list[str](), list[tuple[str, str]]()
     for alteration in alterations:
@@ -66,16 +66,16 @@ def names_of(alterations: Alterations) -> Names:
 
 @lru_cache(maxsize=64)
 def names_at(alterations: Alterations, moment: InstantTime) -> Names:
-    """The names at a moment of the past. Columns that came later, and have a name of their own, are not shown."""
+    """Return the names at a past moment. Columns added later are hidden."""
     before = names_of(tuple(a for a in alterations if a.at <= moment))
     later = [stored for a in alterations if a.at > moment for stored, _ in a.added]
     return Names(before.renamed, (*before.hidden, *later), before.former, before.comments)
 
 
 def with_added(alterations: Alterations, at: InstantTime, new: Sequence[str], shown: Shown) -> Alterations:
-    """The alterations with columns that are new in the schema: noted where any column has another name, or had one.
+    """Add new columns to the alterations, if any column ever had a name of its own.
 
-    shown: the names that people see, by stored names, of those of the new columns that have others.
+    shown: the visible names of new columns, where they differ, by stored name.
     """
     pairs = tuple((stored, (shown or {}).get(stored, stored)) for stored in new)
     if not pairs or (not alterations and all(stored == name for stored, name in pairs)):
@@ -87,31 +87,27 @@ def with_added(alterations: Alterations, at: InstantTime, new: Sequence[str], sh
 
 
 def alteration_json(alteration: Alteration) -> list[object]:
-    """A short list."""
     a = alteration
     return [a.at, dict(a.added), dict(a.renamed), list(a.dropped), dict(a.comments)]
 
 
 def alteration_of(entry: Sequence[Any]) -> Alteration:
-    """The alteration in a list; raises one of `WRONG_SHAPE` for anything else."""
+    """Decode an alteration; raise one of `WRONG_SHAPE`."""
     at, added, renamed, dropped, comments = entry
     return Alteration(at, _pairs(added), _pairs(renamed), _texts(dropped), _pairs(comments))
 
 
 def created_with(properties: Mapping[str, str]) -> Alterations:
-    """What the properties of a table say of the names that its columns were created with."""
+    """Return the column names at creation from a table's properties."""
     text = properties.get(OUR_NAMES)
     try:
         return () if text is None else (Alteration(EPOCH, added=_pairs(json.loads(text))),)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"the table's properties are damaged: restore them. {OUR_NAMES}={text!r:.200}") from error
+        raise FormatError(f"hoodie.properties is damaged: restore it. {OUR_NAMES}={text!r:.200}") from error
 
 
 def property_of(stored: Mapping[str, str]) -> str:
-    """The text of that property; "": there is none to be.
-
-    stored: the stored names of the columns that have others, by the names that people see.
-    """
+    """Format visible names as a property, "" for none. stored: stored names by visible names."""
     shown = {name: own for own, name in stored.items()}
     return json.dumps(shown, separators=(",", ":"), ensure_ascii=False) if shown else ""
 

@@ -1,8 +1,7 @@
-"""Columns get other names, or are not shown any more: an event of the table's names, which changes no file.
+"""The event that renames, hides or comments on columns. It changes no file.
 
-Whatever a writer of the value before it brings is in stored names, so that nobody has to wait or to write again. Of two
-events that would give two columns one name, the later one is refused, and so is one that knows a column by a name that
-it has no more.
+Earlier writers use stored names, so they need not wait or retry. An event fails if a name is taken, or if it refers to
+an outdated name.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ from crdt_mor.model.timeline_parts import Completion
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a user asks for, by the names that the columns have before.
-
-    comments: None takes one away. They may be by the names that the columns get, too.
-    """
+    """A user's request, by current names. Comments may use new names too; None removes a comment."""
 
     renames: Mapping[str, str]
     drops: Sequence[str]
@@ -38,7 +34,7 @@ class Asked:
 
 
 def _names_before(asked: Asked, known: Container[str]) -> dict[str, str | None]:
-    """The comments by the names that the columns have before, also of those that are named as they are called next."""
+    """Return the comments by the columns' current names."""
     old = {new: before for before, new in asked.renames.items()}
     return {name if name in known else old.get(name, name): text for name, text in asked.comments.items()}
 
@@ -46,10 +42,9 @@ def _names_before(asked: Asked, known: Container[str]) -> dict[str, str | None]:
 def altered(
     value: Timeline, nonce: str, wall_ms: int, asked: Asked, config: TableConfig, author: Author | None
 ) -> Timeline | None:
-    """The names change: an empty delta commit of its own, begun and completed in one event. None: they are so already.
+    """Return the version with an empty delta commit that alters the names, or None if nothing changes.
 
-    Raises `InvalidInputError` for a column that there is not, a name that another one has, and for a drop of a column
-    that the table needs.
+    Raise `InvalidInputError` for a missing column, a taken name, or a drop of a needed column.
     """
     schema, names = TableSchema.from_json(value.schema), value.names
     said_of = _names_before(asked, names.by_shown(schema.declared.names))
@@ -60,14 +55,14 @@ def altered(
     _refuse_needed(dropped, value, config)
     both = [names.shown(stored) for stored in dropped if stored in renamed]
     if both:
-        raise InvalidInputError(f"a column is renamed or dropped, not both. columns={both}")
+        raise InvalidInputError(f"rename or drop a column, not both. columns={both}")
     stays = [n for n in names.visible(schema.declared.names) if n not in dropped and n not in renamed]
     check_shown([*renamed.values()], [names.shown(stored) for stored in stays])
     taken = {names.shown(stored).lower() for stored in stays}
     occupied = [new for new in renamed.values() if new.lower() in taken]
     if occupied:
         raise InvalidInputError(
-            "there are columns of these names already: choose others, or drop or rename those in the same call. "
+            "columns with these names exist already: choose other names, or drop or rename these columns too. "
             f"columns={occupied}"
         )
     said = dict(names.comments)
@@ -92,21 +87,20 @@ def altered(
 
 
 def _refuse_fields(asked: Sequence[str], schema: TableSchema) -> None:
-    """Raise for a field inside of a column, of whose name the one in files is made, so that it cannot change."""
+    """Raise for a field inside a column, because its stored name derives from its visible name."""
     for name in asked:
         inside = [
             c for c in schema.declared.names if name.startswith(f"{c}.") and is_nested(schema.declared.field(c).type)
         ]
         if name not in schema.declared.names and inside:
             raise InvalidInputError(
-                "a field inside of a column is not renamed, dropped or commented on, since files have it under a name "
-                "that is made of the one that people see: add a field of the other name, and write both for a while. "
+                "alter cannot change fields inside a column, as their stored names are fixed: add a field with the "
+                "other name, and write both for a while. "
                 f"field={name!r} column={inside[0]!r}"
             )
 
 
 def _refuse_needed(dropped: Sequence[str], value: Timeline, config: TableConfig) -> None:
-    """Raise for a drop of a column that the table needs."""
     ordering = config.merge.ordering
     layout = Layout.of(value.properties).columns
     together = {name for member in config.merge.columns if len(member.columns) > 1 for name in member.columns}
@@ -121,14 +115,13 @@ def _refuse_needed(dropped: Sequence[str], value: Timeline, config: TableConfig)
     for role, needed in roles.items():
         found = [value.names.shown(name) for name in dropped if name in needed]
         if found:
-            raise InvalidInputError(f"{role} needs these columns, which so cannot be dropped. columns={found}")
+            raise InvalidInputError(f"cannot drop columns that {role} needs. columns={found}")
 
 
 def require_meant(value: Timeline, new: Mapping[str, str]) -> None:
-    """Raise `SchemaMismatchError` where columns that a write adds would not be seen under the names that it means.
+    """Raise `SchemaMismatchError` if alterations since a write's begin changed the columns that it adds.
 
-    new: the names that people are to see, by the stored names that the write has chosen. The columns were altered since
-    it began; it has stored nothing yet.
+    new: visible names by the stored names that the write chose. The write has stored nothing yet.
     """
     names: Names = value.names
     known = names.by_shown(TableSchema.from_json(value.schema).declared.names)
@@ -141,6 +134,6 @@ def require_meant(value: Timeline, new: Mapping[str, str]) -> None:
     ]
     if wrong:
         raise SchemaMismatchError(
-            "columns of this table were renamed, dropped or added while this write was under way, and a column that it "
-            f"adds would be another one by now: nothing was written, write again. columns={wrong}"
+            "columns were renamed, dropped or added during this write, and its new columns conflict with them. "
+            f"Nothing was written: write again. columns={wrong}"
         )

@@ -1,12 +1,9 @@
-"""The author of a write or a commit, and what the user says of it.
-
-A commit keeps them for its life: `table.history()` shows them, and of a write that is still pending they name the
-process to look at. Nothing is decided by them.
+"""The author of a write or commit, and the user's `commit_info`.
 
     table.upsert(frame, commit_info={"message": "prices of May", "ticket": "OPS-17"})
 
-Two keys are known: `message` says what the commit is for, `application` which job it is of. Where the user does not
-say it, the application is that of the write's token, and else the program's name.
+They are informative only. `table.history()` shows them, and pending writes name their process. Of the info, `message`
+and `application` are known keys. The default application is the token's, then the program's name.
 """
 
 from __future__ import annotations
@@ -21,18 +18,18 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.numbers import is_whole
 
 INFO_BYTES_MAX: Final = 4096
-"""How long what a user says of a commit may be, as JSON in UTF-8. Every later version carries it for a while."""
+"""Bytes of `commit_info` as JSON in UTF-8. Later versions contain it for a while."""
 
 APPLICATION: Final = "application"
 MESSAGE: Final = "message"
 
 Info = tuple[tuple[str, str], ...]
-"""What a user says of a commit, as pairs of a key and a value."""
+"""(key, value) pairs of `commit_info`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """A process that began a write or made a commit. `info`: what the user says of it, `commit_info`."""
+    """The process of a write or commit."""
 
     application: str
     host: str
@@ -45,10 +42,7 @@ class Author:
 
 
 def columns_of(author: Author | None) -> dict[str, object]:
-    """An author as a row's columns in what users look at: `application`, `host`, `pid`, `message` and `commit_info`.
-
-    None of them where nobody is known.
-    """
+    """Return an author as the columns `application`, `host`, `pid`, `message` and `commit_info`."""
     if author is None:
         return {}
     return {
@@ -61,48 +55,48 @@ def columns_of(author: Author | None) -> dict[str, object]:
 
 
 def check_info(commit_info: object) -> Info:
-    """What a user says of a commit, checked; raises `InvalidInputError` for what is not texts by text, or too long."""
+    """Check the user's `commit_info`; raise `InvalidInputError` if it is invalid."""
     if commit_info is None:
         return ()
     if not isinstance(commit_info, Mapping):
         raise InvalidInputError(
-            'commit_info is a mapping of texts, like {"message": "prices of May", "ticket": "OPS-17"}. '
+            'commit_info must map strings to strings, like {"message": "prices of May", "ticket": "OPS-17"}. '
             f"got={type(commit_info).__name__}"
         )
     for key, value in commit_info.items():
         if not isinstance(key, str) or not isinstance(value, str) or not key:
             raise InvalidInputError(
-                "the keys and values of commit_info are texts, and no key is empty: write str(...) around the value. "
+                "keys and values of commit_info must be strings, and keys not empty: convert the value with str(...). "
                 f"key={key!r} value={value!r}"
             )
     try:
         size = len(json.dumps(dict(commit_info), ensure_ascii=False, separators=(",", ":")).encode())
     except UnicodeEncodeError as error:
         raise InvalidInputError(
-            f"commit_info has a text that is not Unicode: {error}. keys={list(commit_info)}"
+            f"commit_info contains an invalid Unicode string: {error}. keys={list(commit_info)}"
         ) from error
     if size > INFO_BYTES_MAX:
         raise InvalidInputError(
-            "commit_info is kept with the commit, so it is short: put what is long elsewhere, and its address here. "
+            "commit_info is too long, as each commit contains it: store the text elsewhere and pass its address. "
             f"bytes={size} bytes_max={INFO_BYTES_MAX}"
         )
     return tuple(commit_info.items())
 
 
 def application_of(info: Info, token: tuple[str, int] | None) -> str:
-    """The application that the user names, in so many words or by a token; "" where neither does."""
+    """Return the application in the info or the token, or ""."""
     return dict(info).get(APPLICATION) or (token[0] if token else "")
 
 
 def author_json(author: Author | None) -> list[object] | None:
-    """`[application, host, pid]`, and behind them what the user says, as an object, where he says something."""
+    """Return `[application, host, pid]`, and the info if there is one."""
     if author is None:
         return None
     return [author.application, author.host, author.pid, *([dict(author.info)] if author.info else [])]
 
 
 def author_of(entry: Any) -> Author | None:
-    """The author in a version or a segment; raises TypeError or ValueError for what is none."""
+    """Decode an author; raise TypeError or ValueError."""
     if entry is None:
         return None
     if len(entry) == _PLAIN:
@@ -115,7 +109,7 @@ _PLAIN: Final = 3
 
 @lru_cache(maxsize=1024)
 def _plain_author(application: Any, host: Any, pid: Any) -> Author:
-    """An author of which the user says nothing; a version names few, and each of them often."""
+    """Decode an author without info. Cached, since versions repeat their authors."""
     return _author(application, host, pid)
 
 
@@ -125,5 +119,5 @@ def _author(application: Any, host: Any, pid: Any, *said: Any) -> Author:
     if len(said) > 1 or not is_whole(pid) or not all(isinstance(text, str) for text in texts):
         raise TypeError(f"author={[application, host, pid, *said]!r}")
     for text in texts:
-        text.encode()  # JSON can hold halves of characters, which nothing prints
+        text.encode()  # raises for lone surrogates, which JSON allows
     return Author(application, host, pid, info)

@@ -1,13 +1,13 @@
-"""Which instants are committed in a table of before version 8, in which log files do not say it by their names.
+"""The committed instants of a table before version 8, where log file names do not tell them.
 
-Such a log file has the time of its slice in its name. Any number of commits append blocks to it, each with the instant
-of its commit, and so do writes that fail. Hudi's timeline of layout 1 tells the ones from the others:
+There, commits and failed writes append blocks, each with its instant, to the log file of a slice. Hudi's timeline of
+layout 1 tells which instants are committed:
 
     ········ T1 ─── T2 ──── T4 ···T5···          completed: T1, T2 and T4; begun: T5
     archived │ active
 
-What is older than the first completed instant there was archived, which only committed instants are. What is newer and
-has no completed file failed, as T3 did, or is under way.
+Instants older than the first completed one are archived, so they are committed. Newer ones without a completed file
+failed, like T3, or are running.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the active timeline says: the instants of commits that are completed, and those that have only begun.
+    """The completed and begun commits in the active timeline.
 
-    first: the oldest of the completed ones. certain_from: from here on no instant was archived between two that are
-    still there, as happens where Hudi archives beyond a savepoint; `first` where it did not.
+    first: the oldest completed one.
+    certain_from: from here on nothing between remaining instants was archived, as Hudi does beyond a savepoint.
     """
 
     completed: frozenset[InstantTime]
@@ -34,26 +34,25 @@ class Committed:
 
     @classmethod
     def only(cls, instants: Iterable[InstantTime]) -> Committed:
-        """These instants, and no others."""
         return cls(frozenset(instants), frozenset(), EPOCH, EPOCH)
 
     @classmethod
     def since_the_first(cls, instants: Iterable[InstantTime]) -> Committed:
-        """These instants, and what is older than all of them, as in Hudi's readers where an archive was lost."""
+        """Treat all instants older than these as committed, as Hudi's readers do without the archive."""
         known = frozenset(instants)
         first = min(known, default=EPOCH)
         return cls(known, frozenset(), first, first)
 
     def has(self, instant: InstantTime) -> bool:
-        """Whether an instant is committed; raises `UnsupportedFeatureError` where the active timeline cannot tell."""
+        """Return True if an instant is committed; raise `UnsupportedFeatureError` if the timeline cannot tell."""
         if instant in self.completed:
             return True
         if instant in self.begun:
             return False
         if self.first <= instant < self.certain_from:
             raise UnsupportedFeatureError(
-                "Hudi has archived instants between a savepoint and later commits, so that its active timeline does "
-                "not tell whether this instant was committed: let Hudi upgrade the table to version 9, or delete the "
-                f"savepoint and let Hudi archive. instant={instant} savepoint={self.first}"
+                "Hudi archived instants after a savepoint, so it is unknown whether this instant was committed. "
+                "Upgrade the table to version 9 with Hudi, or delete the savepoint and let Hudi archive. "
+                f"instant={instant} savepoint={self.first}"
             )
         return instant < self.first

@@ -1,8 +1,8 @@
-"""What never changes by itself about a table: its key, partitions, buckets and merge, as `hoodie.properties` has them.
+"""The fixed settings of a table in `hoodie.properties`: key, partitions, buckets and merge.
 
-Tables that we made have `crdt_mor.*` keys beside Hudi's. Tables that Hudi made are read as they are, and whatever would
-need a rule that we do not have is refused by name. `model.config_properties` has the names of the properties, and
-`model.config_merge` those of them that say how rows are merged.
+Our tables have `crdt_mor.*` properties beside Hudi's. Tables made by Hudi are read as they are; an unsupported feature
+raises an error with its name. `model.config_properties` lists the properties, and `model.config_merge` handles the
+merge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crdt_mor.model.numbers import whole_number
 SUPPORTED_VERSIONS: Final = (6, 8, 9)
 WRITTEN_VERSION: Final = 9
 _LAYOUT_TWO_FROM: Final = 8
-"""The version from which on Hudi's timeline has layout 2, with completion times, in a folder of its own."""
+"""From this table version on, Hudi's timeline has layout 2: completion times, and a folder of its own."""
 
 _KEY_GENERATORS: Final = {
     "SimpleKeyGenerator": "SIMPLE",
@@ -41,39 +41,38 @@ _KEY_GENERATORS: Final = {
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _DEFAULT_DATABASE: Final = "default"
-_BUCKETS_MAX: Final = 99_999_999  # a file id has eight digits for them
+_BUCKETS_MAX: Final = 99_999_999  # a file id has eight digits for the bucket
 
 TableType = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
 
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """Everything about a table that never changes by itself."""
+    """The settings of a table that never change by themselves."""
 
     name: str
     key: KeySpec
     merge: MergeSpec = field(default_factory=MergeSpec)
     buckets: int | None = None
-    """None: a table of Hudi's whose properties do not have the number."""
+    """None: the properties of a table made by Hudi lack the number."""
     version: int = WRITTEN_VERSION
     table_type: TableType = "MERGE_ON_READ"
     timeline_path: str = "timeline"
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
-    """All properties of the file, as read; empty for a table that is about to be made."""
+    """All properties as read from the file. Empty for a table not yet created."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by its fields; a mapping proxy cannot be."""
         fields = self.name, self.key, self.merge, self.buckets, self.version, self.table_type, self.timeline_path
         return TableConfig, (*fields, dict(self.properties))
 
     @property
     def ours(self) -> bool:
-        """Whether we made this table."""
+        """True if crdt_mor made this table."""
         return hoodie.OUR_VERSION in self.properties
 
     @property
     def table_id(self) -> str | None:
-        """The id that the table was made with, which no other table has; None: it was made without one."""
+        """The table's unique id. None if it was made without an id."""
         return self.properties.get(hoodie.OUR_ID)
 
     @property
@@ -83,38 +82,37 @@ class TableConfig:
 
     @property
     def layout_one(self) -> bool:
-        """Whether Hudi's timeline has layout 1, with no completion times. Such a table is read, and never written."""
+        """True if Hudi's timeline has layout 1, without completion times. Such a table is read-only."""
         return self.version < _LAYOUT_TWO_FROM
 
     @property
     def was_upgraded(self) -> bool:
-        """Whether Hudi may have upgraded this table from a version in which commits shared their log files."""
+        """True if Hudi may have upgraded the table from a version with log files shared by commits."""
         first = whole_number(self.properties.get(hoodie.INITIAL_VERSION, "").strip())
         known = first is not None and first >= _LAYOUT_TWO_FROM
         return not (self.ours or self.layout_one or known)
 
     @property
     def history_path(self) -> str:
-        """Where Hudi archives instants, below its timeline's folder."""
+        """Hudi's archive folder, below its timeline's folder."""
         return self.properties.get(hoodie.HISTORY_PATH, "").strip() or "history"
 
     @property
     def local_times(self) -> bool:
-        """Whether the instant times of a table of Hudi's are in the zone of its writers, which is Hudi's default."""
+        """True if instant times are in the time zone of the Hudi writers, Hudi's default."""
         return not self.ours and self.properties.get(hoodie.TIMEZONE, "").strip().upper() != "UTC"
 
     def require_utc(self, where: str) -> None:
-        """Raise where our times would not be in the order of those of Hudi's writers."""
+        """Raise `InvalidInputError` if the instants of Hudi's writers are not in UTC, as ours are."""
         if self.local_times:
             raise InvalidInputError(
-                f"the times of this table's timeline are in the zone of Hudi's writers, {hoodie.TIMEZONE}=LOCAL, and "
-                "ours are in UTC, so that older rows could win over newer ones: stop these writers, set "
-                f"{hoodie.TIMEZONE}=UTC in hoodie.properties, which they follow from then on, and open the table "
-                f"again. It can be read as it is. table={where}"
+                "Hudi's writers use local time in this table and crdt-mor uses UTC, so older rows could win. Stop "
+                f"these writers, set {hoodie.TIMEZONE}=UTC in hoodie.properties and open the table again. "
+                f"Reading works as it is. table={where}"
             )
 
     def require_written_version(self) -> None:
-        """Raise `InvalidInputError` for a table of a version in which nothing is written."""
+        """Raise `InvalidInputError` if tables of this version are read-only."""
         if self.version != WRITTEN_VERSION:
             raise InvalidInputError(
                 f"tables of version {self.version} can be read, but not written: upgrade the table with Hudi to "
@@ -123,7 +121,7 @@ class TableConfig:
 
     @property
     def delete_markers(self) -> Mapping[str, str]:
-        """Columns of a table of Hudi's, each with the text there that makes a row of a log a delete."""
+        """In a table made by Hudi: columns, and the text that makes a log's row a delete."""
         if self.ours:
             return {}
         field, marker = (
@@ -133,21 +131,21 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """Whether the meta columns of the files are empty, so that readers make the record keys."""
+        """True if the meta columns of the files are empty, so readers compute the record keys."""
         return not hoodie.flag(self.properties, hoodie.META_FIELDS, default=True)
 
     @property
     def unset_values(self) -> tuple[str | None, ...]:
-        """What stands in rows of a log of Hudi's where they leave a column as it is; empty where each value counts."""
+        """In logs of Hudi: the values that leave a column unchanged. Empty if every value counts."""
         return () if self.ours else unset_values(self.properties, self.name)
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
-        """What Hudi keeps in a metadata table beside this one; its readers then see only the files listed there."""
+        """The partitions of Hudi's metadata table. With one, Hudi's readers see only the files that it lists."""
         return hoodie.names_in(self.properties.get(hoodie.METADATA_PARTITIONS, ""))
 
     def created_schema(self) -> TableSchema | None:
-        """The schema at creation: ours exactly as declared, Hudi's from Avro; None where the table does not say."""
+        """Return the schema at creation, or None if the properties lack it. Hudi's is converted from Avro."""
         if (text := self.properties.get(hoodie.OUR_SCHEMA)) is not None:
             return TableSchema.from_json(text)
         if (text := self.properties.get(hoodie.CREATE_SCHEMA)) is not None:
@@ -155,11 +153,14 @@ class TableConfig:
         return None
 
     def to_properties(self, schema: TableSchema, table_id: str, names: str = "") -> dict[str, str]:
-        """The properties of a new table of ours; whatever it could not keep is refused here.
+        """Return the properties of a new table of ours; raise `InvalidInputError` for invalid settings.
 
-        The first one says that the table is ours, so that it is not taken for one of Hudi's where the file is cut.
+        The first property marks the table as ours, so a truncated file is never taken for a Hudi table's.
 
-        schema: with the names of files. names: the text of the property that says what people call the columns.
+        Args:
+            schema: the schema, with stored column names.
+            table_id: the table's unique id.
+            names: the property with the column names that users see.
         """
         self.check_new(schema)
         return {
@@ -190,7 +191,7 @@ class TableConfig:
         }
 
     def told_of_merge(self) -> dict[str, str]:
-        """The properties of a table of ours by which Hudi's readers merge as ours do, or refuse."""
+        """Return the properties that make Hudi's readers merge as ours do, or refuse."""
         return {hoodie.TYPE: "MERGE_ON_READ", **merge_properties(self.merge), hoodie.BUCKETS: str(self.buckets)}
 
     def _key_properties(self) -> dict[str, str]:
@@ -200,7 +201,7 @@ class TableConfig:
             hoodie.RECORD_KEY: ",".join(self.key.fields),
             **partition,
             hoodie.GENERATOR: self.key.keygen_type,
-            # Hudi's writers that do not know this property prefix keys in tables of version 9 as well.
+            # Hudi writers that ignore this property prefix keys of version 9 too.
             **({hoodie.KEY_ENCODING: "FIELD_PREFIXED"} if prefixed else {}),
             hoodie.HIVE_STYLE: hoodie.bool_text(self.key.hive_style),
             hoodie.URL_ENCODE: "false",
@@ -208,23 +209,23 @@ class TableConfig:
         }
 
     def check_new(self, schema: TableSchema) -> None:
-        """Raise `InvalidInputError` where no new table with these columns has these settings."""
+        """Raise `InvalidInputError` if a new table with these columns cannot have these settings."""
         if not _TABLE_NAME.fullmatch(self.name):
-            raise InvalidInputError(f"a table's name has letters, digits and _, and no digit first. name={self.name!r}")
+            raise InvalidInputError(f"a table name is letters, digits and _, and no digit first. name={self.name!r}")
         if type(self.buckets) is not int or not 1 <= self.buckets <= _BUCKETS_MAX:
             raise InvalidInputError(f"a table has 1 to {_BUCKETS_MAX} buckets. buckets={self.buckets!r}")
         if self.version != WRITTEN_VERSION or self.table_type != "MERGE_ON_READ":
             got = f"type={self.table_type} version={self.version}"
-            raise InvalidInputError(f"new tables are merge on read, version {WRITTEN_VERSION}. {got}")
+            raise InvalidInputError(f"new tables must be MERGE_ON_READ and version {WRITTEN_VERSION}. {got}")
         of_hudi = self.key.generator or self.key.value_only or self.key.url_encode or self.key.hash_fields
         if of_hudi or self.merge.hudi_commit_time:
-            raise InvalidInputError(f"Hudi made older tables so; new ones follow its present rule. key={self.key!r}")
+            raise InvalidInputError(f"a new table cannot have settings of old Hudi tables. key={self.key!r}")
         self.key.check_types(schema)
         check_merge(self.merge, self.key, schema)
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], where: str) -> TableConfig:
-        """The config of the table at `where`; features that we lack raise an error that names them."""
+        """Return the config of the table at `where`. An unsupported feature raises an error with its name."""
         props = {key: value for key, value in properties.items() if value.strip()}
         version = _version(props, where)
         _refuse_features(props, where)
@@ -236,7 +237,7 @@ class TableConfig:
             buckets=_bucket_count(props, where),
             version=version,
             table_type=_table_type(props, where),
-            # A timeline of layout 1 lies in Hudi's folder itself, whatever the property says.
+            # A timeline of layout 1 is directly in Hudi's folder, whatever the property says.
             timeline_path=props.get(hoodie.TIMELINE_PATH, "timeline") if version >= _LAYOUT_TWO_FROM else "",
             properties=MappingProxyType(dict(properties)),
         )
@@ -245,14 +246,14 @@ class TableConfig:
             raise hoodie.unsupported("a table without meta columns and with such keys", where, key_generator=generator)
         for name, folder in ((hoodie.TIMELINE_PATH, config.timeline_path), (hoodie.HISTORY_PATH, config.history_path)):
             if folder and not {"", ".", ".."}.isdisjoint(folder.split("/")):
-                raise FormatError(f"a folder of the table lies below .hoodie: {name}={folder!r} table={where}")
+                raise FormatError(f"this folder must be inside .hoodie: {name}={folder!r} table={where}")
         missing = [key for key in hoodie.of_ours(props) if key not in props] if ours else []
         if missing:
-            raise FormatError(f"the table's properties are damaged: restore them. missing={missing[0]} table={where}")
+            raise FormatError(f"hoodie.properties is damaged: restore it. missing={missing[0]} table={where}")
         return config
 
 
-# --- what the properties say --------------------------------------------------------------------------------------
+# --- reading properties ---------------------------------------------------------------------------------------------
 
 
 def _version(props: Mapping[str, str], where: str) -> int:
@@ -260,14 +261,14 @@ def _version(props: Mapping[str, str], where: str) -> int:
     supported = [v for v in SUPPORTED_VERSIONS if v >= _LAYOUT_TWO_FROM or hoodie.OUR_VERSION not in props]
     if version not in supported:
         raise UnsupportedVersionError(
-            "this release does not read tables of this version: up- or downgrade the table with Hudi. "
+            "this release cannot read this table version: upgrade or downgrade the table with Hudi. "
             f"found={version} supported={supported} table={where}"
         )
     layout = "2" if version >= _LAYOUT_TWO_FROM else "1"
     if props.get(hoodie.LAYOUT_VERSION, layout).strip() != layout:
         raise UnsupportedVersionError(
-            "the timeline of a table of this version has another layout, so that its commits would not be found: the "
-            "table is in the midst of an up- or downgrade by Hudi, or its properties are damaged. "
+            "the timeline has another layout than the table version. Let Hudi finish its upgrade or downgrade of the "
+            "table; without one, hoodie.properties is damaged: restore it. "
             f"version={version} {hoodie.LAYOUT_VERSION}={props[hoodie.LAYOUT_VERSION]} table={where}"
         )
     return version
@@ -278,30 +279,30 @@ def _refuse_features(props: Mapping[str, str], where: str) -> None:
         raise hoodie.unsupported("a table format other than Hudi's own", where, format=props[hoodie.TABLE_FORMAT])
     base = props.get(hoodie.BASE_FORMAT, "PARQUET")
     if base.upper() != "PARQUET":
-        raise hoodie.unsupported("base files that are not Parquet", where, format=base)
+        raise hoodie.unsupported("base files other than Parquet", where, format=base)
     if hoodie.flag(props, hoodie.DROP_PARTITIONS, default=False):
-        raise hoodie.unsupported("partition columns that are left out of the files", where)
+        raise hoodie.unsupported("files without the partition columns", where)
     if props.get(hoodie.BUCKET_ENGINE, "SIMPLE").upper() != "SIMPLE":
         raise hoodie.unsupported("a bucket index other than the simple one", where, engine=props[hoodie.BUCKET_ENGINE])
     unset_values(props, where)
     known = {hoodie.MERGE_PROPERTY + key for key in (hoodie.DELETE_FIELD, hoodie.DELETE_MARKER, hoodie.UNAVAILABLE)}
     settings = sorted(key for key in props if key.startswith(hoodie.MERGE_PROPERTY) and key not in known)
     if settings:
-        raise hoodie.unsupported("settings of Hudi's merge that it does not know", where, settings=settings)
+        raise hoodie.unsupported("unknown settings of Hudi's merge", where, settings=settings)
     if hoodie.BOOTSTRAP in props:
         raise hoodie.unsupported("a bootstrapped table", where)
 
 
 def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
     fields = hoodie.names_in(props.get(hoodie.RECORD_KEY, "")) or (META_COLUMNS[2],)
-    # The custom generator says `column:TYPE`.
+    # The custom generator's entries are `column:TYPE`.
     partition = tuple(name.partition(":")[0] for name in hoodie.names_in(props.get(hoodie.PARTITION, "")))
     class_name = props.get(hoodie.GENERATOR_CLASS, "").rsplit(".", 1)[-1]
     generator = props.get(hoodie.GENERATOR, _KEY_GENERATORS.get(class_name, class_name)).upper().removesuffix("_AVRO")
     if hoodie.flag(props, hoodie.SLASHED_DATES, default=False):
         generator = "SLASH_SEPARATED_DATE"
     if fields == (META_COLUMNS[2],):
-        generator = "AUTO"  # nobody named a key, so Hudi makes one up for each row
+        generator = "AUTO"  # without key fields, Hudi generates a key for each row
     try:
         derived = KeySpec(fields, partition).keygen_type
         return KeySpec(
@@ -318,7 +319,7 @@ def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
 
 
 def _hash_fields(props: Mapping[str, str], fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The key columns that the bucket comes from, in the order of the key; none: all of them."""
+    """Return the key columns of the bucket hash, in key order. Empty: all of them."""
     named = hoodie.names_in(props.get(hoodie.HASH_FIELDS, ""))
     strange = tuple(name for name in named if name not in fields)
     hashed = (*(name for name in fields if name in named), *strange)
@@ -332,7 +333,7 @@ def _bucket_count(props: Mapping[str, str], where: str) -> int | None:
     count = hoodie.integer(props, key, where)
     if count < 1 or (hoodie.BUCKETS in props and hoodie.integer(props, hoodie.BUCKETS, where) != count):
         raise FormatError(
-            "the table's bucket counts differ, and rows would land in the wrong files: restore the properties. "
+            "the bucket counts in hoodie.properties differ, so rows could go to wrong files: restore the file. "
             f"{key}={count} {hoodie.BUCKETS}={props.get(hoodie.BUCKETS)} table={where}"
         )
     return count

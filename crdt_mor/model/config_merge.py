@@ -1,14 +1,14 @@
-"""The merge of a table in its properties, and which merges a table may have.
+"""The merge of a table in its properties, and the merges that a table may have.
 
-Hudi's own keys name the rule under which its readers return our rows:
+Hudi's own properties name the rule by which its readers return our rows:
 
     our merge               Hudi's mode              ordering.fields
     latest                  EVENT_TIME_ORDERING      _hoodie_commit_time
     ordering:<column>       EVENT_TIME_ORDERING      <column>
     partial, or payloads    CUSTOM, our strategy id  -
 
-Where Hudi has no such rule they name one that its readers refuse, so that no reader merges the rows in another way. Of
-a table that Hudi made, what would need a rule that we do not have is refused by name.
+If Hudi lacks the rule, its readers refuse our strategy id, so no reader merges rows differently. A table made by Hudi
+with a rule that we lack raises an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
 
 MERGE_STRATEGY_ID: Final = "6f7a3c52-9d1e-4b8a-8f60-2c5d71e0b943"
-"""Our own merge strategy, for Hudi's CUSTOM mode: its readers refuse unmerged logs instead of merging them wrongly."""
+"""Our merge strategy for Hudi's CUSTOM mode. Hudi's readers refuse unmerged logs instead of merging them wrongly."""
 
 _STRATEGY_MODES: Final = {
     "ce9acb64-bde0-424c-9b91-f6ebba25356d": "COMMIT_TIME_ORDERING",
@@ -44,7 +44,7 @@ _TRANSLATED_PAYLOADS: Final = {
     "PartialUpdateAvroPayload": "EVENT_TIME_ORDERING",
     "PostgresDebeziumAvroPayload": "EVENT_TIME_ORDERING",
 }
-"""Classes that a table of version 9 only remembers: Hudi has put what they do into properties beside the mode."""
+"""Payload classes whose behaviour Hudi stores in other properties of version 9. The class is only remembered."""
 
 IGNORE_DEFAULTS: Final = "IGNORE_DEFAULTS"
 FILL_UNAVAILABLE: Final = "FILL_UNAVAILABLE"
@@ -52,22 +52,24 @@ FILL_UNAVAILABLE: Final = "FILL_UNAVAILABLE"
 ORDERING_TYPES: Final = (
     pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), TIMESTAMP,
 )  # fmt: skip
-"""Stored types that Hudi's readers order as we do; decimals beside them."""
+"""Stored types that Hudi's readers order as we do, besides decimals."""
 
 ORDERING_DIGITS: Final = (23, 15)
-"""The digits before and after the point that a decimal may have by which versions are ordered: a delete carries its
-value, and Hudi's deletes have decimals of scale 15, which in 128 bits leaves 23."""
+"""Maximal digits before and after the point of a decimal ordering column.
+
+Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23 digits.
+"""
 
 
 def merge_properties(merge: MergeSpec) -> dict[str, str]:
-    """The rule under which Hudi's own readers give our rows, or refuse."""
+    """Return the properties by which Hudi's readers return our rows, or refuse."""
     if merge.custom:
         return {hoodie.MERGE_MODE: "CUSTOM", hoodie.STRATEGY_ID: MERGE_STRATEGY_ID}
     return {hoodie.MERGE_MODE: "EVENT_TIME_ORDERING", hoodie.ORDERING: merge.ordering or META_COLUMNS[0]}
 
 
 def check_merge(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
-    """Raise `InvalidInputError` where a new table with this key and schema cannot have the merge."""
+    """Raise `InvalidInputError` if a new table with this key and schema cannot have the merge."""
     _check_ordering(merge.ordering, schema)
     _check_members(merge, key, schema)
 
@@ -78,43 +80,42 @@ def _check_ordering(ordering: str | None, schema: TableSchema) -> None:
     index = schema.declared.get_field_index(ordering)
     if index < 0:
         known = schema.declared.names
-        raise InvalidInputError(f"the ordering names a column that is not there. column={ordering} columns={known}")
+        raise InvalidInputError(f"the ordering column does not exist. column={ordering} columns={known}")
     kind = schema.stored.field(index).type
     if kind not in ORDERING_TYPES and not pa.types.is_decimal(kind):
         raise InvalidInputError(
-            "versions are ordered by a number, a string, a truth value, a date, a timestamp or a time of day. "
+            "an ordering column must be a number, a string, a bool, a date, a timestamp or a time of day. "
             f"column={ordering} type={kind}"
         )
     before, after = ORDERING_DIGITS
     if pa.types.is_decimal(kind) and (kind.precision - kind.scale > before or kind.scale > after):
         raise InvalidInputError(
-            f"a decimal that orders versions has at most {before} digits before the point and {after} after it, as "
-            f"Hudi's deletes hold no others: declare fewer. column={ordering} type={kind}"
+            f"a decimal ordering column may have {before} digits before the point and {after} after it, as Hudi's "
+            f"deletes hold no more: declare fewer. column={ordering} type={kind}"
         )
 
 
 def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
-    """The columns that have payloads are there, and are not what tells rows apart."""
     identity = {*key.fields, *key.partition_fields}
     for member in merge.columns:
         if member.called:
             raise InvalidInputError(
-                "a payload of several columns knows them by their names in files, of ASCII letters, digits and _, and "
-                "its parameters may have them: call them so, and rename them once the table is there. "
+                "a payload of several columns needs column names of ASCII letters, digits and _. Create the table "
+                "with such names, then rename the columns. "
                 f"columns={list(member.called)} in_files={list(member.columns)}"
             )
         for name in member.columns:
             if name not in schema.declared.names:
                 known = schema.declared.names
-                raise InvalidInputError(f"merge names a column that is not there. column={name!r} columns={known}")
+                raise InvalidInputError(f"a column in merge does not exist. column={name!r} columns={known}")
             if name in identity:
                 raise InvalidInputError(
-                    f"key and partition columns are never merged: they say which row it is. column={name!r}"
+                    f"key and partition columns are never merged, as they identify the row. column={name!r}"
                 )
 
 
 def our_merge(props: Mapping[str, str], where: str) -> MergeSpec:
-    """The merge of a table that we made."""
+    """Return the merge of a table made by crdt_mor."""
     if props[hoodie.OUR_VERSION] not in hoodie.ENGINE_VERSIONS_READ:
         raise UnsupportedVersionError(
             "this table was made by a newer crdt_mor: upgrade. "
@@ -127,7 +128,7 @@ def our_merge(props: Mapping[str, str], where: str) -> MergeSpec:
 
 
 def merge_of_hudi(props: Mapping[str, str], where: str) -> MergeSpec:
-    """The merge of a table that Hudi made: from its mode, else as Hudi infers it."""
+    """Return the merge of a table made by Hudi: from its mode, else as Hudi infers it."""
     fields = list(hoodie.names_in(props.get(hoodie.ORDERING, props.get(hoodie.PRECOMBINE, ""))))
     mode = _merge_mode(props, bool(fields), where)
     if mode == "COMMIT_TIME_ORDERING":
@@ -135,8 +136,8 @@ def merge_of_hudi(props: Mapping[str, str], where: str) -> MergeSpec:
     if len(fields) > 1:
         raise hoodie.unsupported("several ordering fields", where, fields=fields)
     if not fields:
-        raise FormatError(f"the table orders by event time, but names no ordering field: set one. table={where}")
-    # A table of Hudi's own that orders by our column is one of ours in all but name: by commit time.
+        raise FormatError(f"the table orders by event time without an ordering field: set one. table={where}")
+    # ordering by our meta column means commit time
     return MergeSpec() if fields == [META_COLUMNS[0]] else MergeSpec("ordering", ordering=fields[0])
 
 
@@ -158,14 +159,14 @@ def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str
 
 
 def _is_translated(props: Mapping[str, str]) -> bool:
-    """Whether other properties say all that the payload class does, so that no reader loads it."""
+    """Return True if other properties replace the payload class, so no reader loads it."""
     return hoodie.LEGACY_PAYLOAD in props and hoodie.MERGE_MODE in props
 
 
 def unset_values(props: Mapping[str, str], where: str) -> tuple[str | None, ...]:
-    """What stands in rows of a log where they leave a column as it is, by the table's partial update mode.
+    """Return the values in log rows that leave a column unchanged, by the table's partial update mode.
 
-    Empty where the table has no such mode, so that each value in a row counts.
+    Empty without such a mode, as every value counts.
     """
     mode = props.get(hoodie.PARTIAL_UPDATE, "").strip().upper()
     if not mode:

@@ -1,7 +1,7 @@
-"""The properties in `hoodie.properties`: what each is called, and how what it says is read.
+"""The names of the properties in `hoodie.properties`, and how their values are read.
 
-This is the only place where a key of Hudi's, `hoodie.*`, is spelled. A table that we made has keys of our own beside
-them, `crdt_mor.*`. What they mean is said in `model.config`, and of merges in `model.config_merge`.
+Only this module contains the names of Hudi's `hoodie.*` properties. Our tables have `crdt_mor.*` properties too.
+`model.config` and `model.config_merge` interpret them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from crdt_mor.model.numbers import whole_number
 
 ENGINE_VERSION: Final = "2"
 _FIRST_VERSION: Final = "1"
-"""Tables of this version have no id, and need not say their columns."""
+"""Tables of this version lack an id, and may lack the columns."""
 ENGINE_VERSIONS_READ: Final = (_FIRST_VERSION, ENGINE_VERSION)
 
 CHECKSUM: Final = "hoodie.table.checksum"
@@ -71,52 +71,52 @@ OUR_RULES: Final = "crdt_mor.rules"
 
 
 def checksum(database: str | None, table: str) -> str:
-    """Hudi's checksum of a table's name; without a database the text begins with the dot."""
+    """Return Hudi's checksum of a table name. Without a database, the hashed text begins with a dot."""
     return str(zlib.crc32(f"{database or ''}.{table}".encode()))
 
 
 def of_ours(props: Mapping[str, str]) -> Sequence[str]:
-    """The properties of ours that a table of ours has. One that has lost its id is known by that in the timeline."""
+    """Return our properties that every table of ours contains. A lost id is found by the timeline's copy."""
     return [OUR_MERGE, OUR_BUCKETS, *([] if props[OUR_VERSION] == _FIRST_VERSION else [OUR_SCHEMA])]
 
 
 def merge_setting(props: Mapping[str, str], key: str) -> str:
-    """A setting of Hudi's merge: since version 9 behind a prefix."""
+    """Return a setting of Hudi's merge. Since version 9 its name has a prefix."""
     return props.get(MERGE_PROPERTY + key, props.get(key, "")).strip()
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """The names in a list of columns or of parts, which commas separate."""
+    """Split a comma-separated list of names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def required(props: Mapping[str, str], key: str, where: str) -> str:
-    """A property that each table has; raises `FormatError` where the table at `where` lacks it."""
+    """Return a mandatory property; raise `FormatError` if it is missing."""
     if key not in props:
-        raise FormatError(f"the table's properties lack a key: restore them. missing={key} table={where}")
+        raise FormatError(f"hoodie.properties lacks a property: restore the file. missing={key} table={where}")
     return props[key]
 
 
 def integer(props: Mapping[str, str], key: str, where: str) -> int:
-    """A number from 0 up that each table has."""
+    """Return a mandatory whole number, 0 or more."""
     text = required(props, key, where)
     number = whole_number(text)
     if number is None:
-        raise FormatError(f"the table's properties hold no number here: restore them. {key}={text!r:.99} table={where}")
+        raise FormatError(f"a property is not a number: restore hoodie.properties. {key}={text!r:.99} table={where}")
     return number
 
 
 def flag(props: Mapping[str, str], key: str, *, default: bool) -> bool:
-    """Whether a property is true, in any case of letters. default: what it is where the table does not say."""
+    """Return True if a property is "true" in any case."""
     return props.get(key, bool_text(default)).strip().lower() == "true"
 
 
 def bool_text(value: bool) -> str:
-    """A truth value as Java writes it."""
+    """Format a bool as Java does."""
     return "true" if value else "false"
 
 
 def unsupported(feature: str, where: str, **values: object) -> UnsupportedFeatureError:
-    """What is raised of a table that has this feature. values: what the properties say of it."""
+    """Return the error for a table with an unsupported feature. values: related properties."""
     details = "".join(f" {name}={value}" for name, value in values.items())
     return UnsupportedFeatureError(f"this release cannot read {feature}: use Hudi's own reader.{details} table={where}")

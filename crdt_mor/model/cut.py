@@ -1,12 +1,12 @@
-"""Cuts: which commits a view shows. Which these are never changes once the cut is made.
+"""Cuts: which commits a view shows. A cut's set of commits never changes.
 
-    by completion   everything completed by a time: what a reader saw then
-    by request      everything requested before a time that no pending write was requested before: a prefix of the
-                    table's order, without holes, which no later commit can change (the fence of RFC-22)
+    by completion   all commits completed by a time: what a reader saw then
+    by request      all commits requested before a time, if no pending write was: a prefix of the table's order without
+                    holes, which no later commit can change (the fence of RFC-22)
 
-A cut of a table is also a checkpoint: what one shows and another does not is the increment between them. So increments
-neither skip a commit nor repeat one, whatever overlapped. The text of a checkpoint ends in the id of its table, since a
-cut with this time shows other commits of another table:
+A cut is also a checkpoint. The increment between two cuts is their difference, so increments never skip or repeat a
+commit, however commits overlap. A checkpoint's text ends in the table id, because another table's cut at this time
+shows other commits:
 
     completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726
 """
@@ -26,26 +26,26 @@ By = Literal["completed", "requested"]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`completed`: completed at or before `time`; `requested`: requested before it."""
+    """The commits completed at or before `time`, or requested before it."""
 
     by: By
     time: InstantTime
 
     @classmethod
     def start(cls, by: By) -> Cut:
-        """The cut that shows nothing."""
+        """Return the empty cut."""
         return cls(by, EPOCH)
 
     @classmethod
     def latest(cls, value: Timeline, by: By) -> Cut:
-        """All that `value` shows; by request, all that comes before its oldest pending write."""
+        """Return the cut of all commits, or of all requested before the oldest pending write."""
         if by == "completed":
             return cls(by, value.clock)
         return cls(by, min((p.requested for p in value.pending), default=barrier_after(value.clock)))
 
     @classmethod
     def after(cls, commit: Completion, by: By) -> Cut:
-        """The least cut that shows `commit`."""
+        """Return the smallest cut with `commit`."""
         return cls(by, commit.completed if by == "completed" else barrier_after(commit.requested))
 
     def shows(self, commit: Completion) -> bool:
@@ -54,12 +54,12 @@ class Cut:
         return commit.requested < self.time
 
     def reaches(self, time: InstantTime) -> bool:
-        """Whether the clock of a table must have come to a time before this can be its latest cut."""
+        """Return True if the table's clock must have reached `time` before this is its latest cut."""
         return time <= self.time if self.by == "completed" else time < self.time
 
     def needs(self, segment: Segment) -> bool:
-        """Whether a snapshot at this cut may need files of the segment's commits."""
-        # A segment knows completion times alone; what was requested before `time` may have completed long after it.
+        """Return True if a snapshot at this cut may need the segment's files."""
+        # A segment stores only completion times. A commit requested before `time` may have completed much later.
         begun = self.by == "requested" or segment.first <= self.time
         return begun and (segment.superseded is None or self.time < segment.superseded)
 
@@ -67,17 +67,17 @@ class Cut:
         return f"{self.by}:{self.time}"
 
     def checkpoint(self, table_id: str | None) -> str:
-        """The text of this cut of a table; without an id where the table has none yet."""
+        """Return the checkpoint's text, without a table id if the table does not have one."""
         return f"{self}:{table_id}" if table_id else str(self)
 
     @classmethod
     def parse(cls, text: str) -> tuple[Self, str | None]:
-        """The cut of a checkpoint and the id of its table, None where it has none: the first release's had none.
+        """Parse a checkpoint to a cut and a table id; raise `InvalidInputError` if it is invalid.
 
-        Raises `InvalidInputError` for what is no checkpoint.
+        The id is None in checkpoints of the first release.
         """
         by, _, rest = text.partition(":")
         if by not in ("completed", "requested"):
-            raise InvalidInputError(f"not a checkpoint: take the one that `changes` or a scan gave. got={text!r}")
+            raise InvalidInputError(f"not a checkpoint: pass one that `changes` or a scan returned. got={text!r}")
         time, _, table_id = rest.partition(":")
         return cls(by, parse(time)), table_id or None  # type: ignore[arg-type]

@@ -1,16 +1,15 @@
-"""Which file group answers for a bucket: what the adopted commits of Hudi's have left there, else the fixed id.
+"""The live file group of each bucket: the fixed id, unless adopted commits of Hudi changed it.
 
-    a bucket that nobody has used     00000003-0000-0000-0000-000000000000-0     two writers that open it at once meet
-    one in which Hudi opened a group  00000003-7c1e…-0                           the one that Hudi made up
-    one whose group Hudi replaced     00000003-0000-0002-0261-126123456789-0     of the replacing instant's time
+    an unused bucket              00000003-0000-0000-0000-000000000000-0     two writers that open it agree
+    Hudi opened a group           00000003-7c1e…-0                           Hudi's random id
+    Hudi replaced the group       00000003-0000-0002-0261-126123456789-0     from the replacing instant's time
 
-Hudi's simple bucket index goes by the eight digits in front, and takes the one live file group that it finds. A file
-group that was replaced hides whatever is written to it later, for good, so that its id is never used again.
+Hudi's simple bucket index uses the first eight digits, and expects one live file group per bucket. A replaced file
+group hides all later writes for ever, so its id is never reused.
 
-All of it follows from the set of commits, so two processes that adopt the same ones come to the same ids, and readers
-that adopt them in memory as well. The value keeps the ids that are not the fixed ones. Only the adoption of Hudi's
-commits changes them, and a restore, which drops such commits. Where there are many, the versions name an object that
-holds them (`log.segments`), and are as small as those of other tables.
+The ids follow from the set of commits, so all processes that adopt the same commits agree, readers included. The value
+stores only the ids that differ from the fixed ones. They change only when Hudi's commits are adopted, or a restore
+drops such commits. Many ids are stored in an object instead (`log.segments`), to keep versions small.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileIds:
-    """The live file ids of buckets that are not the fixed ones.
+    """The live file ids that differ from the fixed ones.
 
-    groups: partition path and file id, sorted. stored: the name of the object that holds them; None: versions do.
+    groups: (partition path, file id), sorted. stored: the object with the ids; None: the versions contain them.
     """
 
     groups: tuple[FileGroup, ...] = ()
     stored: str | None = field(default=None, compare=False)
 
     def of(self, partition: str, bucket: int) -> str:
-        """The id of the file group to which rows of a bucket are written."""
+        """Return the file group for new rows of a bucket."""
         return self._by_bucket.get((partition, bucket)) or bucket_file_id(bucket)
 
     @cached_property
@@ -46,13 +45,13 @@ class FileIds:
         return {(partition, bucket_of_file_id(file_id)): file_id for partition, file_id in self.groups}
 
     def has(self, group: FileGroup) -> bool:
-        """Whether rows may be written to a file group: it is the live one of its bucket."""
+        """Return True if a file group is the live one of its bucket."""
         partition, file_id = group
         bucket = bucket_of_file_id(file_id)
         return bucket is not None and self.of(partition, bucket) == file_id
 
     def among(self, groups: Iterable[FileGroup]) -> FileIds:
-        """The ids that these file groups have, for a process that knows no others."""
+        """Return only the ids of these file groups."""
         return FileIds(tuple(sorted(self._groups.intersection(groups)))) if self.groups else self
 
     @cached_property
@@ -60,30 +59,29 @@ class FileIds:
         return frozenset(self.groups)
 
     def misplaced(self, files: Iterable[DataFile]) -> list[DataFile]:
-        """Those of the files that lie in file groups which are not the live ones of their buckets."""
+        """Return the files outside their buckets' live file groups."""
         return [file for file in files if not self.has(file.group)]
 
 
 FIXED: Final = FileIds()
-"""Of a table in which no commit of Hudi's has changed any."""
 
 
 @dataclass(frozen=True)
 class Unread(FileIds):
-    """The ids of a version that was only decoded: the object that holds them is still to be read."""
+    """The ids of a decoded version whose object is not read yet."""
 
     stored: str | None = None
 
     @cached_property
     def _by_bucket(self) -> dict[tuple[str, int | None], str]:
-        raise AssertionError(f"a version is found with its file ids, by `log.segments.with_file_ids`. {self.stored=}")
+        raise AssertionError(f"read the file ids first, with `log.segments.with_file_ids`. {self.stored=}")
 
 
 @dataclass(frozen=True, slots=True)
 class LiveGroups:
-    """The file ids that follow from commits. foreign: a live file group to which no bucket leads; None: there is none.
+    """The file ids that follow from commits.
 
-    That is one that the bucket index did not make, or the second one of a bucket.
+    foreign: a live file group outside the bucket index, or the second one of a bucket; None if there is none.
     """
 
     file_ids: FileIds
@@ -91,7 +89,7 @@ class LiveGroups:
 
 
 def live_groups(completions: Iterable[Completion], buckets: int | None) -> LiveGroups:
-    """What follows from all commits that are known. buckets: of the table; None: it does not say."""
+    """Compute the live file groups from all known commits. buckets: None if the table lacks the number."""
     replaced: dict[FileGroup, InstantTime] = {}
     used: set[FileGroup] = set()
     for c in completions:
@@ -115,7 +113,7 @@ def live_groups(completions: Iterable[Completion], buckets: int | None) -> LiveG
 
 
 def index_bucket(file_id: str, buckets: int | None) -> int | None:
-    """The bucket of a file id that the bucket index made, of a table that says how many there are; None of others."""
+    """Return the bucket of a file id, or None if the bucket index did not make the id."""
     bucket = bucket_of_file_id(file_id)
     return bucket if bucket is not None and buckets is not None and bucket < buckets else None
 
@@ -124,12 +122,11 @@ def index_bucket(file_id: str, buckets: int | None) -> int | None:
 
 
 def file_ids_json(ids: FileIds) -> str | dict[str, list[str]]:
-    """What a version says: the ids by partition path, or the name of the object that holds them."""
+    """Return the ids by partition path, or the name of their object."""
     return by_partition(ids) if ids.stored is None else ids.stored
 
 
 def by_partition(ids: FileIds) -> dict[str, list[str]]:
-    """The ids by partition path."""
     found: dict[str, list[str]] = {}
     for partition, file_id in ids.groups:
         found.setdefault(partition, []).append(file_id)
@@ -137,12 +134,11 @@ def by_partition(ids: FileIds) -> dict[str, list[str]]:
 
 
 def file_ids_in(entry: str | Mapping[str, Sequence[Any]]) -> FileIds:
-    """The ids that a version says."""
     return Unread(stored=entry) if isinstance(entry, str) else file_ids_of(entry)
 
 
 def file_ids_of(entries: Mapping[str, Sequence[Any]]) -> FileIds:
-    """The ids by partition path; raises one of `WRONG_SHAPE` for what is no such thing."""
+    """Decode ids by partition path; raise one of `WRONG_SHAPE`."""
     groups = tuple((partition, file_id) for partition, ids in entries.items() for file_id in ids)
     if not all(isinstance(file_id, str) and bucket_of_file_id(file_id) is not None for _, file_id in groups):
         raise TypeError(f"file ids. {entries=}")

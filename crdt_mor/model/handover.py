@@ -1,9 +1,8 @@
-"""A table that is handed over to Hudi's writers: while it is, nothing of ours begins in it.
+"""Tables handed over to Hudi's writers. Meanwhile nothing of ours begins there.
 
-By default our tables are ordered by the commit time of their rows in a way that some of Hudi's writers refuse, its
-data source and `MERGE INTO`. A table that is quiet and fully compacted has one answer under any order. So it can
-declare `COMMIT_TIME_ORDERING`, Hudi's plain rule, until it is taken back. Since when it is, the value says: one field,
-`handed_over`.
+Some of Hudi's writers, its data source and `MERGE INTO`, refuse our default order by commit time. A quiet, fully
+compacted table gives the same answer under any order. So until it is taken back, it declares Hudi's plain rule,
+`COMMIT_TIME_ORDERING`. The value's field `handed_over` stores the time.
 """
 
 from __future__ import annotations
@@ -18,28 +17,27 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.merge_spec import MergeSpec
 
 PLAIN: Final[Mapping[str, str | None]] = {MERGE_MODE: "COMMIT_TIME_ORDERING", ORDERING: None}
-"""The properties of a table while it is handed over; None: it has no such one."""
+"""The properties of a table handed over. None: absent."""
 
 
 def own_properties(merge: MergeSpec) -> Mapping[str, str | None]:
-    """The same properties while it is not."""
+    """Return the same properties of a table that is not handed over."""
     return dict(merge_properties(merge))
 
 
 def is_plain(properties: Mapping[str, str]) -> bool:
-    """Whether the properties of a table of ours say that it is handed over."""
+    """Return True if the properties of our table mean that it is handed over."""
     return all(properties.get(name) == text for name, text in PLAIN.items())
 
 
 def require_not_handed_over(since: InstantTime) -> None:
-    """Raise where a table is handed over. since: the field of the value."""
     if since != EPOCH:
         raise handed_over_error(f"since={since}")
 
 
 def handed_over_error(values: str) -> InvalidInputError:
-    """What is said to whatever would begin in such a table. values: what is known of it."""
+    """Return the error for anything that would begin in such a table."""
     return InvalidInputError(
-        "this table is handed over to Hudi's writers, and takes no writes from here meanwhile: end theirs, and take it "
-        f"back with table.maintenance.takeback(), or crdt-mor takeback. It can be read as before. {values}"
+        "this table is handed over to Hudi's writers and accepts no writes from crdt-mor: stop them, then call "
+        f"table.maintenance.takeback(), or crdt-mor takeback. Reading works as before. {values}"
     )

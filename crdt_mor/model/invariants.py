@@ -1,13 +1,12 @@
-"""What is true of each version of the timeline and the one that follows it, whatever event lies between.
+"""Invariants of consecutive timeline versions, whatever event lies between them.
 
-Each invariant is a named predicate over (previous, following). All of them are asked before a version is put, so that a
-mistake in a transition stops the process that makes it, and never becomes the history of a table. Each
-predicate says what breaking it would do. Those of a table's history, of posts, of declarations, of handovers, of file
-groups and of moving completions to segments are in the modules `model.invariants_…`; the lists below name all of them.
+Each invariant is a named predicate over (previous, following), checked before a version is put. So a bug in a
+transition stops its process before the table is damaged. A predicate's docstring states the rule in its first line,
+then the damage from breaking it. `services.verify` prints the first line. More invariants are in `model.invariants_…`;
+the tuples below list all.
 
-Not here, since the values do not tell: that no two open plans share a file group (the plans' own objects name the
-groups, and `events.plan.schedule` asserts it), and that a version stands where the previous one does (rule 3 of
-`log.publish`).
+Two rules cannot be checked on values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3
+of `log.publish` checks that a new version follows the existing tail.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ Invariant = Callable[[Timeline, Timeline], bool]
 
 
 class BrokenInvariantError(AssertionError):
-    """A version was about to be published that must not follow its previous one: a mistake in this program."""
+    """A bug in this program: a version must not follow its previous version. Raised before it is published."""
 
 
 def require_invariants(previous: Timeline, following: Timeline) -> None:
-    """Raise `BrokenInvariantError`, naming the first invariant of an event that does not hold.
+    """Raise `BrokenInvariantError` with the first violated invariant of an event.
 
-    following: what the event made of `previous`, before completions are moved to segments.
+    following: the event's value before sealing.
     """
     _require(INVARIANTS, previous, following)
 
 
 def require_sealed(event: Timeline, sealed: Timeline) -> None:
-    """Raise `BrokenInvariantError`, naming the first invariant that moving completions to segments has broken."""
+    """Raise `BrokenInvariantError` with the first invariant that sealing violated."""
     _require(SEALING_INVARIANTS, event, sealed)
 
 
@@ -51,7 +50,7 @@ def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: T
     for holds in invariants:
         if not holds(previous, following):
             raise BrokenInvariantError(
-                "this is a mistake in crdt-mor, and nothing was published: please report it. "
+                "crdt-mor has a bug, and nothing was published: please report it. "
                 f"invariant={holds.__name__} previous={previous.version} following={following.version}"
             )
 
@@ -60,19 +59,25 @@ def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: T
 
 
 def versions_are_consecutive(previous: Timeline, following: Timeline) -> bool:
-    """The number is one more. A gap would look like the tail to a process that probes upward, and hide what follows."""
+    """The version number grows by exactly 1.
+
+    A process that probes upward would take a gap for the tail, and miss later versions.
+    """
     return following.version == previous.version + 1
 
 
 def nonces_differ(previous: Timeline, following: Timeline) -> bool:
-    """The nonce is another one. It is what tells a version from a late copy of another attempt at its place."""
+    """Consecutive versions have different nonces.
+
+    The nonce distinguishes a version from a late copy of another attempt at the same number.
+    """
     return following.nonce != previous.nonce
 
 
 def the_table_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
-    """The id of the table stays; a table without one gets it with its first event.
+    """The table's id never changes, and the first event gives an id to a table without one.
 
-    A process that has the table open would refuse to go on, taking it for another table.
+    An open process would take the table for another one and stop.
     """
     return following.table_id is not None and following.table_id == (previous.table_id or following.table_id)
 
@@ -81,14 +86,17 @@ def the_table_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
 
 
 def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
-    """The clock is later and even. Two events at one time would be in no order, and odd times belong to plans."""
+    """The clock moves on to a later, even time.
+
+    Events at one time would have no order. Odd times are reserved for plans.
+    """
     return following.clock > previous.clock and not _is_odd(following.clock)
 
 
 def new_instants_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
-    """What begins gets a time between the two clocks: a write an even one, a plan an odd one.
+    """New instants lie between the two clocks: writes at even times, plans at odd times.
 
-    An earlier one may have been taken, or lie below the barrier of a plan that counts on knowing all writes before it.
+    An earlier time may be in use, or below the barrier of a plan that assumes it has seen all earlier writes.
     """
     known = {p.requested for p in previous.pending} | {p.barrier for p in previous.plans}
     begun = [(p.requested, False) for p in following.pending if p.requested not in known]
@@ -97,9 +105,9 @@ def new_instants_are_later_than_the_previous_clock(previous: Timeline, following
 
 
 def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following: Timeline) -> bool:
-    """What is requested with this version is requested at a time of its own class: see `model.instant`.
+    """Exactly the one-event commits have claimed times, see `model.instant`.
 
-    A write that begins at a claimed time would find files of another write under it.
+    Another write that begins at a claimed time would find foreign files under its instant.
     """
     known = {p.requested for p in previous.pending}
     begun = [p.requested for p in following.pending if p.requested not in known]
@@ -111,10 +119,10 @@ def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following
 
 
 def new_completions_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
-    """What is completed gets a time between the two clocks, later than its requested time.
+    """New completions lie between the two clocks, after their requested times.
 
-    An increment that has been read up to the previous clock would never see it otherwise. Those of Hudi's own instants
-    are what its writers made them; the clock only moves past them.
+    An increment up to the previous clock would miss an earlier completion for ever. Hudi's own instants keep their
+    times; the clock only passes them.
     """
     return all(
         completion.completed <= following.clock
@@ -127,15 +135,15 @@ def new_completions_are_later_than_the_previous_clock(previous: Timeline, follow
 
 
 def an_instant_has_one_state(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
-    """Each instant is pending, planned, given up or completed, and only one of them: it has one outcome for good."""
+    """Each instant is pending, planned, rolled back or completed, in exactly one of these states."""
     times = following.instants
     return len(times) == len(set(times))
 
 
 def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
-    """A write that is no longer pending, or a plan that is no longer open, was completed or given up by this version.
+    """A write or plan that is no longer open was completed or given up by this version.
 
-    A sweep would take the files of an instant that the value does not know for rubbish.
+    A sweep would delete the files of an unknown instant.
     """
     kept = {p.requested for p in following.pending} | {p.barrier for p in following.plans}
     ended = {c.requested for c in following.completions if c.version == following.version}
@@ -144,9 +152,9 @@ def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
 
 
 def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
-    """What this version gives up was pending or open, and so was what it completes, unless that began with it.
+    """This version completes or gives up only open instants of the previous version, or instants that it begins itself.
 
-    An instant that was given up, and whose files are being removed, could be completed otherwise.
+    Otherwise a rolled-back instant could complete while its files are being deleted.
     """
     opened = _open_instants(previous)
     given_up = {r.requested for r in following.rolled_back} - {r.requested for r in previous.rolled_back}
@@ -157,9 +165,9 @@ def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
 
 
 def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline) -> bool:
-    """A pending write keeps what its begin gave it; driver and author change only with the number of its drivers.
+    """A pending write changes only its driver and author, and only when its number of drivers grows by 1.
 
-    A driver that was replaced would otherwise find itself in charge again, and complete with files that are gone.
+    Otherwise a replaced driver could resume and complete the write with deleted files.
     """
     before = {p.requested: p for p in previous.pending}
     return all(
@@ -171,15 +179,19 @@ def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline)
 
 
 def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A plan that stays open is the very plan. Executors of one barrier put files of one name, from one frozen plan."""
+    """An open plan never changes.
+
+    All executors of a barrier write the same file names, so they must follow one frozen plan.
+    """
     before = {p.barrier: p for p in previous.plans}
     return all(p == before.get(p.barrier, p) for p in following.plans)
 
 
 def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
-    """What was given up stays so until it is forgotten. Its files may be removed at any moment.
+    """A rolled-back write or cancelled plan stays unchanged until it is forgotten.
 
-    A plan that Hudi has executed before it knew is a compaction of Hudi's.
+    Its files may be deleted at any moment. Exception: Hudi may have executed a plan before its cancellation; that
+    compaction is adopted.
     """
     before = {r.requested: r for r in previous.rolled_back}
     ended = {c.requested for c in following.completions if not c.adopted}
@@ -188,9 +200,9 @@ def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> 
 
 
 def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Timeline) -> bool:
-    """Each rollback that Hudi is told of is of one write that this version forgets, and no such write goes untold.
+    """This version adds one rollback for Hudi per write that it forgets, and no other.
 
-    Hudi would be told that a write is undone that may still commit, or that has; or the same twice.
+    Otherwise Hudi would undo a write that may commit or has committed, or undo it twice.
     """
     kept = {r.requested for r in following.rolled_back}
     forgotten = sorted(r.requested for r in previous.rolled_back if not r.is_plan and r.requested not in kept)
@@ -202,10 +214,10 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
 
 
 def overwrites_are_noted_while_they_void_something(previous: Timeline, following: Timeline) -> bool:
-    """What an overwrite covers stays noted as long as a write is pending that was requested before its barrier.
+    """An overwrite stays noted while a write requested before its barrier is pending.
 
-    Such a write would complete with files that readers must not see, and Hudi's readers would see them. The barrier of
-    what a commit of Hudi's has replaced is its requested time.
+    Such a write could otherwise complete with void files, and Hudi's readers would read them. For commits of Hudi that
+    replaced file groups, the barrier is the requested time.
     """
     oldest = min((p.requested for p in following.pending), default=None)
     noted = following.overwrites
@@ -217,7 +229,7 @@ def overwrites_are_noted_while_they_void_something(previous: Timeline, following
 
 
 def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bool:
-    """No write completes with a file of what an overwrite has replaced since it was requested."""
+    """No write completes with files in a scope that was overwritten after the write's request."""
     if not previous.overwrites:
         return True
     return not any(
@@ -231,9 +243,9 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
 
 
 def completions_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A completion that the value still carries is the very completion, with the very files.
+    """A completion in the value never changes, nor do its files.
 
-    Everybody who helps projects it to Hudi's readers, with the same bytes, and a snapshot that was read stays true.
+    Every helper must project it to Hudi with the same bytes, and snapshots must stay repeatable.
     """
     if following.carries(previous):
         return True
@@ -242,15 +254,15 @@ def completions_never_change(previous: Timeline, following: Timeline) -> bool:
 
 
 def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
-    """What is new bears the number of this version, by which a helper finds the events to be projected."""
+    """New completions contain this version's number, which helpers use to find the events to project."""
     return all(c.version == following.version for c in following.completions_since(previous))
 
 
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
-    """What the previous value carries is carried in the same order, and the segments are the same.
+    """An event keeps the completions of the previous version in order, and its segments.
 
-    Only what follows, the sealing, moves completions; and it is asked for itself that it loses none. A restore drops
-    some, see `a_restore_keeps_what_came_before`.
+    Only sealing moves completions, and is checked separately. A restore drops some, see
+    `a_restore_keeps_what_came_before`.
     """
     if following.is_restore_of(previous):
         return True
@@ -261,12 +273,11 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
 
 
 def tokens_grow(previous: Timeline, following: Timeline) -> bool:
-    """Each application's numbers go back only with a restore, which drops the commits that carried the later ones.
+    """An application's token number never decreases, except in a restore, which drops the commits of later numbers.
 
-    Else each application's last number stays, or grows with a commit of this version, or is forgotten by the mark.
-
-    Without the mark a repeated write would be taken for a new one, and a counter would count it twice. The mark moves
-    forward, to a moment that has passed; what it forgets is older, and nothing that is so old stays.
+    A token changes only with a commit of this version, or is forgotten because it is older than `tokens_since`. That
+    mark only moves forward, up to the clock, and no older token remains. Otherwise a repeated write would count as new,
+    and a counter would add it twice.
     """
     if following.is_restore_of(previous):
         before = {t.application: t.number for t in previous.tokens}
@@ -286,9 +297,9 @@ def tokens_grow(previous: Timeline, following: Timeline) -> bool:
 
 
 def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
-    """A table's columns stay, and so does what is noted of columns that were added; files have them already.
+    """Columns, and the list of added columns, are never removed, because files contain them.
 
-    The schema of a table that only Hudi has written to so far is what Hudi's last commit says.
+    Exception: version 0 of a table written only by Hudi takes its schema from Hudi's last commit.
     """
     added = following.added[: len(previous.added)] == previous.added
     if previous.schema == following.schema or previous.version == 0:
@@ -301,9 +312,9 @@ def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
 
 
 def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) -> bool:
-    """A table that is closed, as it moves, gets no new write and no new plan, and stays closed until it is reopened.
+    """A closed table of a migration gets no new write or plan, and stays closed until it is reopened.
 
-    What would begin there could complete after the migration has taken the last of the table's rows, and be lost.
+    A later write could complete after the migration copied the last rows, and be lost.
     """
     before, now = previous.moving, following.moving
     if before is None or not before.is_closed or now is None:
@@ -313,10 +324,10 @@ def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) ->
 
 
 def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
-    """A table that was opened for writers stays so, and one whose migration was given up is never opened.
+    """An opened target of a migration stays open, and the target of a cancelled migration is never opened.
 
-    The source of a migration that was given up takes writes again: with two open tables, each would lack what the other
-    gets. Steps of the migration come one after another, so that the numbers of its commits grow.
+    After a cancelled migration its source takes writes again. With two open tables, each would miss the other's writes.
+    Steps of a migration are consecutive, so the token numbers of its commits grow.
     """
     before, now = previous.origin, following.origin
     if before is None:
@@ -368,7 +379,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     a_migration_ends_once,
     nothing_begins_in_a_table_that_is_handed_over,
 )
-"""Those of an event, the simplest first."""
+"""Checked on each event, simplest first."""
 
 SEALING_INVARIANTS: tuple[Invariant, ...] = (
     invariants_sealing.sealing_changes_nothing_else,
@@ -376,14 +387,12 @@ SEALING_INVARIANTS: tuple[Invariant, ...] = (
     invariants_sealing.segments_never_change,
     invariants_sealing.only_what_may_go_is_dropped,
 )
-"""Those of moving the completions of an event's value to segments, asked of that value before and after."""
+"""Checked on an event's value before and after sealing."""
 
 
 def _open_instants(value: Timeline) -> set[InstantTime]:
-    """Writes that are pending, and plans that are open."""
     return {p.requested for p in value.pending} | {p.barrier for p in value.plans}
 
 
 def _is_odd(time: InstantTime) -> bool:
-    """Whether an instant time has an odd number of milliseconds, whose last digit is its own last digit."""
     return time[-1] in "13579"

@@ -1,4 +1,4 @@
-"""What is true of a write that has said at its begin what it will touch: see `model.declared`."""
+"""The invariant of declared writes, see `model.declared`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from crdt_mor.model.timeline import Timeline
 
 
 def a_write_keeps_to_what_it_has_declared(previous: Timeline, following: Timeline) -> bool:
-    """A version completes a write with files of the partitions alone that its begin has declared.
+    """A write completes only with files in the partitions declared at its begin.
 
-    A later update of other partitions has not waited for it, and would have been computed without these rows.
+    A later update of other partitions did not wait for this write, and would miss its rows.
     """
     declared = {pending.requested: pending.declared for pending in previous.pending}
     ended = [c for c in following.completions if c.version == following.version and c.requested in declared]

@@ -1,4 +1,4 @@
-"""What is true of the file groups that rows are written to: see `model.file_ids`."""
+"""Invariants of the file groups in which rows are written, see `model.file_ids`."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from crdt_mor.model.timeline_parts import Completion
 
 
 def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
-    """A table with a file group to which no bucket leads keeps the note: no release may write to it.
+    """A foreign file group, outside the bucket index, stays noted, so no release writes to the table.
 
-    A key that lives in that group would be written to another one, and live twice. Only a file group that turns out to
-    be its bucket's is no such group any more, and those that a commit of Hudi's or a restore has taken away.
+    A key of that group would be written to a second group, and live twice. The note goes only if the group belongs to
+    its bucket after all, or a commit of Hudi or a restore removed it.
     """
     return previous.foreign_group is None or following.foreign_group is not None or _may_differ(previous, following)
 
 
 def file_ids_change_with_hudis_commits(previous: Timeline, following: Timeline) -> bool:
-    """Only the adoption of Hudi's commits changes which file groups answer for buckets, and a restore.
+    """The live file groups of buckets change only with adopted commits of Hudi or a restore.
 
-    So does the note of a file group that turns out to be its bucket's, which an older release had taken for foreign.
-    Two writers that open a bucket at once would not meet otherwise, and a key that both write would live twice.
+    Also when a noted foreign group belongs to its bucket after all. Otherwise two writers could open different groups
+    for one bucket, and a key of both would live twice.
     """
     return previous.file_ids == following.file_ids or _may_differ(previous, following)
 
 
 def rows_are_written_to_live_file_groups(previous: Timeline, following: Timeline) -> bool:
-    """A write of ours commits files of the file groups alone that answer for their buckets.
+    """Our writes commit only files of the live file group of each bucket.
 
-    No reader sees what is written to a file group that Hudi has replaced, and a key in a second one lives twice.
+    Readers skip a file group that Hudi has replaced. A key in a second group lives twice.
     """
     written = [c for c in _new(following) if not c.adopted and (c.action == DELTA_COMMIT or c.overwriting is not None)]
     return not any(previous.file_ids.misplaced(c.files) for c in written)

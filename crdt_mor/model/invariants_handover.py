@@ -1,4 +1,4 @@
-"""The invariant of tables that are handed over to Hudi's writers."""
+"""The invariant of tables handed over to Hudi's writers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from crdt_mor.model.timeline import Timeline
 
 
 def nothing_begins_in_a_table_that_is_handed_over(previous: Timeline, following: Timeline) -> bool:
-    """A table that is handed over has nothing pending and no open plan, and gets no commit but Hudi's own.
+    """A table handed over to Hudi has no pending write and no open plan, and gets only Hudi's commits.
 
-    What would end beside Hudi's writers could have the requested time of a commit of theirs, or hide it.
+    Our instant could have the requested time of a Hudi commit, or hide that commit.
     """
     if following.handed_over == EPOCH:
         return True

@@ -1,20 +1,20 @@
-"""What is true of a table's history in each version and the one that follows it; asked with `model.invariants`.
+"""Invariants of a table's history, checked together with `model.invariants`.
 
-History is given up, and leaves Hudi's active timeline, from its beginning on. A restore cuts off its end, and a
-savepoint is a name for a moment of it.
+Retention and archiving remove history from its beginning. A restore removes its end. A savepoint names one of its
+moments.
 """
 
 from __future__ import annotations
 
 from crdt_mor.model.timeline import Timeline
 
-# --- what is kept of it -----------------------------------------------------------------------------------------------
+# --- retention --------------------------------------------------------------------------------------------------------
 
 
 def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
-    """The marks of what history is kept move forward, and not past the clock.
+    """The retention marks only move forward, up to the clock.
 
-    The files and completions of what was given up are gone: a mark that went back would promise what nobody has.
+    Files and completions before them are gone, so an earlier mark would promise lost history.
     """
     old, new = previous.retention, following.retention
     if old == new:
@@ -29,14 +29,14 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
     )
 
 
-# --- what has left Hudi's active timeline -----------------------------------------------------------------------------
+# --- archiving --------------------------------------------------------------------------------------------------------
 
 
 def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) -> bool:
-    """Only the version that moves the watermark changes what is said of the history, and says where it stood before.
+    """The archive changes only with the watermark, which moves forward; the event notes the previous watermark.
 
-    A helper of that version writes the next manifest. With a number that had been there, it would take an older one for
-    its own, and remove from the active timeline what no manifest names.
+    A helper of that version writes the next manifest. With a reused number it would take an older manifest for its own,
+    and delete instants from the active timeline that no manifest contains.
     """
     old, new = previous.archive, following.archive
     if old.watermark == new.watermark:
@@ -49,17 +49,17 @@ def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) ->
 
 
 def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
-    """What is pending, planned, given up, or still carried by the value was requested after the watermark.
+    """Every instant in the value, finished or not, was requested after the watermark.
 
-    Hudi's readers take every file whose instant is older than all that they know for one of an archived commit.
+    Hudi's readers take a file of any older instant for a committed one.
     """
     return all(time > following.archive.watermark for time in following.instants)
 
 
 def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
-    """No more instants are archived than were moved to segments.
+    """No more instants are archived than were sealed.
 
-    Adoption counts the files of Hudi's active timeline: with a wrong number it would read all of them at every look.
+    Adoption compares this count with Hudi's active timeline. A wrong count would make it read all files every time.
     """
     return following.standing >= 0
 
@@ -68,9 +68,9 @@ def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline
 
 
 def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) -> bool:
-    """A restore drops nothing that was completed by the moment to which it goes back, and nothing that is archived.
+    """A restore keeps all commits up to its moment and all archived instants, and leaves nothing pending or planned.
 
-    It leaves nothing pending or planned, whose place in the order of what was dropped would have no meaning any more.
+    A pending instant would have no place in the order, because the commits around it are dropped.
     """
     if not following.is_restore_of(previous):
         return previous.restores == following.restores
@@ -89,9 +89,9 @@ def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) ->
 
 
 def names_are_only_altered_by_later_events(previous: Timeline, following: Timeline) -> bool:
-    """What has become of the columns' names stays, as views of the past ask for it. One event adds one alteration.
+    """An event adds at most one alteration of names and keeps the earlier ones, which views of the past need.
 
-    No two columns that people see have one name, also where names differ only in case; and no hidden column comes back.
+    Visible names differ even without case, and a hidden column never returns.
     """
     before, after = previous.alterations, following.alterations
     if before == after:
@@ -111,7 +111,7 @@ def names_are_only_altered_by_later_events(previous: Timeline, following: Timeli
 
 
 def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A savepoint that the value has is the very savepoint; a new one shows what the previous value shows."""
+    """A savepoint never changes, and a new one names the previous version's moment."""
     before = {s.name: s for s in previous.savepoints}
     return len({s.name for s in following.savepoints}) == len(following.savepoints) and all(
         s == before[s.name] if s.name in before else s.at == previous.clock and s.version == following.version

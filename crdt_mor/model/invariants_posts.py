@@ -1,4 +1,4 @@
-"""What is true of the posts that a version of the timeline takes or voids: see `model.posts`."""
+"""Invariants of taken and voided posts, see `model.posts`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from crdt_mor.model.timeline import Timeline
 
 
 def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) -> bool:
-    """What this version takes was open, was neither taken nor voided before, and is noted from here on.
+    """A taken post was open, was neither taken nor voided before, and is noted from now on.
 
-    A write would be committed twice otherwise, or after its caller was told that it failed.
+    Otherwise a write would commit twice, or after its caller saw it fail.
     """
     new = [c for c in following.completions if c.version == following.version]
     taken = [m.post for c in new for m in c.members if m.post is not None]
@@ -19,7 +19,7 @@ def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) ->
 
 
 def posts_are_noted_while_they_are_open(previous: Timeline, following: Timeline) -> bool:
-    """The name of a post that was taken or voided stays as long as a later version could take the post."""
+    """A taken or voided post stays noted while a later version could take it."""
     if previous.posts == following.posts:
         return True
     return Decided.of(following.posts).includes(Decided.of(still_kept(previous.posts, following.version)))

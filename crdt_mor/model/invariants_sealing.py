@@ -1,6 +1,6 @@
-"""What is true of the value of an event before and after completions are moved from it to segments.
+"""Invariants of sealing, which moves completions from a value to segments.
 
-Moving them is no event: the version that is put is the value after it, so nothing that the event said may be lost.
+Sealing is not an event: only the sealed value is put, so it must keep everything that the event changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from crdt_mor.model.timeline import Timeline
 
 
 def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
-    """Sealing moves completions to segments, and drops what nobody needs; all else is as the event has it."""
+    """Sealing changes only completions, segments and the marks of dropped commits."""
     if event is sealed:
         return True
     dropped = replace(event.retention, dropped=sealed.retention.dropped, dropped_count=sealed.retention.dropped_count)
@@ -21,9 +21,9 @@ def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
 
 
 def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool:
-    """No completion is lost, and none is counted twice: those that are no longer carried are in segments.
+    """Sealing neither loses nor duplicates completions: each stays in the value or moves to a segment.
 
-    What segments hold grows by just as many, less what was dropped.
+    The counts of segments grow by the moved completions, less the dropped ones.
     """
     if event is sealed:
         return True
@@ -36,9 +36,9 @@ def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool
 
 
 def segments_never_change(event: Timeline, sealed: Timeline) -> bool:
-    """A segment that is still named is the very segment: its object is immutable, and many values name it.
+    """Segments never change, because their objects are immutable and many versions name them.
 
-    One that is no longer named has been rolled up into a new one, or was dropped.
+    A missing segment was rolled up into a new one, or dropped.
     """
     if event.segments == sealed.segments:
         return True
@@ -52,6 +52,6 @@ def segments_never_change(event: Timeline, sealed: Timeline) -> bool:
 
 
 def only_what_may_go_is_dropped(event: Timeline, sealed: Timeline) -> bool:
-    """What was dropped completed at or before the time up to which the event lets commits go."""
+    """Sealing drops only completions up to the time that the event allows."""
     old, new = event.retention, sealed.retention
     return new.dropped <= old.dropped and (old.dropped_count == new.dropped_count or new.dropped > EPOCH)

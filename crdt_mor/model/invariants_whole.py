@@ -1,8 +1,7 @@
-"""What is true of one version with all of its commits, those of its segments included: what `services.verify` asks.
+"""Invariants of a single version with all commits, including its segments, for `services.verify`.
 
-`model.invariants` is about two versions that follow one another, and is asked before each put. What stands on storage
-may have been edited, or be another release's mistake; so each predicate here is asked of the newest version alone. It
-gives what breaks it, in words, and nothing where it holds.
+`model.invariants` compares two versions before each put. Stored values may have been edited, or written by a buggy
+release, so these predicates check the newest version by itself. Each yields a description of every violation.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ _OF_ONE_VERSION = (
     invariants_history.nothing_unfinished_is_archived,
     invariants_history.only_what_is_in_segments_is_archived,
 )
-"""Those of two versions that ask the later one alone."""
+"""Invariants of two versions that use only the later one."""
 
 
 def what_one_version_says_agrees(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """The predicates of `model.invariants` hold that look at one version."""
+    """The single-version predicates of `model.invariants` hold."""
     yield from (f"invariant={holds.__name__}" for holds in _OF_ONE_VERSION if not holds(value, value))
 
 
 def an_instant_ends_once(value: Timeline, commits: Commits) -> Iterator[str]:
-    """No two commits have one requested time, and none has that of what is pending, planned or given up."""
+    """No two commits share a requested time, and no commit shares one with an unfinished instant."""
     times = Counter(c.requested for c in commits)
     yield from (f"instant={time} commits={count}" for time, count in times.items() if count > 1)
     unfinished = [*(p.requested for p in value.pending), *(p.barrier for p in value.plans)]
@@ -42,14 +41,14 @@ def an_instant_ends_once(value: Timeline, commits: Commits) -> Iterator[str]:
 
 
 def a_commit_completes_after_its_request(value: Timeline, commits: Commits) -> Iterator[str]:
-    """What began ends later, and not after the table's clock."""
+    """Commits complete after their request, up to the table's clock."""
     for c in commits:
         if c.completed > value.clock or not (c.adopted or c.requested < c.completed):
             yield f"requested={c.requested} completed={c.completed} clock={value.clock}"
 
 
 def what_is_unfinished_began_before_the_clock(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """What is pending, planned or given up was requested up to the table's clock, by a version up to this one."""
+    """Unfinished instants were requested up to the table's clock, by a version up to this one."""
     unfinished = [(p.requested, p.version) for p in value.pending]
     unfinished += [(p.barrier, p.version) for p in value.plans]
     unfinished += [(r.requested, r.version) for r in value.rolled_back]
@@ -59,7 +58,7 @@ def what_is_unfinished_began_before_the_clock(value: Timeline, commits: Commits)
 
 
 def commits_complete_in_the_order_of_their_versions(value: Timeline, commits: Commits) -> Iterator[str]:
-    """Of our own commits a later version has later completion times, and no two have one."""
+    """Completion times of our commits are unique and increase with their versions."""
     own = sorted((c for c in commits if not c.adopted), key=lambda c: c.completed)
     for before, after in pairwise(own):
         if before.version > after.version or before.completed == after.completed:
@@ -68,7 +67,7 @@ def commits_complete_in_the_order_of_their_versions(value: Timeline, commits: Co
 
 
 def files_bear_the_instants_that_wrote_them(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """A data file of ours has the requested time of its commit in its name: slices are made by it."""
+    """The name of each data file of ours contains its commit's requested time, which determines its slice."""
     for c in commits:
         yield from (
             f"file={f.path} instant={c.requested}" for f in c.files if not c.adopted and f.name.instant != c.requested
@@ -76,13 +75,13 @@ def files_bear_the_instants_that_wrote_them(value: Timeline, commits: Commits) -
 
 
 def a_file_is_of_one_commit(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """No two commits of ours have added one file: the rows of a log would count twice."""
+    """No two commits of ours contain the same file, or a log's rows would count twice."""
     paths = Counter(file.path for c in commits if not c.adopted for file in c.files)
     yield from (f"file={path} commits={count}" for path, count in paths.items() if count > 1)
 
 
 def a_file_group_has_one_base_file_an_instant(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """Which of two would be read differs from reader to reader; Hudi's refuse the table."""
+    """A file group has at most one base file per instant; else readers differ, and Hudi's readers fail."""
     bases = Counter((f.group, f.name.instant) for c in commits if not c.adopted for f in c.files if f.is_base)
     for ((partition, file_id), instant), count in bases.items():
         if count > 1:
@@ -90,7 +89,7 @@ def a_file_group_has_one_base_file_an_instant(value: Timeline, commits: Commits)
 
 
 def marks_are_not_after_the_clock(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """What history is kept begins at moments that have come, and stable views not later than others."""
+    """The retention marks are not after the clock, and `stable_since` is not after `since`."""
     kept = value.retention
     marks = [kept.since, kept.stable_since, kept.dropped, value.archive.watermark, *(since for _, since in kept.groups)]
     marks += [saved.at for saved in value.savepoints]
@@ -100,13 +99,13 @@ def marks_are_not_after_the_clock(value: Timeline, commits: Commits) -> Iterator
 
 
 def names_are_given_once(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """No two savepoints, and no two tokens' applications, have one name."""
+    """Savepoint names are unique, and so are the applications of tokens."""
     for names in ((s.name for s in value.savepoints), (t.application for t in value.tokens)):
         yield from (f"name={name!r} times={count}" for name, count in Counter(names).items() if count > 1)
 
 
 def what_left_hudis_timeline_is_counted(value: Timeline, commits: Commits) -> Iterator[str]:
-    """As many instants are archived as the value has up to the watermark, but for those that it has dropped since."""
+    """The archive's count equals the commits up to the watermark, plus at most the dropped ones."""
     archived = sum(c.requested <= value.archive.watermark for c in commits)
     most = archived + value.retention.dropped_count
     if not archived <= value.archive.count <= most:
@@ -132,22 +131,22 @@ WHOLE_INVARIANTS: tuple[WholeInvariant, ...] = (
 
 
 def broken_promise(segment: Segment, held: Commits, needed: Collection[InstantTime]) -> str | None:
-    """Where a segment holds something else than the value says of it; None where it does not.
+    """Return how a segment differs from its entry in the value, or None.
 
-    needed: the requested times of all commits of which some file is part of what the newest snapshot shows.
+    needed: requested times of the commits with files in the newest snapshot.
     """
     if len(held) != segment.count:
-        return f"it holds another number of commits than the value says. count={segment.count} found={len(held)}"
+        return f"the segment and the version disagree on its number of commits. count={segment.count} found={len(held)}"
     times = [c.completed for c in held]
     if times and (times[0], times[-1]) != (segment.first, segment.last):
         return (
-            "its commits completed at other times than the value says. "
+            "the segment and the version disagree on its completion times. "
             f"first={segment.first} last={segment.last} found={times[0]} {times[-1]}"
         )
     left_out = [c.requested for c in held if c.requested in needed] if segment.superseded is not None else []
     if left_out:
         return (
-            "the value says that no snapshot needs it, so that readers leave it out, and the newest one does. "
+            "readers skip this segment, because the version calls it superseded, but the newest snapshot needs it. "
             f"superseded={segment.superseded} instant={left_out[0]}"
         )
     return None

@@ -1,11 +1,11 @@
-"""Java's `List<String>.hashCode` of record keys, many at a time.
+"""Java's `List<String>.hashCode` of record keys, vectorized.
 
-A string's hash is `sum of unit[i] * 31^(n-1-i)` over its UTF-16 units, modulo 2^32; a list's starts at 1 and folds
-`31 * h + hash`. 31 is odd, so it has an inverse modulo 2^32, and the hash of any stretch of a buffer comes from two
-prefix sums of `unit[j] * 31^-j`. Keys of one length need no sums: Horner's rule, one column of a matrix at a time.
+A string's hash is the sum of `unit[i] * 31^(n-1-i)` over its UTF-16 units, modulo 2^32. A list's hash starts at 1 and
+folds `31 * h + hash`. Since 31 is odd, it has an inverse modulo 2^32. So two prefix sums of `unit[j] * 31^-j` give the
+hash of any part of a buffer. Keys of equal length use Horner's rule on the columns of a matrix instead.
 
-Hudi hashes the values inside a key text, which it finds by looking for `:` and `,`. Where values contain those
-characters its search has surprises; `hudi_values` repeats them, since a key that we put elsewhere would live twice.
+Hudi finds the values inside a key text by searching for `:` and `,`. If values contain these characters, its search
+misparses them. `hudi_values` reproduces that, because a key in another bucket would live twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Hashes = npt.NDArray[np.uint32]
 _Offsets = npt.NDArray[np.int64]
 _Units = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
 
-_SLICE_ROWS: Final = 16_384  # the working set stays in the processor's cache
+_SLICE_ROWS: Final = 16_384  # fits the processor's cache
 _COMMA, _COLON = ord(","), ord(":")
 _PLACEHOLDERS: Final = ("__null__", "__empty__")
 _INVERSE_OF_31: Final = pow(31, -1, 2**32)
@@ -37,7 +37,7 @@ _INVERSE_OF_31: Final = pow(31, -1, 2**32)
 def key_hashes(
     keys: pa.StringArray, fields: tuple[str, ...], *, composite: bool, hashed: tuple[str, ...] = ()
 ) -> Hashes:
-    """The list hash of the values of each record key. hashed: the fields whose values count; none: all of them."""
+    """Return the list hash of each record key's values. hashed: the hashed fields; empty: all."""
     assert keys.null_count == 0, "a record key is never null"
     result = np.empty(len(keys), np.uint32)
     for start in range(0, len(keys), _SLICE_ROWS):
@@ -59,7 +59,7 @@ def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool
 
 
 def _odd_rows(keys: pa.StringArray, field: str) -> npt.NDArray[np.intp]:
-    """Single keys inside which Hudi would look for values: those with a comma and the field's name with a colon."""
+    """Return the rows whose single key Hudi would parse as composite: a comma, and the field's name with a colon."""
     named = pc.match_substring(keys, f"{field}:")
     return np.flatnonzero(pc.and_(named, pc.match_substring(keys, ",")).to_numpy(zero_copy_only=False))
 
@@ -68,14 +68,14 @@ def _odd_rows(keys: pa.StringArray, field: str) -> npt.NDArray[np.intp]:
 
 
 def _utf16(keys: pa.StringArray) -> tuple[_Units, _Offsets]:
-    """The UTF-16 units of all keys one after another, and where each key begins and ends."""
+    """Return the concatenated UTF-16 units of all keys, and the keys' offsets."""
     _, offset_buffer, data = keys.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     raw = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.empty(0, np.uint8)
     offsets -= offsets[0]
     if raw.size == 0 or raw.max() < 0x80:
         return raw, offsets
-    widths = ((raw & 0xC0) != 0x80).astype(np.int64) + (raw >= 0xF0)  # units that begin at each byte
+    widths = ((raw & 0xC0) != 0x80).astype(np.int64) + (raw >= 0xF0)  # UTF-16 units per byte
     before = np.concatenate(([0], np.cumsum(widths)))
     return np.frombuffer(raw.tobytes().decode("utf-8").encode("utf-16-le"), np.uint16), before[offsets]
 
@@ -106,14 +106,14 @@ def _prefix_sums(units: _Units) -> Hashes:
 
 
 def _hashes_from(sums: Hashes, starts: _Offsets, ends: _Offsets) -> Hashes:
-    # An empty stretch at 0 asks for 31^-1; its sum is 0, so any power will do.
+    # An empty part at 0 needs 31^-1. Its sum is 0, so any power works.
     powers = _powers(31, sums.size)
     hashes: Hashes = (sums[ends] - sums[starts]) * powers[np.maximum(ends - 1, 0)]
     return hashes
 
 
 def _powers(base: int, count: int) -> Hashes:
-    """base^0, base^1, ... modulo 2^32; at least `count` are computed, exactly `count` returned."""
+    """Return base^0, base^1, ... modulo 2^32, from a cached larger table."""
     return _power_table(base, 1 << max(16, count.bit_length()))[:count]
 
 
@@ -132,9 +132,9 @@ def _power_table(base: int, size: int) -> Hashes:
 def _composite_hashes(
     units: _Units, offsets: _Offsets, fields: tuple[str, ...], hashed: tuple[str, ...]
 ) -> tuple[Hashes, npt.NDArray[np.intp]]:
-    """The list hashes of `f1:v1,f2:v2` texts whose values have no `:` or `,`, and the rows that are not so plain.
+    """Return the list hashes of `f1:v1,f2:v2` texts, and the rows whose values contain `:` or `,`.
 
-    They are folded in the order of the text, whatever the order of the fields that are hashed.
+    Hashes fold in the order of the text, whatever the order of `hashed`.
     """
     commas, colons = np.flatnonzero(units == _COMMA), np.flatnonzero(units == _COLON)
     first_comma = np.searchsorted(commas, offsets)
@@ -160,7 +160,7 @@ def _composite_hashes(
 
 
 def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets) -> Hashes:
-    """Hashes of the values in these stretches; the placeholders of null and of the empty text both count 0."""
+    """Return the hashes of values. The placeholders of null and of the empty text hash to 0."""
     hashes = _hashes_from(sums, starts, ends)
     for placeholder in _PLACEHOLDERS:
         maybe = np.flatnonzero((hashes == np.uint32(string_hash(placeholder))) & (ends - starts == len(placeholder)))
@@ -174,9 +174,9 @@ def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets)
 # --- one at a time ------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1 << 16)  # the parts of composite keys repeat
+@lru_cache(maxsize=1 << 16)  # parts of composite keys repeat
 def string_hash(text: str) -> int:
-    """`String.hashCode`, unsigned."""
+    """Return Java's `String.hashCode`, unsigned."""
     result = 0
     for unit in np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
         result = (31 * result + unit) & 0xFFFFFFFF
@@ -184,7 +184,7 @@ def string_hash(text: str) -> int:
 
 
 def list_hash(values: list[str | None]) -> int:
-    """`List.hashCode`, unsigned."""
+    """Return Java's `List.hashCode`, unsigned."""
     result = 1
     for value in values:
         result = (31 * result + (0 if value is None else string_hash(value))) & 0xFFFFFFFF
@@ -192,7 +192,7 @@ def list_hash(values: list[str | None]) -> int:
 
 
 def hudi_values(key: str, fields: tuple[str, ...]) -> list[str | None]:
-    """The values of some fields that Hudi finds in a key text. Where its search would fail, the text itself."""
+    """Return the values that Hudi finds in a key text, or the text itself if Hudi's search fails."""
     if "," not in key or ":" not in key:
         return [key]
     values: list[str | None] = []
@@ -210,7 +210,7 @@ def hudi_values(key: str, fields: tuple[str, ...]) -> list[str | None]:
 
 
 def _value_end(key: str, colon: int) -> int:
-    """A value ends at the last comma before the next colon that has a comma between."""
+    """Return a value's end: the last comma before the next colon that follows a comma."""
     after = key.find(":", colon + 1)
     while after >= 0:
         comma = key.rfind(",", colon, after)

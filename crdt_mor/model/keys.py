@@ -1,12 +1,12 @@
-"""Record keys, partition paths and buckets: which file a row belongs to.
+"""Record keys, partition paths and buckets: which file contains a row.
 
-    key columns        -> record key      `7`, or `id:7,day:2026-01-01` where the key is composite
+    key columns        -> record key      `7`, or `id:7,day:2026-01-01` for a composite key
     partition columns  -> partition path  `eu/2026-01-01`, or `region=eu/day=2026-01-01` in hive style
-    record key         -> bucket          Java's hash of the key's values, so that Hudi's writers agree
+    record key         -> bucket          Java's hash of the key's values, the same as Hudi's writers
 
-The texts are Hudi's. A text must say which row it is, so values that would make two rows share one are refused at the
-door. One key field with several partition fields is COMPLEX in Hudi, and since table version 9 its key text carries the
-field's name (`id:7`); we write it so too, and `composite` is true for it.
+The texts are Hudi's and must identify a row, so values that would give two rows one text raise an error. One key column
+with several partition columns is COMPLEX in Hudi. Since table version 9, the text of such a key contains the column's
+name (`id:7`), and `composite` is True.
 """
 
 from __future__ import annotations
@@ -34,40 +34,40 @@ else:
     pc = Late("pyarrow.compute")
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The path of rows whose partition value is null or empty."""
+"""The path of rows with a null or empty partition value."""
 
 NULL_KEY: Final = "__null__"
 EMPTY_KEY: Final = "__empty__"
 
 _GENERATORS: Final = ("SIMPLE", "COMPLEX", "NON_PARTITION")
 _OF_TIMES: Final = ("TIMESTAMP", "CUSTOM")
-"""Hudi's key generators that make a partition path of a time, such as `2026/01/31` of the number of its seconds."""
+"""Hudi's key generators that format times in partition paths, such as `2026/01/31` from seconds."""
 _NAME_BYTES_MAX: Final = 255
 _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
-"""Hadoop takes what stands before a colon for a scheme, and Spark reads `%41` in a path as the letter A."""
+"""Hadoop takes text before a colon for a scheme, and Spark decodes `%41` in a path to A."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """The columns that make a row's key and partition, and how they become text."""
+    """The key and partition columns of a table, and their conversion to text."""
 
     fields: tuple[str, ...]
     partition_fields: tuple[str, ...] = ()
     hive_style: bool = False
     generator: str = ""
-    """The key generator named by a table that Hudi made; empty: the one that Hudi derives from the columns."""
+    """The key generator of a table made by Hudi. Empty: Hudi derives it from the columns."""
     value_only: bool = False
-    """A single COMPLEX key without its field name: tables that Hudi 0.14.1 to 1.0.2 began."""
+    """A single COMPLEX key without its column name, in tables made by Hudi 0.14.1 to 1.0.2."""
     url_encode: bool = False
     hash_fields: tuple[str, ...] = ()
-    """The key columns that Hudi takes the bucket from, where a table that Hudi made has a part of its key for that."""
+    """The key columns of the bucket hash, if a table made by Hudi does not hash the whole key."""
 
     def __post_init__(self) -> None:
         if not self.fields:
             raise InvalidInputError("a table needs a record key: name at least one column.")
         for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
             if len(set(names)) < len(names):
-                raise InvalidInputError(f"a column stands twice in the {what}: name it once. columns={list(names)}")
+                raise InvalidInputError(f"the {what} contains a column twice: name it once. columns={list(names)}")
 
     @property
     def keygen_type(self) -> str:
@@ -80,34 +80,32 @@ class KeySpec:
 
     @property
     def composite(self) -> bool:
-        """Whether the record key has the form `f1:v1,f2:v2`; otherwise it is the text of the one key column."""
+        """True if the record key is `f1:v1,f2:v2`, False if it is the text of the only key column."""
         return len(self.fields) > 1 or (self.keygen_type == "COMPLEX" and not self.value_only)
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The partition columns that may be times, each of which Hudi calls a text and may store as a number."""
+        """Partition columns that may be times: texts for Hudi, perhaps stored as numbers."""
         return self.partition_fields if self.keygen_type in _OF_TIMES else ()
 
     def check_types(self, schema: TableSchema | pa.Schema) -> None:
-        """Refuse columns that are not there, and types whose text differs between engines."""
+        """Raise `InvalidInputError` for missing columns, and for types with different texts in different engines."""
         declared = schema.declared if isinstance(schema, TableSchema) else schema
         for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
             for name in names:
                 if name not in declared.names:
-                    raise InvalidInputError(
-                        f"the {what} names a column that is not there. column={name} columns={declared.names}"
-                    )
+                    raise InvalidInputError(f"a {what} column does not exist. column={name} columns={declared.names}")
                 kind = declared.field(name).type
                 if not _has_text(kind) and not (what == "partition" and pt.is_boolean(kind)):
                     raise InvalidInputError(
-                        f"a {what} column is a string, an integer or a date: cast it to string. "
+                        f"a {what} column must be a string, an integer or a date: cast it to string. "
                         f"column={name} type={kind}"
                     )
 
     # --- rows to text ---------------------------------------------------------------------------------------------
 
     def record_keys(self, data: pa.Table) -> pa.Array:
-        """The record key of every row; `InvalidInputError` names column and row of one that is missing."""
+        """Return the record key of every row; raise `InvalidInputError` with column and row if one is missing."""
         self.refuse_foreign_generator()
         if not self.composite:
             name = self.fields[0]
@@ -136,11 +134,11 @@ class KeySpec:
         if not pt.is_string(text.type) or not pc.any(pc.match_substring(text, ",")).as_py():
             return
         for other in self.fields:
-            reason = f"the text `,{other}:` inside a value would let two rows share one record key"
+            reason = f"with `,{other}:` inside a value, two rows could share one record key"
             _refuse(pc.match_substring(text, f",{other}:"), name, reason)
 
     def partition_paths(self, data: pa.Table) -> pa.Array:
-        """The partition path of every row, empty for an unpartitioned table."""
+        """Return the partition path of every row. It is empty in an unpartitioned table."""
         self.refuse_foreign_generator()
         if not self.partition_fields:
             return empty_texts(data.num_rows)
@@ -148,7 +146,7 @@ class KeySpec:
         return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, text_scalar("/"))
 
     def _level(self, column: pa.ChunkedArray, name: str) -> pa.Array:
-        """One directory name per row. Partitions are few, so the work is done once for each of them."""
+        """Return one directory name per row. Each distinct value is checked once."""
         encoded = _key_text(column, name).dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
         values = encoded.dictionary
@@ -168,16 +166,16 @@ class KeySpec:
         rules = [
             (
                 pc.match_substring_regex(values, _UNSAFE_IN_PATH),
-                "a /, :, control character or % with two hex digits cannot stand in a directory that Hudi reads",
+                "Hudi cannot read a directory with /, :, a control character, or % before two hex digits",
             ),
             (
                 pc.equal(values, text_scalar(DEFAULT_PARTITION)),
-                f"{DEFAULT_PARTITION} stands for a missing partition value",
+                f"{DEFAULT_PARTITION} means a missing partition value",
             ),
         ]
         lengths = pc.binary_length(values)
         if (pc.max(lengths).as_py() or 0) > room:
-            rules.append((pc.greater(lengths, room), "a partition value this long is no directory"))
+            rules.append((pc.greater(lengths, room), "a partition value is too long for a directory name"))
         if not self.hive_style:
             hidden = pc.match_substring_regex(values, r"^[._]")
             rules.append((hidden, "Hudi's readers skip directories that begin with . or _"))
@@ -185,30 +183,30 @@ class KeySpec:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether keys or partition paths are made in a way that we only read."""
+        """True if this release can read the keys or partition paths, but not make them."""
         return self.keygen_type not in _GENERATORS or self.url_encode
 
     def refuse_foreign_generator(self) -> None:
-        """Raise where keys, partition paths or buckets are made in a way that we only read, or that there is not."""
+        """Raise an error if this release cannot make the keys, partition paths or buckets."""
         if self.is_foreign:
             raise UnsupportedFeatureError(
-                "this table makes its keys or partition paths in a way that this release only reads. "
+                "this release can read, but not write, this kind of keys or partition paths. "
                 f"key_generator={self.keygen_type} url_encode={self.url_encode}"
             )
         if strange := [name for name in self.hash_fields if name not in self.fields]:
             raise InvalidInputError(
-                "the bucket of a row comes from columns of its record key, and these are none: correct the property "
-                f"hoodie.bucket.index.hash.field. columns={strange} key={list(self.fields)}"
+                "hoodie.bucket.index.hash.field contains columns outside the record key: correct the property. "
+                f"columns={strange} key={list(self.fields)}"
             )
 
     # --- text to values -------------------------------------------------------------------------------------------
 
     def key_values(self, record_keys: pa.Array, stored: pa.Schema) -> dict[str, pa.Array]:
-        """The key columns that `record_keys` are the texts of."""
+        """Convert record keys back to key columns."""
         if not self.composite:
             texts = {self.fields[0]: record_keys}
         else:
-            # No value holds the text `,name:` of a key column, see `record_keys`.
+            # `record_keys` guarantees that no value contains `,name:` of a key column.
             pattern = ",".join(f"{re.escape(name)}:(?P<c{i}>.*?)" for i, name in enumerate(self.fields))
             parts = pc.extract_regex(record_keys, f"(?s)^{pattern}$")
             texts = {name: pc.struct_field(parts, f"c{i}") for i, name in enumerate(self.fields)}
@@ -217,7 +215,7 @@ class KeySpec:
     def _typed(self, name: str, text: pa.Array, kind: pa.DataType) -> pa.Array:
         if not (_has_text(kind) or pt.is_timestamp(kind)):
             raise UnsupportedFeatureError(
-                "the key of a deleted row is known as text alone, and a text of this type is another in each engine. "
+                "deleted rows keep their key only as text, and engines format this type differently. "
                 f"column={name} type={kind}"
             )
         if self.composite:
@@ -226,10 +224,9 @@ class KeySpec:
         return text.cast(pa.int64()).cast(kind) if pt.is_timestamp(kind) else text.cast(kind)
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
-        """What a partition path says for certain about its rows' partition columns, for pruning.
+        """Return the partition columns' values that a path determines, for pruning.
 
-        A column about which it says nothing is left out: a string that is null or empty, or a path that another
-        key generator made.
+        A column is omitted if its value is unclear: a null or empty string, or another key generator.
         """
         levels = path.split("/") if len(self.partition_fields) > 1 else [path]
         if self.keygen_type not in _GENERATORS or len(levels) != len(self.partition_fields):
@@ -246,7 +243,7 @@ class KeySpec:
 
 
 def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) -> npt.NDArray[np.int32]:
-    """The bucket of every record key, as Hudi's simple bucket index computes it."""
+    """Return the bucket of every record key, as Hudi's simple bucket index does."""
     if count < 1:
         raise InvalidInputError(f"a table has at least one bucket. buckets={count}")
     if count == 1:
@@ -260,17 +257,17 @@ def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) 
 
 
 def _has_text(kind: pa.DataType) -> bool:
-    """Whether all engines write values of this type as one text."""
+    """Return True if all engines format this type's values alike."""
     kind = kind.value_type if pt.is_dictionary(kind) else kind
     text = pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
     return bool(text or pt.is_date(kind) or (pt.is_integer(kind) and kind != pa.uint64()))
 
 
 def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """A column of the key or partition as one array of the texts that Hudi's upserts make of its values.
+    """Convert a key or partition column to text as Hudi's upserts do.
 
-    Tables that Hudi made may have keys of more types than ours: decimals and bools have one text everywhere, a
-    timestamp is the number of its microseconds, and bytes are hexadecimal digits.
+    Tables made by Hudi allow more types. Decimals and bools are unambiguous, a timestamp is its microseconds, and bytes
+    are hexadecimal.
     """
     kind = data.type.value_type if pt.is_dictionary(data.type) else data.type
     if pt.is_timestamp(kind):
@@ -280,8 +277,8 @@ def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     if _has_text(kind) or pt.is_decimal(kind) or pt.is_boolean(kind) or pt.is_null(kind):
         return _text(data)
     raise UnsupportedFeatureError(
-        "a value of this type has another text in each engine, so that a row could live twice: copy the table to one "
-        f"where this column of the record key or partition is cast to a string. column={name} type={kind}"
+        "engines format this type differently, so a row could live twice: copy the table to one with this key or "
+        f"partition column cast to a string. column={name} type={kind}"
     )
 
 
@@ -301,7 +298,7 @@ def _refuse(bad: pa.Array, column: str, reason: str) -> None:
 
 
 def _parse(text: str, kind: pa.DataType) -> tuple[bool, object]:
-    """Whether `text` has a certain meaning in a column of type `kind`, and which."""
+    """Return whether `text` has a definite value of type `kind`, and the value."""
     missing = text == DEFAULT_PARTITION
     try:
         if pt.is_string(kind):

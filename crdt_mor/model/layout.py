@@ -1,13 +1,12 @@
-"""How a table's base files are laid out, which its properties ask for: the order of rows, and how they are compressed.
+"""The layout of base files: their row order and compression, set by table properties.
 
     crdt_mor.cluster_by    = country,day     the columns, most important first
-    crdt_mor.cluster_order = z-order         linear, unless it is said: by the first column, then by the next, …
-    crdt_mor.compression   = lz4             zstd, unless it is said
+    crdt_mor.cluster_order = z-order         default: linear, by the first column, then the next, …
+    crdt_mor.compression   = lz4             default: zstd
 
-Rows that are near each other in these columns lie in few row groups then, so that a filter on them skips the others by
-their statistics. No row changes, nor does any answer: both are properties like any other, which may be changed at any
-time. A plan of a compaction freezes the order that it was made with, and a base file says which one it has. Base files
-that are compressed in different ways lie side by side.
+Rows with near values share few row groups, so a filter on these columns skips other row groups by their statistics.
+Answers never change, so users may change the properties at any time. A compaction plan freezes its row order, and each
+base file stores its own. Files with different compression may coexist.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ CLUSTER_BY: Final = "crdt_mor.cluster_by"
 CLUSTER_ORDER: Final = "crdt_mor.cluster_order"
 COMPRESSION: Final = "crdt_mor.compression"
 NAMES: Final = (CLUSTER_BY, CLUSTER_ORDER, COMPRESSION)
-"""The properties that say it."""
 
 ZSTD: Final = "zstd"
 LZ4: Final = "lz4"
@@ -35,17 +33,17 @@ CODECS: Final = (ZSTD, LZ4)
 LINEAR: Final = "linear"
 Z_ORDER: Final = "z-order"
 ORDERS: Final = (LINEAR, Z_ORDER)
-"""Hudi's words for them, as in its `hoodie.layout.optimize.strategy`."""
+"""Named as in Hudi's `hoodie.layout.optimize.strategy`."""
 
 Z_ORDER_COLUMNS_MAX: Final = 4
-"""Columns of a z-order: with more, rows that are near each other in one of them lie everywhere."""
+"""With more columns, a z-order clusters none of them well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """An order of rows: by these columns, and where they are equal by key; without any column by key alone.
+    """The row order of base files: by these columns, then by key.
 
-    compression: of the columns in base files, of all that get smaller by it.
+    compression: of the columns in base files, except incompressible ones.
     """
 
     columns: tuple[str, ...] = ()
@@ -54,7 +52,7 @@ class Layout:
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Layout:
-        """What properties ask for. Raises `InvalidInputError` for what is no order."""
+        """Read the layout from table properties; raise `InvalidInputError` if they are invalid."""
         texts = dict(properties)
         order = parsed_order(texts.get(CLUSTER_ORDER, LINEAR))
         columns = parsed_columns(texts[CLUSTER_BY]) if CLUSTER_BY in texts else ()
@@ -63,60 +61,58 @@ class Layout:
 
     @classmethod
     def asked(cls, columns: tuple[str, ...], order: str, compression: str = ZSTD) -> Layout:
-        """What a user asks for when a table is created."""
+        """Check the layout arguments of a new table."""
         if compression not in CODECS:
-            raise InvalidInputError(f"compression is {ZSTD} or {LZ4}. compression={compression!r:.200}")
+            raise InvalidInputError(f"compression must be {ZSTD} or {LZ4}. compression={compression!r:.200}")
         if order not in ORDERS:
-            raise InvalidInputError(f"cluster_order is {LINEAR} or {Z_ORDER}. cluster_order={order!r:.200}")
+            raise InvalidInputError(f"cluster_order must be {LINEAR} or {Z_ORDER}. cluster_order={order!r:.200}")
         if not columns and order != LINEAR:
-            raise InvalidInputError(f"say which columns are in {order}, cluster_by=[...]. cluster_order={order!r}")
+            raise InvalidInputError(f"{order} needs columns: pass cluster_by=[...]. cluster_order={order!r}")
         _refuse_columns(columns, columns)
         _refuse_z_order(columns, order, columns)
         return cls(columns, order, compression)
 
     def renamed(self, name: Callable[[str], str]) -> Layout:
-        """The same layout under other names of the columns."""
         return replace(self, columns=tuple(map(name, self.columns)))
 
     @property
     def by_key(self) -> bool:
-        """Whether it is the order of keys, which a base file has unless it says otherwise."""
+        """True for the order of keys, the default of base files."""
         return not self.columns
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties that ask for it."""
+        """The table properties for this layout."""
         order = {} if self.order == LINEAR else {CLUSTER_ORDER: self.order}
         clustered = {CLUSTER_BY: ",".join(self.columns), **order} if self.columns else {}
         return clustered if self.compression == ZSTD else {**clustered, COMPRESSION: self.compression}
 
     def __str__(self) -> str:
-        """The order, as base files and plans say it: `linear(country,day)`, or `key`."""
+        """Format the order for base files and plans: `linear(country,day)`, or `key`."""
         return f"{self.order}({','.join(self.columns)})" if self.columns else "key"
 
     @classmethod
     def parse(cls, text: str) -> Layout:
-        """The order that `str` made of it; raises ValueError for anything else."""
+        """Parse the text of `__str__`; raise ValueError if it is invalid."""
         if text == "key":
             return BY_KEY
         order, found, rest = text.partition("(")
         if not found or not rest.endswith(")") or order not in ORDERS:
-            raise ValueError(f"no order of rows: {text!r:.200}")
+            raise ValueError(f"not a row order: {text!r:.200}")
         return cls(tuple(rest[:-1].split(",")), order)
 
     def require_columns(self, schema: TableSchema) -> None:
-        """Raise `InvalidInputError` unless the table has these columns, and each has values that can be ordered."""
+        """Raise `InvalidInputError` for a missing column or a nested type."""
         for name in self.columns:
             index = schema.stored.get_field_index(name)
             if index < 0:
                 raise InvalidInputError(
-                    "rows are clustered by columns of the table, and this is none. "
-                    f"column={name!r} columns={schema.declared.names}"
+                    f"a cluster_by column does not exist. column={name!r} columns={schema.declared.names}"
                 )
             if pa.types.is_nested(schema.stored.field(index).type):
                 raise InvalidInputError(
-                    "rows are clustered by columns whose values have an order, such as numbers, texts and times: "
-                    f"lists, structs and maps have none. column={name!r} type={schema.declared.field(index).type}"
+                    "cluster_by columns must have ordered values, such as numbers, strings and times, and not lists, "
+                    f"structs or maps. column={name!r} type={schema.declared.field(index).type}"
                 )
 
 
@@ -124,13 +120,13 @@ BY_KEY: Final = Layout()
 
 
 def with_layout(properties: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Properties, by name, with the layout that others ask for."""
+    """Replace the layout in `properties` by the layout in `other`."""
     rest = [(name, value) for name, value in properties if name not in NAMES]
     return tuple(sorted([*rest, *((name, value) for name, value in other if name in NAMES)]))
 
 
 def parsed_columns(text: str) -> tuple[str, ...]:
-    """The columns that a property names; raises `InvalidInputError` for what names none, or one twice."""
+    """Parse `crdt_mor.cluster_by`; raise `InvalidInputError` for an empty or repeated name."""
     columns = tuple(name.strip() for name in text.split(","))
     _refuse_columns(columns, text)
     return columns
@@ -139,37 +135,35 @@ def parsed_columns(text: str) -> tuple[str, ...]:
 def _refuse_columns(columns: tuple[str, ...], said: object) -> None:
     if not all(columns):
         raise InvalidInputError(
-            f"{CLUSTER_BY} is columns with commas between them, like country,day; take the property away for the order "
-            f"of keys. name={CLUSTER_BY!r} value={said!r:.200}"
+            f"{CLUSTER_BY} must be comma-separated columns, like country,day; remove the property for the order of "
+            f"keys. name={CLUSTER_BY!r} value={said!r:.200}"
         )
     if len(set(columns)) < len(columns):
-        raise InvalidInputError(f"{CLUSTER_BY} names each column once. name={CLUSTER_BY!r} value={said!r:.200}")
+        raise InvalidInputError(f"{CLUSTER_BY} repeats a column: name it once. name={CLUSTER_BY!r} value={said!r:.200}")
 
 
 def _refuse_z_order(columns: tuple[str, ...], order: str, said: object) -> None:
     if order == Z_ORDER and len(columns) > Z_ORDER_COLUMNS_MAX:
         raise InvalidInputError(
-            f"a z-order is of {Z_ORDER_COLUMNS_MAX} columns at most, as each makes the others count for less: name "
-            f"fewer, or use {LINEAR}. {CLUSTER_BY}={said!r}"
+            f"a z-order has at most {Z_ORDER_COLUMNS_MAX} columns, as more would cluster none well: name fewer, or "
+            f"use {LINEAR}. {CLUSTER_BY}={said!r}"
         )
 
 
 def parsed_order(text: str) -> str:
-    """The order that a property names; raises `InvalidInputError` for what is none."""
     return _one_of(ORDERS, CLUSTER_ORDER, text)
 
 
 def parsed_compression(text: str) -> str:
-    """The compression that a property names; raises `InvalidInputError` for what is none."""
     return _one_of(CODECS, COMPRESSION, text)
 
 
 def _one_of(words: tuple[str, ...], name: str, text: str) -> str:
-    """The word that a property names; its default is the first one. Raises `InvalidInputError` for any other text."""
+    """Check a property's value against `words`, the default first; raise `InvalidInputError`."""
     word = text.strip()
     if word not in words:
         raise InvalidInputError(
-            f"{name} is {' or '.join(words)}, and by default {words[0]}. name={name!r} value={text!r:.200}"
+            f"{name} must be {' or '.join(words)} (default {words[0]}). name={name!r} value={text!r:.200}"
         )
     return word
 
@@ -177,14 +171,14 @@ def _one_of(words: tuple[str, ...], name: str, text: str) -> str:
 PARSED: Final[Mapping[str, Callable[[str], object]]] = {
     CLUSTER_BY: parsed_columns, CLUSTER_ORDER: parsed_order, COMPRESSION: parsed_compression
 }  # fmt: skip
-"""What each of the properties may be by itself, by its name."""
+"""The parsers that check single properties."""
 
 
 def with_columns(text: str, name: Callable[[str], str]) -> str:
-    """The text of `crdt_mor.cluster_by` under other names of the columns. name: the other one of a column."""
+    """Rename the columns in the text of `crdt_mor.cluster_by`."""
     return ",".join(map(name, parsed_columns(text)))
 
 
 def said(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Those of the properties in Hudi's file of settings that a new table begins with."""
+    """Return the layout properties among `properties`, sorted."""
     return tuple((name, properties[name]) for name in sorted(NAMES) if name in properties)

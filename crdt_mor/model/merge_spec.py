@@ -1,10 +1,10 @@
-"""How the rows that several commits wrote for one key are merged: the rule that a table's properties name, no code.
+"""The rule that merges the rows of one key from several commits, as stored in the table's properties.
 
-    latest                      the row of the commit that was requested last
+    latest                      the row of the commit requested last
     ordering:<column>           the row with the greatest value of one column
-    partial_update/1?nulls=…    per column, the value of the last commit that wrote the column
+    partial_update/1?nulls=…    per column, the value of the last commit that wrote it
 
-With `latest` and `partial_update`, columns may have payloads of their own: `latest [{"columns":["views"], …}]`.
+With `latest` and `partial_update`, columns may have payloads: `latest [{"columns":["views"], …}]`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ _KNOWN: Final = "latest, ordering:<column> and partial_update/1?nulls=value or k
 
 @dataclass(frozen=True, slots=True)
 class PayloadRef:
-    """A payload by name, from which every process finds the code that merges.
+    """The name of a payload, from which processes load its code.
 
-    parameters: a JSON object. fingerprint: of what the payload did when the table was made; empty: not known yet.
-    path: `module:Class`, where no installed package provides the name.
+    Attributes:
+        name: name and version, like `counter/1`.
+        parameters: a JSON object.
+        fingerprint: of the payload's behaviour at table creation. Empty: not known yet.
+        path: `module:Class` of a payload without an installed package.
     """
 
     name: str
@@ -40,20 +43,20 @@ class PayloadRef:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise InvalidInputError(f"a payload is named like `counter/1`: name, version. payload={self.name}")
+            raise InvalidInputError(f"a payload name must be like `counter/1`: name/version. payload={self.name}")
         if self.path and not _PATH.fullmatch(self.path):
-            raise InvalidInputError(f"a payload is found at a path like `acme.payloads:Longest`. path={self.path}")
+            raise InvalidInputError(f"a payload path must be like `acme.payloads:Longest`. path={self.path}")
         try:
             parameters = json.loads(self.parameters)
         except (ValueError, RecursionError) as error:
             raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}") from error
         if not isinstance(parameters, dict):
             raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}")
-        object.__setattr__(self, "parameters", json.dumps(parameters, sort_keys=True))  # one text for equal ones
+        object.__setattr__(self, "parameters", json.dumps(parameters, sort_keys=True))  # canonical
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The parameters, as Python values."""
+        """The parameters as Python values."""
         arguments: dict[str, Any] = json.loads(self.parameters)
         return arguments
 
@@ -64,10 +67,12 @@ class PayloadRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMerge:
-    """One column with a payload of its own, or several that decide together.
+    """One or several columns with a payload.
 
-    called: what the payload calls its columns, if it is not what they are called here; by these names, which never
-        change, its parameters tell them apart. On storage they are the stored ones.
+    Attributes:
+        columns: the column names. In storage, the stored ones.
+        payload: the payload of these columns.
+        called: the payload's own fixed names for its columns, if they differ. Its parameters use them.
     """
 
     columns: tuple[str, ...]
@@ -76,11 +81,11 @@ class ColumnMerge:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names of the columns in the structs that a payload of several columns sees."""
+        """The column names in the structs passed to a payload of several columns."""
         return self.called or self.columns
 
     def renamed(self, columns: tuple[str, ...]) -> ColumnMerge:
-        """The same payload of columns that are called otherwise."""
+        """Return the same payload for renamed columns."""
         is_same = len(columns) == 1 or columns == self.fields
         return ColumnMerge(columns, self.payload, () if is_same else self.fields)
 
@@ -89,7 +94,7 @@ class ColumnMerge:
         return f"{names}: {self.payload}"
 
     def to_json(self) -> dict[str, Any]:
-        """One object of the table's properties; `of_json` gives the value back."""
+        """Return the JSON object in the table's properties."""
         entry: dict[str, Any] = {"columns": list(self.columns), "payload": self.payload.name}
         if self.payload.arguments:
             entry["parameters"] = self.payload.arguments
@@ -99,7 +104,7 @@ class ColumnMerge:
 
     @classmethod
     def of_json(cls, entry: Mapping[str, Any]) -> ColumnMerge:
-        """Raises KeyError, TypeError or `InvalidInputError` for anything that `to_json` did not make."""
+        """Decode a JSON object; raise KeyError, TypeError or `InvalidInputError` if it is invalid."""
         parameters = json.dumps(entry.get("parameters", {}))
         payload = PayloadRef(entry["payload"], parameters, entry["fingerprint"], entry.get("path", ""))
         return cls(tuple(str(name) for name in entry["columns"]), payload)
@@ -107,46 +112,46 @@ class ColumnMerge:
 
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
-    """See the module. `nulls` is for `partial` alone; `columns` for all but `ordering`."""
+    """The merge rule of a table. `nulls` applies only to `partial`, and `columns` to all but `ordering`."""
 
     kind: Literal["latest", "ordering", "partial"] = "latest"
     ordering: str | None = None
     nulls: Literal["value", "keep"] = "value"
     columns: tuple[ColumnMerge, ...] = ()
     hudi_commit_time: bool = False
-    """A table that Hudi made with COMMIT_TIME_ORDERING: `latest` for us, with Hudi's limits."""
+    """A table made by Hudi with COMMIT_TIME_ORDERING: `latest`, with Hudi's limits."""
 
     def __post_init__(self) -> None:
         if (self.kind == "ordering") != (self.ordering is not None):
-            raise InvalidInputError(f"an ordering needs its column, nothing else has one. merge={self!r}")
+            raise InvalidInputError(f"pass an ordering column with kind='ordering', and only there. merge={self!r}")
         if self.columns and (self.kind == "ordering" or self.hudi_commit_time):
             raise InvalidInputError(
-                "a table has an ordering column or payloads, not both: where the greatest value of a column is to "
-                "decide, name the columns that it decides, merge={(…): LatestBy(…)}"
+                "a table has an ordering column or payloads, not both. To order single columns by another one, use "
+                "the payload merge={(…): LatestBy(…)}"
             )
         named = [name for member in self.columns for name in member.columns]
         repeated = {name for name in named if named.count(name) > 1}
         if repeated:
-            raise InvalidInputError(f"a column has one payload. repeated={sorted(repeated)}")
+            raise InvalidInputError(f"a column may have only one payload. repeated={sorted(repeated)}")
 
     @property
     def custom(self) -> bool:
-        """Whether Hudi's readers have no such rule, so that only our own readers can merge the rows."""
+        """True if only our readers can merge the rows, because Hudi lacks the rule."""
         return self.kind == "partial" or bool(self.columns)
 
     @property
     def partial(self) -> bool:
-        """Whether an upsert may leave columns out."""
+        """True if an upsert may omit columns."""
         return self.kind == "partial"
 
     def decided_with(self, names: Collection[str]) -> set[str]:
-        """All columns of the payloads that decide some columns."""
+        """Return all columns of the payloads of these columns."""
         together = {*names}
         return {name for member in self.columns if together & {*member.columns} for name in member.columns}
 
     @property
     def summary(self) -> str:
-        """For people: without what only programs need."""
+        """The merge rule for display."""
         members = "; ".join(map(str, self.columns))
         return f"{self._head} ({members})" if members else self._head
 
@@ -157,7 +162,7 @@ class MergeSpec:
         return self.kind if self.ordering is None else f"ordering:{quote(self.ordering)}"
 
     def __str__(self) -> str:
-        """The text of `crdt_mor.merge`; `parse` gives the value back."""
+        """Format the text of the property `crdt_mor.merge`."""
         if not self.columns:
             return self._head
         members = [member.to_json() for member in self.columns]
@@ -165,12 +170,12 @@ class MergeSpec:
 
     @classmethod
     def parse(cls, text: str) -> MergeSpec:
-        """The merge that `str` printed; raises `InvalidInputError` for anything else."""
+        """Parse the property `crdt_mor.merge`; raise `InvalidInputError` if it is invalid."""
         head, _, members = text.partition(" ")
         try:
             columns = tuple(ColumnMerge.of_json(member) for member in json.loads(members)) if members else ()
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInputError(f"not the payloads of a table: {error!r}. merge={text!r}") from error
+            raise InvalidInputError(f"the payloads in merge are invalid: {error!r}. merge={text!r}") from error
         name, _, query = head.partition("?")
         if head == "latest":
             return cls(columns=columns)
@@ -178,4 +183,4 @@ class MergeSpec:
             return cls("ordering", ordering=unquote(name.removeprefix("ordering:")), columns=columns)
         if name == PARTIAL_UPDATE and query in ("", "nulls=value", "nulls=keep"):
             return cls("partial", nulls="keep" if query == "nulls=keep" else "value", columns=columns)
-        raise InvalidInputError(f"no such merge; known are {_KNOWN}. merge={text!r}")
+        raise InvalidInputError(f"no such merge; use {_KNOWN}. merge={text!r}")

@@ -1,15 +1,14 @@
-"""What a timeline value says of a migration: at the table that moves, and at the table that its rows arrive in.
+"""The state of a migration in the timeline values of its source and target tables.
 
-    source   moving    announced ──► closed: nothing begins there any more, writers go to the other address
-    target   origin    arriving, one step after another ──► opened | given up
+    source   moving    announced ──► closed: nothing begins there, writers go to the target
+    target   origin    arriving, step by step ──► opened | given up
 
-Each of the two is changed by events of its own table alone, so that a migration has two decisions, each made by one
-put: whether the source is still open, and whether the target was opened or given up. A source is reopened only once its
-target was given up, which then can never be opened: so no two tables take writes for one.
+Only a table's own events change its state. So a migration has two decisions of one put each: whether the source is
+open, and whether the target was opened or given up. A source reopens only after its target was given up, and such a
+target never opens. So two tables never take the same writes.
 
-A *step* is what the migration does next, noted before it is done: which part of the source's history it copies, and the
-numbers of the tokens that its commits carry. What the commits of a step hold follows from the step and from the
-source's history alone, so any process that finds the note goes on from the last number that is committed.
+A *step* is noted before it is executed: a part of the source's history, and the token numbers of its commits. The step
+and the history determine these commits, so any process can continue after the last committed number.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from crdt_mor.errors import InvalidInputError, TableArrivingError, TableMovedErr
 from crdt_mor.model.instant import EPOCH, InstantTime
 
 APPLICATION: Final = "crdt_mor.migrate"
-"""What the application of a migration's writes begins with; the id of the source follows."""
+"""Prefix of the application of a migration's writes; the source's id follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """The migration of this table to another one.
+    """A migration of this table to another one.
 
-    uri, table_id: the address and the id of that table. closed: when this one was closed; EPOCH: it still takes writes.
-    since: when it was announced; the history from there on is kept, as the copy follows it.
+    uri, table_id: of the target. closed: EPOCH while this table takes writes.
+    since: the announcement. Later history is kept for the copy.
     """
 
     uri: str
@@ -45,10 +44,10 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is copied next: what the source's commits changed that completed after `since`, and not after `until`.
+    """The next part to copy: commits that completed after `since`, up to `until`.
 
-    since: EPOCH: all that the source shows at `until`.
-    first, count: the number of the step's first commit, and how many commits it may have.
+    since: EPOCH for the full snapshot at `until`. first: the number of the step's first commit. count: its maximal
+    number of commits.
     """
 
     since: InstantTime = EPOCH
@@ -64,11 +63,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The table whose rows arrive in this one, or have.
+    """The source of a migration into this table.
 
-    table_id, uri: its id and its address.
-    opened: when this table was opened for writers; EPOCH: rows still arrive.
-    given_up: whether the migration was given up, so that this table is never opened.
+    opened: EPOCH while rows arrive. given_up: the migration was cancelled, so this table never opens.
     """
 
     table_id: str
@@ -83,45 +80,44 @@ class Origin:
 
     @property
     def application(self) -> str:
-        """The application whose writes alone this table takes before it is opened."""
+        """Before it opens, the table takes writes only from this application."""
         return f"{APPLICATION}:{self.table_id}"
 
 
 def require_not_moved(moving: Moving | None) -> None:
-    """Raise `TableMovedError`, with the new address, where a table is closed."""
+    """Raise `TableMovedError`, with the new address, if the table is closed."""
     if moving is not None and moving.is_closed:
         raise TableMovedError(
-            "this table has moved: open the table at its new address and write there, with the same token if the write "
-            "has one. This one can still be read. "
+            "this table has moved: open the table at its new address and write there, with the same token if you pass "
+            "tokens. Reading here still works. "
             f"moved_to={moving.uri} table_id={moving.table_id} closed={moving.closed}",
             moving.uri,
         )
 
 
 def require_not_moving(moving: Moving | None, what: str) -> None:
-    """Raise where a table moves: what is done to its history now would not be done to the copy. what: "restore"."""
+    """Raise during a migration, because the copy would miss this change of history. what: such as "restore"."""
     require_not_moved(moving)
     if moving is not None:
         raise InvalidInputError(
-            f"this table is being migrated, and the copy follows its history: {what} the new table when the migration "
-            f"is over, or give that up, with cancel_migration(), and {what} this one. moves_to={moving.uri}"
+            f"this table is being migrated: {what} the new table after the migration, or call cancel_migration() and "
+            f"{what} this one. moves_to={moving.uri}"
         )
 
 
 def require_arrived(origin: Origin | None, application: str = "") -> None:
-    """Raise `TableArrivingError` where rows of another table still arrive, unless they do by this very application."""
+    """Raise `TableArrivingError` for a table not yet opened, except for the migration's application."""
     if origin is None or origin.is_opened:
         return
     if origin.given_up:
         raise TableArrivingError(
-            "the migration that was to fill this table was given up, so that it has only some of the rows: write to "
-            f"the table that they come from, and remove this one. source={origin.uri}"
+            "the migration into this table was cancelled, so rows are missing: write to its source, and delete this "
+            f"table. source={origin.uri}"
         )
     if application != origin.application:
         raise TableArrivingError(
-            "the rows of another table still arrive here: write again in a moment, when the migration is over, or to "
-            "the other table as long as it takes writes. If the migration has died, run it again, it goes on; "
-            f"cancel_migration() of the other table gives it up. source={origin.uri}"
+            "a migration into this table is running: write again after it ends, or to the source. If it has died, run "
+            f"it again, or call cancel_migration() on the source. source={origin.uri}"
         )
 
 

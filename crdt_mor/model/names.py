@@ -1,12 +1,12 @@
-"""The grammar of Hudi's file names: each name is a value that parses and prints itself.
+"""The grammar of Hudi's file names. Each name parses and formats itself.
 
     base file      <fileId>_<writeToken>_<T>.parquet
     log file       .<fileId>_<T>.log.<version>_<writeToken>
     timeline       <T>.<action>.requested | <T>.<action>.inflight | <T>_<C>.<action>
-    of layout 1    <T>.<action>.requested | <T>.<action>.inflight | <T>.<action>; of a commit also <T>.inflight
+    layout 1       <T>.<action>.requested | <T>.<action>.inflight | <T>.<action>; a commit also <T>.inflight
 
-`T` is the requested time of the instant that wrote the file, `C` its completion time. Layout 1, of tables before
-version 8, has no completion times, and the `T` of a log file there is the one of its slice.
+`T` is the requested time of the file's instant, `C` its completion time. Layout 1, before table version 8, lacks
+completion times, and `T` of a log file is its slice's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Literal
 from crdt_mor.model.instant import InstantTime
 
 WRITE_TOKEN = "0-0-0"
-"""The write token of files that a single process writes; Spark's are partition-stage-attempt."""
+"""For files of a single process. Spark's tokens are partition-stage-attempt."""
 
 _DRIVERS = 1_000_000_000
 _DRIVER_TOKEN = re.compile(r"0-1(?P<driver>[0-9]{9})-0\Z")
@@ -31,25 +31,25 @@ CLEAN = "clean"
 ROLLBACK = "rollback"
 
 ALTER_SCHEMA = "ALTER_SCHEMA"
-"""Hudi's word for the operation of a commit that changes columns and no row."""
+"""Hudi's operation of a commit that changes only columns."""
 SAVEPOINT = "savepoint"
-"""Hudi's actions, as they stand in the names of its timeline: a compaction is a `commit` once it is completed."""
+"""A completed compaction is a `commit` in Hudi's timeline."""
 
 REPLACE_COMMIT = "replacecommit"
 DATA_ACTIONS = frozenset({DELTA_COMMIT, COMMIT, REPLACE_COMMIT})
-"""The actions whose completed instants say which data files there are; the last one only Hudi's writers make."""
+"""Actions whose completed instants list data files. Only Hudi's writers make the last one."""
 
 LOG_COMPACT = "LOG_COMPACT"
-"""The operation of a compaction with a log compaction in it: some of its base files may be copies of older ones."""
+"""A compaction that includes a log compaction: some base files may be copies of older ones."""
 
 OWN_KEY = "crdt_mor"
-"""Stands in the metadata of every file of Hudi's timeline that we project; instants with it are never adopted."""
+"""In the metadata of every timeline file that we project. Instants with this key are never adopted."""
 
 COMMIT_INFO_KEY = "crdt_mor.commit_info"
-"""Stands beside it in the metadata of a commit of which its user says something: that, as JSON."""
+"""The user's `commit_info` as JSON, beside `OWN_KEY`."""
 
 CLAIM_KEY = "crdt_mor.claim"
-"""Stands beside it in the claim of a time: a text that nobody else has used."""
+"""A unique text in the claim of a time, beside `OWN_KEY`."""
 
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
 _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.parquet\Z")
@@ -65,49 +65,47 @@ _TIMELINE = re.compile(
 
 
 def bucket_file_id(bucket: int) -> str:
-    """The fixed file id of a bucket, as in Hudi's non-blocking concurrency control."""
+    """Return the fixed file id of a bucket, as in Hudi's non-blocking concurrency control."""
     return f"{bucket:08d}{_FIXED_SUFFIX}"
 
 
 def replacing_file_id(bucket: int, instant: InstantTime) -> str:
-    """The file id of a bucket whose file group was replaced by an instant: no other instant has its time."""
+    """Return a bucket's file id after an instant replaced its file group. The unique time keeps it unique."""
     digits = instant.zfill(24)
     return f"{bucket:08d}-{digits[:4]}-{digits[4:8]}-{digits[8:12]}-{digits[12:]}-0"
 
 
 def bucket_of_file_id(file_id: str) -> int | None:
-    """The bucket that is said by a file id's first eight digits; None for one that does not begin so.
+    """Return the bucket in the first eight digits of a file id, or None.
 
-    An id that the bucket index did not make may begin so by chance: with a number that is no bucket's of the table.
+    Other ids may begin with digits by chance, for a bucket that the table does not have.
     """
     digits = file_id[:8]
     return int(digits) if file_id[8:9] == "-" and digits.isascii() and digits.isdigit() else None
 
 
 def driver_token(driver: int) -> str:
-    """The write token of the files that driver number `driver` of a distributed write places.
+    """Return the write token of a distributed write's driver.
 
-    Each driver that takes a write over has a number of its own, so no two of them ever mean one name. The middle part
-    is a 32-bit number, as Hudi's readers want it, and one that no Spark stage has.
+    Every driver gets a new number, so no two drivers use one file name. The middle part is a 32-bit number, as Hudi's
+    readers require, beyond Spark's stages.
     """
     return f"0-{_DRIVERS + driver}-0"
 
 
 def driver_of_token(token: str) -> int | None:
-    """The driver of a distributed write that gave a file this token; None for tokens of others."""
+    """Return the driver in a write token, or None."""
     match = _DRIVER_TOKEN.match(token)
     return int(match["driver"]) if match else None
 
 
 def is_own_token(token: str) -> bool:
-    """Whether a file with this token was written by us."""
+    """Return True if crdt_mor wrote files with this token."""
     return token == WRITE_TOKEN or driver_of_token(token) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFileName:
-    """Name of a base file."""
-
     file_id: str
     token: str
     instant: InstantTime
@@ -117,14 +115,13 @@ class BaseFileName:
 
     @classmethod
     def parse(cls, name: str) -> BaseFileName | None:
-        """None for a name that is not a base file's."""
         match = _BASE.match(name)
         return match and cls(match["file_id"], match["token"], InstantTime(match["instant"]))
 
 
 @dataclass(frozen=True, slots=True)
 class LogFileName:
-    """Name of a log file. Hudi orders the logs of a slice by (instant, version, token), all but the version as text."""
+    """Name of a log file. Hudi sorts a slice's logs by (instant, version, token); only the version is a number."""
 
     file_id: str
     instant: InstantTime
@@ -136,7 +133,7 @@ class LogFileName:
 
     @classmethod
     def parse(cls, name: str) -> LogFileName | None:
-        """None for a name that is not a log file's, supplemental change logs (`.cdc`) among them."""
+        """Parse a log file's name. Supplemental change logs (`.cdc`) are None."""
         match = _LOG.match(name)
         if match is None or match["cdc"]:
             return None
@@ -144,7 +141,6 @@ class LogFileName:
 
 
 def data_file_name(path: str) -> BaseFileName | LogFileName | None:
-    """The parsed name of a data file; None for other files."""
     name = path.rpartition("/")[2]
     return LogFileName.parse(name) if name.startswith(".") else BaseFileName.parse(name)
 
@@ -154,7 +150,7 @@ TimelineState = Literal["requested", "inflight", "completed"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineFileName:
-    """Name of a file in Hudi's timeline directory; its action is the one in the name: a compaction ends as `commit`."""
+    """Name of a file in Hudi's timeline. The action of a completed compaction is `commit`."""
 
     requested: InstantTime
     action: str
@@ -168,7 +164,6 @@ class TimelineFileName:
 
     @classmethod
     def parse(cls, name: str) -> TimelineFileName | None:
-        """None for a name that is not a timeline file's."""
         match = _TIMELINE.match(name)
         if match is None or (match["completed"] is None) != (match["state"] is not None):
             return None
@@ -178,7 +173,7 @@ class TimelineFileName:
 
     @classmethod
     def parse_layout_one(cls, name: str) -> TimelineFileName | None:
-        """The name of a file in a timeline of layout 1, which holds no completion time; None for other files."""
+        """Parse a file name of timeline layout 1, without completion time."""
         match = _LAYOUT_ONE.match(name)
         if match is None:
             return None
@@ -191,11 +186,10 @@ class TimelineFileName:
 
 
 def join_path(*parts: str) -> str:
-    """Parts of a path inside a table, joined; empty ones (the partition of an unpartitioned table) left out."""
+    """Join path parts, without empty ones such as the partition of an unpartitioned table."""
     return "/".join(part for part in parts if part)
 
 
-@lru_cache(maxsize=1 << 13)  # a look at Hudi's timeline meets those of the last one
+@lru_cache(maxsize=1 << 13)  # listings of Hudi's timeline repeat
 def timeline_file_name(path: str) -> TimelineFileName | None:
-    """The parsed name of a file of Hudi's timeline; None for other files."""
     return TimelineFileName.parse(path.rpartition("/")[2])

@@ -1,7 +1,7 @@
-"""What an overwrite covers, ours or one of Hudi's, and what is noted of it for writes that began before it.
+"""The scopes of overwrites, ours or Hudi's, for writes that began before them.
 
-scope      all of the table, or some partitions, by their paths: also of file groups that do not exist yet
-barrier    the moment of the overwrite in the order of requested times: what was requested before it is void there
+scope      the whole table, or partitions by path, including future file groups
+barrier    the overwrite's place in the order of requests: files of earlier requests are void in the scope
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which rows an overwrite replaces. partitions: those of these partition paths, sorted; None: all of the table."""
+    """The replaced rows of an overwrite: in these partition paths, sorted. None: the whole table."""
 
     partitions: tuple[str, ...] | None = None
 
     def covers(self, partition: str) -> bool:
-        """Whether the rows of a partition are replaced."""
         return self.partitions is None or partition in self.partitions
 
     def includes(self, other: Scope) -> bool:
-        """Whether whatever the other scope covers is covered by this one."""
+        """Return True if this scope covers everything in the other one."""
         if self.partitions is None or other.partitions is None:
             return self.partitions is None
         return set(other.partitions) <= set(self.partitions)
@@ -39,7 +38,7 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """An overwrite that voids files of writes which are still pending: each that was requested before the barrier."""
+    """An overwrite that voids files of pending writes requested before the barrier."""
 
     barrier: InstantTime
     scope: Scope
@@ -49,22 +48,22 @@ OVERWRITE_TABLE: Final = "INSERT_OVERWRITE_TABLE"
 OVERWRITE: Final = "INSERT_OVERWRITE"
 DELETE_PARTITION: Final = "DELETE_PARTITION"
 OPERATIONS: Final = frozenset({OVERWRITE_TABLE, OVERWRITE, DELETE_PARTITION})
-"""What Hudi calls these operations. Its readers are told of a compaction: a replacecommit would hide later writes."""
+"""Hudi's names of these operations. We report them as compactions, because a replacecommit would hide later writes."""
 
 
 def is_replacing(completion: Completion) -> bool:
-    """Whether a commit of Hudi's took rows away with the file groups that it replaced: a clustering only moves them."""
+    """Return True if a commit of Hudi removed rows with the replaced file groups. A clustering only moves them."""
     return bool(completion.replaced) and completion.operation in OPERATIONS
 
 
 def replaced_by(adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
-    """What commits of Hudi's have replaced, as overwrites: all of the table, or the partitions of the file groups."""
+    """Return Hudi's replacing commits as overwrites."""
     found = (c for c in adopted if is_replacing(c))
     return tuple(Overwrite(c.requested, _scope_replaced(c)) for c in found)
 
 
 def with_replaced(overwrites: Iterable[Overwrite], adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
-    """Overwrites, and what commits of Hudi's have replaced, in the order of their barriers."""
+    """Add Hudi's replacing commits to the overwrites, sorted by barrier."""
     return tuple(sorted((*overwrites, *replaced_by(adopted)), key=lambda o: o.barrier))
 
 
@@ -76,22 +75,19 @@ def _scope_replaced(completion: Completion) -> Scope:
 
 
 def still_noted(overwrites: Iterable[Overwrite], oldest: InstantTime | None) -> tuple[Overwrite, ...]:
-    """The overwrites that void files of writes which are still pending. oldest: of these; None: no write is pending."""
+    """Return the overwrites that void files of pending writes. oldest: the oldest pending request, or None."""
     return tuple(o for o in overwrites if oldest is not None and oldest < o.barrier)
 
 
 def void_files(value: Timeline, requested: InstantTime, files: Iterable[DataFile]) -> list[DataFile]:
-    """Those of a pending write's files that an overwrite of a later barrier covers: they must not be seen."""
+    """Return the files of a pending write that a later overwrite covers. Nobody may see them."""
     later = [o.scope for o in value.overwrites if o.barrier > requested]
     return [file for file in files if any(scope.covers(file.partition) for scope in later)]
 
 
 @dataclass(frozen=True, slots=True)
 class Overwriting:
-    """What the completion of an overwrite says besides its files.
-
-    write: the requested time of the write that the user began, which its rows bear. scope: what it covers.
-    """
+    """The completion of an overwrite. write: the requested time of the user's write, as in its rows."""
 
     write: InstantTime
     scope: Scope

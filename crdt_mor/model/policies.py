@@ -1,11 +1,11 @@
-"""Policies of upkeep: what a table's properties say of it.
+"""Maintenance policies in a table's properties.
 
     crdt_mor.compaction.log_files = 10          ┐
     crdt_mor.retention            = 7d          │  Policies.of(properties)
     …                                           ┘
 
-A policy that is misspelt, or has a value that it cannot have, is refused when it is set: nobody would follow it. What
-is due by them, `planners.compaction_due` says.
+Setting a policy with a wrong name or value raises an error, because no service would follow it.
+`planners.compaction_due` decides what is due.
 """
 
 from __future__ import annotations
@@ -28,18 +28,15 @@ _UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _YEARS_100_MS: Final = 100 * 366 * DAY
 
 OFF: Final = "off"
-"""The value of a policy that asks for nothing."""
+"""Disables a policy."""
 
 FOR_EVER: Final = "forever"
-"""The value of a policy that keeps everything."""
+"""Keeps everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """What upkeep of a table is to do; `POLICIES` says which property each field is of, and what it means.
-
-    None: that policy asks for nothing. Times are in milliseconds.
-    """
+    """The maintenance policies of a table, see `POLICIES`. None disables a policy. Times are in milliseconds."""
 
     log_files: int | None = 10
     log_ratio: float | None = 1.0
@@ -55,7 +52,7 @@ class Policies:
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Policies:
-        """The policies of a table with these properties. Raises `InvalidInputError` for what no policy can say."""
+        """Read the policies from properties; raise `InvalidInputError` for invalid values."""
         fields: dict[str, Any] = {}
         for name, text in properties:
             if name in BY_NAME:
@@ -65,10 +62,10 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A property of a table that upkeep follows.
+    """A maintenance policy.
 
-    field: of `Policies`. default: the text that means the same as leaving the property out.
-    form: what its texts look like, for errors. meaning: what it asks for, for the command line and for pages.
+    field: of `Policies`. default: as text.
+    form: the valid texts, for errors. meaning: for the command line and pages.
     """
 
     name: str
@@ -80,41 +77,41 @@ class Policy:
 
 
 def duration_ms(text: str) -> int | None:
-    """`90s`, `30m`, `12h`, `7d`, `2w` in milliseconds; None for a text that is no duration, or one beyond a century."""
+    """Parse `90s`, `30m`, `12h`, `7d` or `2w` to milliseconds. None: invalid, or over a century."""
     found = re.fullmatch(r"(\d{1,12})([smhdw])", text.strip(), re.ASCII)
     ms = int(found[1]) * _UNITS_MS[found[2]] if found else None
     return ms if ms is not None and ms <= _YEARS_100_MS else None
 
 
 def milliseconds(name: str, time: object) -> int:
-    """A user's `timedelta` in milliseconds; raises `InvalidInputError` for anything else, and for less than 0.
+    """Convert a user's `timedelta` to milliseconds; raise `InvalidInputError` if it is invalid or negative.
 
-    name: of the argument, for the error.
+    name: the argument's name, for the error.
     """
     if isinstance(time, timedelta) and time >= timedelta(0):
         return time // timedelta(milliseconds=1)
-    raise InvalidInputError(f"{name} is a time of 0 or more, like datetime.timedelta(minutes=10). {name}={time!r}")
+    raise InvalidInputError(f"{name} must be a time of 0 or more, like datetime.timedelta(minutes=10). {name}={time!r}")
 
 
 def words_of_ms(ms: int) -> str:
-    """A duration as its property says it, in the largest unit in which it is a whole number: `7d`, `90s`."""
+    """Format a duration exactly, in the largest possible unit: `7d`, `90s`."""
     unit = next((unit for unit in ("d", "h", "m") if ms and ms % _UNITS_MS[unit] == 0), "s")
     return f"{ms / _UNITS_MS[unit]:g}{unit}"
 
 
 def words_of_age(ms: int) -> str:
-    """About how long something has been, in whole units of which there are at least two."""
+    """Format a duration roughly, in a unit of which there are at least two."""
     unit = next((unit for unit in ("d", "h", "m") if ms >= 2 * _UNITS_MS[unit]), "s")
     return f"{ms // _UNITS_MS[unit]}{unit}"
 
 
 def plural(count: int, word: str, form: str = "") -> str:
-    """A count and what is counted: `1 log`, `2 logs`. form: as for `format`; "," gives `2,000 logs`."""
+    """Format a count with its noun: `1 log`, `2 logs`. form: a format; "," gives `2,000 logs`."""
     return f"{count:{form}} {word}{'' if count == 1 else 's'}"
 
 
 def words_of_bytes(count: float) -> str:
-    """Bytes as people write them: `512 B`, `1.5 MiB`."""
+    """Format bytes: `512 B`, `1.5 MiB`."""
     unit = next((unit for unit in ("GiB", "MiB", "KiB") if count >= _UNITS_BYTES[unit]), "B")
     return f"{count:.0f} B" if unit == "B" else f"{count / _UNITS_BYTES[unit]:.1f} {unit}"
 
@@ -155,29 +152,29 @@ def _inline(text: str) -> bool:
     return text.strip() == "inline"
 
 
-_DURATION = "how long, like 7d, 12h, 30m or 90s"
+_DURATION = "a duration, like 7d, 12h, 30m or 90s"
 _COUNT = "a whole number from 1 up"
 
 POLICIES: Final[tuple[Policy, ...]] = (
     Policy(
         "crdt_mor.compaction.log_files", "log_files", "10", f"{_COUNT}, or off",
-        "a file group with this many log files is compacted", _unless(OFF, _count),
+        "compact a file group with this many log files", _unless(OFF, _count),
     ),
     Policy(
         "crdt_mor.compaction.log_ratio", "log_ratio", "1", "a number above 0, like 0.5, or off",
-        "a file group is compacted whose logs have this many times the bytes of its base file", _unless(OFF, _ratio),
+        "compact a file group if its logs have this many times the bytes of its base file", _unless(OFF, _ratio),
     ),
     Policy(
         "crdt_mor.compaction.log_bytes", "log_bytes", "1MiB", "bytes, like 512KiB, 1MiB or 2GiB",
-        "below it the ratio asks for nothing, as such logs are read in no time", _bytes,
+        "ignore the ratio if the logs are smaller than this, as they are fast to read", _bytes,
     ),
     Policy(
         "crdt_mor.compaction.age", "age_ms", "1d", f"{_DURATION}; or off",
-        "a file group is compacted whose oldest log was begun this long ago", _unless(OFF, _duration),
+        "compact a file group if its oldest log began this long ago", _unless(OFF, _duration),
     ),
     Policy(
         "crdt_mor.log_compaction.log_files", "log_compaction", OFF, f"{_COUNT}, or off",
-        "the logs of a file group with this many are made one, where a compaction is not due", _unless(OFF, _count),
+        "merge this many logs of a file group into one, unless a compaction is due", _unless(OFF, _count),
     ),
     Policy(
         "crdt_mor.retention", "keep_ms", "7d", f"{_DURATION}; or forever",
@@ -185,24 +182,24 @@ POLICIES: Final[tuple[Policy, ...]] = (
     ),
     Policy(
         "crdt_mor.retention.commits", "keep_commits", OFF, f"{_COUNT}, or off",
-        "at least this many commits can be asked for, however long ago they were", _unless(OFF, _count),
+        "keep at least this many commits readable, whatever their age", _unless(OFF, _count),
     ),
     Policy(
         "crdt_mor.readers", "readers_ms", "1h", _DURATION,
-        "files stay for this long after the history that needs them, for readers that are under way", _duration,
+        "keep files this much longer than the history needs them, for running readers", _duration,
     ),
     Policy(
         "crdt_mor.archive.commits", "archive", "100", f"{_COUNT}, or off",
-        "when this many instants have ended since, what may be archived is archived", _unless(OFF, _count),
+        "archive after this many newly completed instants", _unless(OFF, _count),
     ),
     Policy(
         "crdt_mor.tokens", "tokens_ms", "365d", f"{_DURATION}; or forever",
-        "the last token of an application that has written nothing for this long is forgotten",
+        "forget the last token of an application without a write for this long",
         _unless(FOR_EVER, _duration),
     ),
     Policy(
         "crdt_mor.maintain", "inline", OFF, "inline or off",
-        "writers compact what is due in the file groups that they have written, after their commits", _inline,
+        "after their commits, writers compact the file groups that they wrote and that are due", _inline,
     ),
 )  # fmt: skip
 
@@ -210,11 +207,11 @@ BY_NAME: Final[Mapping[str, Policy]] = {policy.name: policy for policy in POLICI
 
 
 def parsed(name: str, text: str) -> object:
-    """What a policy's text means, as its field has it. Raises `InvalidInputError` for what it cannot say."""
+    """Parse a policy's value; raise `InvalidInputError` if it is invalid."""
     policy = BY_NAME[name]
     try:
         return policy.parse(text)
     except ValueError:
         raise InvalidInputError(
-            f"{name} is {policy.form}, and by default {policy.default}. name={name!r} value={text!r:.200}"
+            f"{name} must be {policy.form} (default {policy.default}). name={name!r} value={text!r:.200}"
         ) from None

@@ -1,10 +1,10 @@
-"""Posts: small writes and events that their writers have put down for the next publisher, and what becomes of them.
+"""Posts: small writes and events that writers leave for the next publisher.
 
-A post names the version that it was made at, and is *open* for the next `WINDOW` versions: any of them may take it, and
-none after them. A value keeps the names of the posts that were taken or voided for just as long. So a post is committed
-once at most, however late a second copy of it lands, and no listing, clock or deletion decides anything.
+A post names the version at which it was made, and is *open* for the next `WINDOW` versions. Only these may take it. A
+value keeps the names of taken or voided posts for the same time. So a post is committed at most once, however late a
+second copy arrives, and no listing, clock or deletion matters.
 
-A commit that took posts has several *members*: each is one writer's write, with its author, token and rows.
+A commit of posts has several *members*: each is a writer's write with its author, token and rows.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.numbers import is_whole
 
 WINDOW: Final = 8
-"""How many versions may take a post: the first one after that at which it was made, and those that follow."""
+"""The number of versions that may take a post."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostName:
-    """The name of a post, and the version at which it was made. Names differ among the posts of one version."""
+    """A post's version and its name, which is unique in this version."""
 
     version: int
     name: str
 
 
 Noted = tuple[tuple[int, tuple[str, ...]], ...]
-"""Names of posts by the version at which they were made, the oldest first."""
+"""Names of posts by version, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One writer's part of a commit of several. post: the post that it was taken from; None: the publisher's own."""
+    """One writer's part of a commit. post: None for the publisher's own write."""
 
     author: Author
     rows: int
@@ -44,13 +44,13 @@ class Member:
 
 
 def is_open(post: PostName, version: int) -> bool:
-    """Whether the version that follows `version` may take a post, as far as its age goes."""
+    """Return True if the successor of `version` is in the post's window."""
     return post.version <= version < post.version + WINDOW
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The posts that were taken or voided, as a value has noted them. A writer asks it of every post with each look."""
+    """The taken or voided posts in a value."""
 
     _names: Mapping[int, frozenset[str]]
 
@@ -62,12 +62,11 @@ class Decided:
         return post.name in self._names.get(post.version, ())
 
     def includes(self, other: Decided) -> bool:
-        """Whether all posts of the other ones are among these."""
         return all(names <= self._names.get(version, frozenset()) for version, names in other._names.items())
 
 
 def noting(noted: Noted, posts: Iterable[PostName]) -> Noted:
-    """The names that are noted once these posts were taken or voided, too."""
+    """Add posts to the noted names."""
     names = {version: list(some) for version, some in noted}
     for post in posts:
         names.setdefault(post.version, []).append(post.name)
@@ -75,7 +74,7 @@ def noting(noted: Noted, posts: Iterable[PostName]) -> Noted:
 
 
 def still_kept(noted: Noted, version: int) -> Noted:
-    """Those of posts that a version after `version` could still take."""
+    """Return the posts that a version after `version` could take."""
     return tuple((made_at, names) for made_at, names in noted if version < made_at + WINDOW)
 
 
@@ -94,7 +93,7 @@ def noted_of(entry: Any) -> Noted:
 
 
 def members_json(members: Iterable[Member]) -> list[object]:
-    """`[authors, members]`: each author once, and of each member its author's place there, its counts and its post."""
+    """Return `[authors, members]`. Members refer to their author by index."""
     authors: dict[Author, int] = {}
     found = []
     for m in members:
@@ -105,7 +104,7 @@ def members_json(members: Iterable[Member]) -> list[object]:
 
 
 def members_of(entry: Any) -> tuple[Member, ...]:
-    """The members of a completion; raises one of `WRONG_SHAPE` for another shape."""
+    """Decode the members; raise one of `WRONG_SHAPE`."""
     authors, found = [author_of(author) for author in entry[0]], []
     for place, rows, deletes, post, *token in entry[1]:
         author = authors[place]
@@ -126,7 +125,6 @@ def _post_of(entry: Any) -> PostName | None:
 
 
 def token_of(entry: Any) -> tuple[str, int]:
-    """The token in a document."""
     application, number = entry
     if not isinstance(application, str) or not is_whole(number):
         raise TypeError(f"token={entry!r}")

@@ -1,12 +1,12 @@
-"""The rules of a table: what its value says of the rows that are written to it.
+"""The rules of a table for the rows written to it.
 
-    not_null   a column that no row may leave without a value
-    check      a condition of SQL, which no row that is written may fail; null passes, as in SQL
-    default    the value of a column that a write does not give
+    not_null   a column that must not be null
+    check      an SQL condition that must not be false; null passes, as in SQL
+    default    the value of a column that a write omits
 
-A rule is part of the timeline's value, so that its place among the writes is one number. A write is held to the rules
-of the value in which it began, or of a later one. What was requested before the rule is asked once, when it is added
-(`events.rules`): from then on the rule is *proven*, which says that every row fulfils it.
+Rules are part of the timeline's value, so each has a definite place among the writes. A write obeys the rules of the
+version in which it began, or a later one. Rows requested before a rule are checked once, when it is added
+(`events.rules`). Then the rule is *proven*: every row obeys it.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from crdt_mor.model.config_properties import OUR_RULES
 Kind = Literal["not_null", "check", "default"]
 
 Place = tuple[Kind, str]
-"""The kind and the name of a rule."""
+"""A rule's (kind, name)."""
 
 RULES_MAX: Final = 200
-"""Rules of a table: each version of the timeline carries them."""
+"""Rules per table. Each version contains them."""
 
 BYTES_MAX: Final = 16 << 10
-"""Bytes of all rules together, as JSON."""
+"""Bytes of all rules as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. Of a kind each has a name of its own, that of its column where it is no check.
+    """One rule. Its name is unique in its kind; not_null and default are named after their column.
 
-    text: of a check its condition, of a default its value. columns: those that it names.
-    nonce: of the event that added it; none: the table was made with it.
-    is_proven: whether all rows fulfil it, not only those that were written since; a default is nothing to fulfil.
+    text: a check's condition, or a default's value. columns: the columns that it uses.
+    nonce: of the event that added it; empty: created with the table.
+    is_proven: all rows obey it, not only later ones. A default is always proven.
     """
 
     kind: Kind
@@ -49,12 +49,12 @@ class Rule:
 
     @property
     def place(self) -> Place:
-        """What no two rules of a table have in common."""
+        """The unique (kind, name)."""
         return self.kind, self.name
 
     @property
     def says(self) -> tuple[Kind, str, str]:
-        """What it says, whenever it was added."""
+        """The content, whenever it was added."""
         return self.kind, self.name, self.text
 
     def __str__(self) -> str:
@@ -62,34 +62,33 @@ class Rule:
 
 
 Rules = tuple[Rule, ...]
-"""The rules of a table: not_null before check before default, and by name."""
+"""Sorted: not_null, check, default, then by name."""
 
 
 def ordered(rules: Iterable[Rule]) -> Rules:
-    """Rules in the one order in which a value has them; raises `InvalidInputError` where they are too many."""
+    """Sort rules; raise `InvalidInputError` if there are too many."""
     found = tuple(sorted(rules, key=lambda rule: (get_args(Kind).index(rule.kind), rule.name)))
     size = len(rules_text(found).encode())
     if len(found) > RULES_MAX or size > BYTES_MAX:
         raise InvalidInputError(
-            f"a table has {RULES_MAX} rules of {BYTES_MAX} bytes at most, as each version of the timeline carries "
-            f"them: drop some, or make them one check. rules={len(found)} bytes={size}"
+            f"a table may have {RULES_MAX} rules with {BYTES_MAX} bytes together, as each version contains them: drop "
+            f"some, or combine them to one check. rules={len(found)} bytes={size}"
         )
     return found
 
 
 def adding(rules: Rules, new: Sequence[Rule], nonce: str, *, are_proven_next: bool) -> Rules:
-    """The rules with these, which the event with this nonce adds, and which are not proven yet.
+    """Add unproven rules by the event with this nonce.
 
-    One that is there and proven stays as it is. So does one that is there and that this process proves next: it is
-    another's to withdraw. Else it is from here on what this event has added.
-    Raises `InvalidInputError` where another has its name.
+    An existing proven rule stays, and so does an unproven one that this process proves next: only its own event may
+    withdraw it. Otherwise the new rule replaces it. Raise `InvalidInputError` if the name belongs to another rule.
     """
     known = {rule.place: rule for rule in rules}
     for rule in new:
         old = known.get(rule.place)
         if old is not None and old.says != rule.says:
             raise InvalidInputError(
-                "the table has another rule of this name: drop that first, drop_rules(...), or take another name. "
+                "the table has another rule with this name: drop it first with drop_rules(...), or use another name. "
                 f"rule={rule.kind} {rule.name} there={old.text!r} asked={rule.text!r}"
             )
         if old is None or not (old.is_proven or are_proven_next):
@@ -98,24 +97,23 @@ def adding(rules: Rules, new: Sequence[Rule], nonce: str, *, are_proven_next: bo
 
 
 def without(rules: Rules, dropped: Collection[Place]) -> Rules:
-    """The rules without some."""
     return tuple(rule for rule in rules if rule.place not in dropped)
 
 
 def withdrawing(rules: Rules, nonce: str) -> Rules:
-    """The rules without those that the event with this nonce has added, and no other since."""
+    """Remove the rules that the event with this nonce added last."""
     return tuple(rule for rule in rules if rule.nonce != nonce)
 
 
 def proving(rules: Rules, looked_for: Collection[Rule]) -> Rules:
-    """The rules, of which those are proven that were looked for, unless another event has added them since."""
+    """Mark the checked rules as proven, unless another event has added them since."""
     return tuple(replace(rule, is_proven=True) if rule in looked_for else rule for rule in rules)
 
 
 def after_restore(rules: Rules, nonce: str) -> Rules:
-    """The rules of a table that shows rows of an earlier moment: only what it was made with holds for all of these.
+    """Return the rules after a restore: rules added later are unproven for the older rows.
 
-    nonce: of the restore. A process that is about to prove a rule has looked at rows that are gone.
+    nonce: of the restore. It stops a process from proving a rule by rows that are gone.
     """
     return tuple(
         replace(rule, nonce=nonce, is_proven=False) if rule.nonce and rule.kind != "default" else rule for rule in rules
@@ -123,7 +121,7 @@ def after_restore(rules: Rules, nonce: str) -> Rules:
 
 
 def asked_together(rules: Rules, names: Iterable[str]) -> frozenset[str]:
-    """These columns, and all that checks ask together with them."""
+    """Return these columns, and all columns that share checks with them."""
     found = frozenset(names)
     while True:
         checks = [rule.columns for rule in rules if rule.kind == "check" and not found.isdisjoint(rule.columns)]
@@ -137,12 +135,11 @@ def asked_together(rules: Rules, names: Iterable[str]) -> frozenset[str]:
 
 
 def rule_json(rule: Rule) -> list[object]:
-    """A rule as a value has it."""
     return [rule.kind, rule.name, rule.text, list(rule.columns), rule.nonce, int(rule.is_proven)]
 
 
 def rule_of(entry: Any) -> Rule:
-    """The rule that `rule_json` wrote; raises ValueError or TypeError for anything else."""
+    """Decode a rule; raise ValueError or TypeError if it is invalid."""
     kind, name, text, columns, nonce, is_proven = entry
     if kind not in get_args(Kind) or is_proven not in (0, 1):
         raise ValueError(f"no rule: {entry!r:.200}")
@@ -152,12 +149,12 @@ def rule_of(entry: Any) -> Rule:
 
 
 def rules_text(rules: Rules) -> str:
-    """Rules as the properties of a table have those that it was made with."""
+    """Format the rules for the table's properties."""
     return json.dumps([rule_json(rule) for rule in rules], separators=(",", ":"), ensure_ascii=False)
 
 
 def rules_in(properties: Mapping[str, str]) -> Rules:
-    """The rules that a table was made with, as its properties say; raises `FormatError` for what are none."""
+    """Return the rules created with the table; raise `FormatError` if they are invalid."""
     text = properties.get(OUR_RULES)
     if text is None:
         return ()
@@ -167,6 +164,6 @@ def rules_in(properties: Mapping[str, str]) -> Rules:
             raise TypeError("names and texts")
     except (ValueError, TypeError, RecursionError) as error:
         raise FormatError(
-            f"the table's properties hold no rules here: restore them. {OUR_RULES}={text!r:.200}"
+            f"the rules in hoodie.properties are invalid: restore the file. {OUR_RULES}={text!r:.200}"
         ) from error
     return rules

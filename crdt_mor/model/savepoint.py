@@ -1,12 +1,12 @@
-"""Savepoints: names for what a table showed at a moment, which stays exact for as long as the name is kept.
+"""Savepoints: names for moments of a table, kept readable as long as the name exists.
 
-    table.savepoint("before-backfill")      all that was committed by now has a name
-    table.scan(as_of="before-backfill")     exact, however far the history that is kept has moved on
+    table.savepoint("before-backfill")      names all commits until now
+    table.scan(as_of="before-backfill")     exact, whatever the retention
     table.maintenance.restore(to="before-backfill")
 
-The timeline's value holds them. A clean keeps the files that such a view shows, the value keeps the commits, and
-archiving stops before it, so that the table can always be restored to it. A name begins with a letter or `_`, as no
-version, moment or checkpoint does, so that a text names one thing only.
+The value stores savepoints. Clean keeps their files, the value keeps their commits, and archiving stops before them, so
+a restore is always possible. A name begins with a letter or `_`, unlike versions, moments and checkpoints, so points
+are unambiguous.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.instant import EPOCH, InstantTime
 
 SAVEPOINTS_MAX: Final = 100
-"""How many savepoints a table has at most: each version of the timeline carries them."""
+"""Per table. Each version contains them."""
 
 COMMENT_BYTES_MAX: Final = 1024
-"""How long the comment of a savepoint may be, in UTF-8."""
+"""Bytes of a comment in UTF-8."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}\Z")
 _TAKEN: Final = ("now",)
@@ -31,12 +31,12 @@ _TAKEN: Final = ("now",)
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A name for what a table showed at a moment.
+    """A name for a moment of a table.
 
-    at: what was completed by this time is what it shows. saved: when it was made, by the table's clock.
-    marks: the requested time of the commit that Hudi's savepoint marks; EPOCH where Hudi is not told, as the table had
-    no commit, or has another savepoint at the same one.
-    version, nonce, author: of the event that made it.
+    at: it shows the commits completed by this time. saved: its creation, by the table's clock.
+    marks: the requested time of the commit in Hudi's savepoint. EPOCH without one: the table had no commit, or the
+    commit has another savepoint.
+    version, nonce, author: of the event.
     """
 
     name: str
@@ -50,27 +50,27 @@ class Savepoint:
 
     @property
     def told(self) -> bool:
-        """Whether Hudi's readers know of it."""
+        """True if Hudi's readers know the savepoint."""
         return self.marks != EPOCH
 
 
 def is_savepoint_name(text: object) -> bool:
-    """Whether a text may be the name of a savepoint."""
+    """Return True if the text is a valid savepoint name."""
     return isinstance(text, str) and text not in _TAKEN and _NAME.match(text) is not None
 
 
 def checked_name(name: object) -> str:
-    """The name of a savepoint; raises `InvalidInputError` for what can be none."""
+    """Return the name; raise `InvalidInputError` if it is invalid."""
     if not isinstance(name, str) or not is_savepoint_name(name):
         raise InvalidInputError(
-            "the name of a savepoint begins with a letter or _ and goes on with letters, digits, '_', '-' and '.', at "
-            f"most 128 characters; 'now' means something else. name={name!r}"
+            "a savepoint name begins with a letter or _, followed by letters, digits, '_', '-' and '.', at most 128 "
+            f"characters, and is not 'now'. name={name!r}"
         )
     return name
 
 
 def checked_comment(comment: object) -> str:
-    """The comment of a savepoint, "" for None; raises `InvalidInputError` for what is no text, or too long."""
+    """Return the comment, "" for None; raise `InvalidInputError` if it is invalid or too long."""
     if comment is None:
         return ""
     try:
@@ -79,17 +79,15 @@ def checked_comment(comment: object) -> str:
         size = -1
     if not isinstance(comment, str) or not 0 <= size <= COMMENT_BYTES_MAX:
         raise InvalidInputError(
-            f"the comment of a savepoint is a text of at most {COMMENT_BYTES_MAX} bytes. comment={str(comment)[:80]!r}"
+            f"a savepoint comment must be a string of at most {COMMENT_BYTES_MAX} bytes. comment={str(comment)[:80]!r}"
         )
     return comment
 
 
 def savepoint_json(s: Savepoint) -> list[object]:
-    """The list that stands for a savepoint in a version of the timeline."""
     return [s.name, s.at, s.saved, s.marks, s.version, s.nonce, s.comment, author_json(s.author)]
 
 
 def savepoint_of(entry: list[Any]) -> Savepoint:
-    """The savepoint that a list of a version stands for."""
     name, at, saved, marks, version, nonce, comment, author = entry
     return Savepoint(name, at, saved, marks, version, nonce, comment, author_of(author))

@@ -1,13 +1,13 @@
-"""File slices: which files answer for a file group when some commits are shown.
+"""File slices: the files of a file group for a given set of commits.
 
-    base b1 ──log──log──┐ base b2 ──log──        a base file with instant b opens a slice
+    base b1 ──log──log──┐ base b2 ──log──        a base file with instant b begins a slice
                  late ──┘┄┄┄┄┄┄┄►                 a log belongs to the newest base not after its COMPLETION time
 
-So a commit that completes behind a compaction is found in the new slice ("fast-forwarded"), while one that the
-compaction consumed stays in the old one. A carry log is named by the barrier and completes with the compaction.
+So a commit that completes after a compaction is in the new slice ("fast-forwarded"), and a compacted commit stays in
+the old one. A carry log has the barrier in its name and completes with the compaction.
 
-In a table of Hudi's from before version 8 a log belongs to the slice whose time is in its name, or, where that is of a
-compaction which is not completed, to the newest one that has a base file. Which of its blocks count, `committed` says.
+In a Hudi table before version 8, a log's name contains its slice's time. If that compaction is not completed, the log
+belongs to the newest slice with a base file. `committed` tells which blocks count.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 S = TypeVar("S")
 
 OPENING_A_FILE: Final = 1 << 16
-"""The bytes whose decoding takes about as long as opening a file."""
+"""Opening a file takes as long as decoding this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The files of one file group; `logs` in the order of their requested times, whatever order they completed in.
+    """The files of one file group. `logs` are sorted by requested time.
 
-    committed: of a table from before version 8, the instants whose blocks count; None: all blocks do.
+    committed: in a table before version 8, the instants whose blocks count. None: all count.
     """
 
     partition: str
@@ -46,13 +46,13 @@ class FileSlice:
         return self.partition, self.file_id
 
     def is_carry(self, log: DataFile) -> bool:
-        """Whether a log holds what a compaction carried over: it bears the base file's own instant."""
+        """Return True for a compaction's carry log, which has the base file's instant."""
         named_alike = self.base is not None and log.name.instant == self.base.name.instant
         return named_alike and self.committed is None
 
     @property
     def fresh_logs(self) -> tuple[DataFile, ...]:
-        """The logs of commits, without the carry."""
+        """The logs without the carry."""
         return tuple(log for log in self.logs if not self.is_carry(log))
 
     @property
@@ -60,20 +60,19 @@ class FileSlice:
         return (*([self.base] if self.base else []), *self.logs)
 
     def without(self, paths: Collection[str]) -> FileSlice:
-        """This slice without some of its logs."""
         return replace(self, logs=tuple(log for log in self.logs if log.path not in paths)) if paths else self
 
     @property
     def weight(self) -> int:
-        """What reading the slice costs, in bytes."""
+        """The cost of reading the slice, in bytes."""
         return sum(file.size + OPENING_A_FILE for file in self.files)
 
 
 def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
-    """Items with their weights, in their order, in about as few parts as stay near `size`, evenly.
+    """Split weighted items, in order, into even parts of about `size`.
 
-    Neighbours stay together: small slices of one partition are merged together. A part is as heavy as the others, but
-    for the weight of one item; one of twice that is a part of its own.
+    Neighbours stay together, so small slices of one partition are merged together. Parts differ by at most the weight
+    of one item, except that an item above twice that weight is alone.
     """
     weighted = list(items)
     total = sum(weight for _, weight in weighted)
@@ -88,10 +87,9 @@ def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S
 
 
 def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) -> list[FileSlice]:
-    """The slice of each live file group when these commits are shown, ordered by group.
+    """Return the slice of each live file group for these commits, sorted by group.
 
-    old_logs: the slices are of a table that was upgraded, and they are read, and nothing else: they may have logs of
-    before the upgrade, to which later commits have appended, and writes that failed.
+    old_logs: read-only slices of an upgraded table. Later commits and failed writes may have appended to its old logs.
     """
     completions = list(completions)
     replaced: dict[FileGroup, InstantTime] = {}
@@ -116,9 +114,9 @@ def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) ->
 
 
 def shared_logs(completions: Iterable[Completion]) -> set[str]:
-    """The logs that Hudi wrote to a table before it was upgraded to version 8: named after their slices, not commits.
+    """Return Hudi's logs from before an upgrade to version 8, named after slices instead of commits.
 
-    Hudi compacts them all away when it upgrades, so that only views of before the upgrade meet them.
+    The upgrade compacts them, so only older views contain them.
     """
     return {
         file.path
@@ -130,7 +128,7 @@ def shared_logs(completions: Iterable[Completion]) -> set[str]:
 
 
 def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[FileSlice, ...]:
-    """The slices when logs are shown as well that were requested after all of them, ordered by group."""
+    """Add logs requested after all others to the slices, sorted by group."""
     by_group = {slice_.group: slice_ for slice_ in slices}
     for log in logs:
         there = by_group.get(log.group, FileSlice(*log.group, None, ()))
@@ -141,23 +139,22 @@ def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[Fi
 def _refuse_shared_logs(slices: Iterable[FileSlice], shared: set[str]) -> None:
     for log in (log for slice_ in slices for log in slice_.logs if log.path in shared):
         raise UnsupportedFeatureError(
-            "there are log files here that Hudi wrote before the table was upgraded to version 8, and that its upgrade "
-            f"has not compacted away: they are read, and nothing else. file={log.path}"
+            "log files from before Hudi's upgrade of the table to version 8 are left. They can only be read: compact "
+            f"them with Hudi. file={log.path}"
         )
 
 
 def _with_old_logs(slice_: FileSlice, committed: Committed, shared: set[str]) -> FileSlice:
-    """A slice of a table that was upgraded, of whose logs those blocks count that these commits wrote.
+    """Return a slice of an upgraded table that counts only blocks of these commits.
 
-    Of a log that bears the time of its only commit in view it is not known whether later ones appended to it.
+    A log with the time of its only visible commit may contain blocks of later commits.
     """
     barrier = slice_.base.name.instant if slice_.base else ""
     found = [log for log in slice_.logs if log.path in shared]
     for log in (log for log in found if log.name.instant < barrier):
         raise UnsupportedFeatureError(
-            "this snapshot may need log files that Hudi wrote before the table was upgraded to version 8, and Hudi's "
-            "timeline does not tell, as its files were copied since they were written: ask for a moment after the "
-            f"upgrade. file={log.path}"
+            "this snapshot may need log files from before Hudi's upgrade to version 8, but Hudi's timeline was "
+            f"copied and does not tell: read a moment after the upgrade. file={log.path}"
         )
     if not found and any(is_own_token(log.name.token) for log in slice_.logs):
         return slice_
@@ -170,7 +167,7 @@ def _slice(group: FileGroup, files: list[tuple[DataFile, InstantTime]], committe
     barrier = base.name.instant if base else ""
     if committed is None:
         logs = [file for file, completed in files if not file.is_base and completed >= barrier]
-    else:  # several commits name one log
+    else:  # commits share logs
         named = {file.path: file for file, _ in files if not file.is_base and file.name.instant >= barrier}
         logs = list(named.values())
     return FileSlice(*group, base, tuple(sorted(logs, key=log_order)), committed)

@@ -1,33 +1,33 @@
-"""The timeline: one immutable value that says what is committed.
+"""The timeline: an immutable value that lists the commits of a table, and the transitions between its versions.
 
     begin ──► pending ──► complete ──► completion          one terminal event per instant:
-                 │                                          `complete` and `roll_back` are derived only from
-                 └──────► roll_back ─► rolled back ─► sweep       a value in which the instant is pending
-    commit ─────────────────────────────► completion          of small writes in one event: they never were pending
-    void                  posts, small writes put down for others to commit, are never taken
-    schedule ──► plan ──► complete_plan | cancel_plan                of any service; compaction is one
+                 │                                          only a value with the pending instant
+                 └──────► roll_back ─► rolled back ─► sweep       can derive `complete` or `roll_back`
+    commit ─────────────────────────────► completion          of small writes in one event, never pending
+    void                  refuse posts for good
+    schedule ──► plan ──► complete_plan | cancel_plan                for every service, such as compaction
     overwrite             a pending write replaces the rows of a scope, see `planners.overwrite`
-    decide                nothing but the clock                      for readers that ask what a moment showed
-    set_properties        what users have noted of the table
-    ruled                 what every row fulfils that is written, in `planners.rules`
-    retain                only which history is kept; a clean that removes files says it with its plan
-    archive_until         instants leave Hudi's active timeline for its history
-    forget_tokens         applications that have not written for long are forgotten
-    save, unsave          what the table shows now gets a name, or loses it      } in
-    restored              what was committed after a moment is dropped          } `planners.restore`
-    altered               columns get other names, or are not shown any more, see `model.alteration_event`
-    moving_to, closed     a migration to another table  } in
-    arriving, opened      one from another table        } `planners.migration`
-    handed_over, taken_back   Hudi's writers have the table, see `planners.handover`
+    decide                move only the clock, for readers of a moment
+    set_properties        change the table's properties
+    ruled                 change the rules for rows, see `planners.rules`
+    retain                change the retained history; a clean that removes files does so with its plan
+    archive_until         move instants from Hudi's active timeline to its history
+    forget_tokens         forget applications without recent writes
+    save, unsave          add or remove a savepoint                          } in
+    restored              drop the commits after a moment                    } `planners.restore`
+    altered               rename or hide columns, see `model.alteration_event`
+    moving_to, closed     migrate to another table      } in
+    arriving, opened      migrate from another table    } `planners.migration`
+    handed_over, taken_back   lend the table to Hudi's writers, see `planners.handover`
 
-Every transition returns the next value: version + 1, a clock moved on by at least two milliseconds, the nonce of the
-event that made it. Nothing here does I/O or asks for the time; `log.publish` publishes one value after another by
-put-if-absent, which puts all events of a table in one total order. So requested and completion times are unique and
-strictly increasing in that order, whatever the wall clocks of the writers say.
+Every transition returns the next value: version + 1, a clock at least two milliseconds later, and the event's nonce.
+Transitions do no I/O and read no clock. `log.publish` puts each value if absent, so all events of a table are in one
+total order. Requested and completion times are unique and increase in that order, whatever the writers' wall clocks
+say.
 
-The value stays small. Completions older than the last few are moved to *segments*, immutable objects that the value
-only names; a commit of many files is in one at once. Segments are rolled up sixteen to one, and a clean drops those
-that no view needs any more (`planners.packing`).
+The value stays small. Older completions move to *segments*, immutable objects that the value names; so does a commit
+with many files. Sixteen segments of one level are rolled up into one, and a clean drops segments that no view needs
+(`planners.packing`).
 """
 
 from __future__ import annotations
@@ -63,30 +63,30 @@ from crdt_mor.model.timeline_parts import (
 from crdt_mor.model.timeline_value import Value
 
 COMPLETIONS_MAX = 16
-"""Completions that a value carries itself; from there on the older ones are sealed into a segment."""
+"""Completions inside a value. Above it, the older ones are sealed into a segment."""
 
 COMPLETIONS_BYTES_MAX = 1 << 16
-"""Bytes of completions that a value carries itself, about: a commit of many file groups is sealed by the next event."""
+"""Approximate bytes of completions inside a value. After a commit of many file groups, the next event seals it."""
 
 SEGMENTS_MAX = 16
-"""Segments of one level that a value names; from there on they are rolled up into the next level."""
+"""Segments of one level in a value. Above it, they are rolled up into the next level."""
 
 
 @dataclass(frozen=True)
 class Timeline(Value):
-    """One version of the timeline, and the versions that may follow it."""
+    """One version of the timeline. Transitions return the next version."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Self:
-        """The value before the first event: of the table's properties alone, so anyone may put it, with a nonce."""
+        """Return version 0. It depends only on the table's properties, so any process may put it."""
         return cls(0, table_id or "genesis", EPOCH, schema, table_id=table_id)
 
     # --- transitions --------------------------------------------------------------------------------------------
 
     def following(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
-        """The next value: every transition makes it here. changes: the fields that differ, beside version and clock.
+        """Return the next version. Every transition calls this method.
 
-        The overwrites that void nothing pending any more are forgotten, and so are posts that no version could take.
+        Drop overwrites that void no pending write any more, and posts too old for any later version.
         """
         following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, format=FORMAT, **changes)
         if following.posts:
@@ -100,7 +100,7 @@ class Timeline(Value):
         self, nonce: str, wall_ms: int, store_ms: int | None = None, author: Author | None = None,
         declared: Declared = ANYTHING,
     ) -> Timeline:  # fmt: skip
-        """A new write is pending; its requested time is the new clock. `store_ms`: the store's clock, as just asked."""
+        """Begin a write; its requested time is the new clock. `store_ms`: the store's clock just before."""
         requested = begin_after(self.clock, wall_ms)
         begun = Pending(requested, nonce, self.version + 1, store_ms, author=author, declared=declared)
         return self.following(nonce, requested, pending=(*self.pending, begun))
@@ -108,7 +108,7 @@ class Timeline(Value):
     def hand_over(
         self, nonce: str, wall_ms: int, requested: InstantTime, driver: str, author: Author | None = None
     ) -> Timeline:
-        """From here on `driver` alone may complete a pending write: what it read of other drivers' work is final."""
+        """Give a pending write to `driver`. From now on no other driver can complete it."""
         old = self.find_pending(requested)
         assert old is not None, "rule 1: only a pending instant can be completed by anybody"
         new = replace(old, driver=driver, drivers=old.drivers + 1, author=author or old.author)
@@ -124,7 +124,6 @@ class Timeline(Value):
         files: Sequence[DataFile],
         token: tuple[str, int] | None = None,
     ) -> Timeline:
-        """A pending write is committed, all its files at once."""
         old = self.find_pending(requested)
         assert old is not None, "rule 1: only a pending instant can complete"
         completion = Completion(
@@ -145,9 +144,9 @@ class Timeline(Value):
         author: Author | None = None,
         members: Sequence[Member] = (),
     ) -> Timeline:
-        """A write that has claimed its requested time, which is later than the clock, begins and is committed.
+        """Begin and commit a write in one event, at its claimed time after the clock.
 
-        claim: the nonce of its claim. members: of a commit of several writers, the part of each; their posts are taken.
+        claim: the nonce of the claim. members: of a commit of several writers; their posts count as taken.
         """
         completion = Completion(
             requested, tick_after(requested, wall_ms), self.version + 1, claim, DELTA_COMMIT, operation, tuple(files),
@@ -157,12 +156,11 @@ class Timeline(Value):
         return self._committed(nonce, completion, self.pending, posts=noting(self.posts, taken))
 
     def void(self, nonce: str, wall_ms: int, posts: Iterable[PostName]) -> Timeline:
-        """Of these posts those that nobody has taken are never taken from here on."""
+        """Prevent later versions from taking these posts. Posts already taken stay taken."""
         voided = [post for post in posts if self.may_take(post)]
         return self.following(nonce, tick_after(self.clock, wall_ms), posts=noting(self.posts, voided))
 
     def _committed(self, nonce: str, completion: Completion, pending: tuple[Pending, ...], **changes: Any) -> Timeline:
-        """The value with one more completion, which the clock reaches and whose tokens count from now on."""
         return self.following(
             nonce,
             completion.completed,
@@ -173,7 +171,6 @@ class Timeline(Value):
         )
 
     def tokens_after(self, completion: Completion) -> tuple[Token, ...]:
-        """The tokens of the value that follows with this completion: those that it carries replace the last ones."""
         tokens = self.tokens
         for application, number in completion.tokens:
             last = next((t for t in tokens if t.application == application), None)
@@ -184,7 +181,7 @@ class Timeline(Value):
         return tokens
 
     def roll_back(self, nonce: str, wall_ms: int, requested: InstantTime) -> Timeline:
-        """A pending write is given up for good; its files may be removed once this value is known to be genuine."""
+        """Roll back a write for good. Remove its files only once this version is known to stand."""
         old = self.find_pending(requested)
         assert old is not None, "rule 1: only a pending instant can be rolled back"
         rolled_back = RolledBack(requested, old.nonce, self.version + 1)
@@ -198,7 +195,7 @@ class Timeline(Value):
     def grow(
         self, nonce: str, wall_ms: int, schema: str, author: Author | None = None, shown: Shown = None
     ) -> Timeline:
-        """The schema becomes `schema`, in an empty delta commit of one event. shown: as of `with_added`."""
+        """Replace the schema with an empty delta commit in one event. For `shown` see `with_added`."""
         requested = begin_after(self.clock, wall_ms)
         done = tick_after(requested, wall_ms)
         grown = Completion(requested, done, self.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author)
@@ -209,21 +206,20 @@ class Timeline(Value):
         )  # fmt: skip
 
     def _with_added(self, schema: str) -> tuple[str, ...]:
-        """`added` with the columns that are new in `schema`. The first schema of a table adds none."""
+        """Append the new columns of `schema` to `added`. A table's first schema adds none."""
         before, after = ([name for name, *_ in json.loads(text)] for text in (self.schema, schema))
         return (*self.added, *(name for name in after if before and name not in before))
 
     @property
     def next_barrier(self) -> InstantTime:
-        """The barrier of a plan that is derived from this value."""
         return barrier_after(self.clock)
 
     def schedule(
         self, nonce: str, wall_ms: int, action: str, path: str, retention: Retention | None = None
     ) -> Timeline:
-        """The plan at `path` is open under `next_barrier`; scheduling moves the clock past the barrier.
+        """Open the plan at `path` under `next_barrier`, and move the clock past the barrier.
 
-        None of its file groups is in another open plan. `retention`: the marks that a clean moves with its plan.
+        No file group of the plan may be in another open plan. retention: the new marks, if the plan is a clean.
         """
         barrier = self.next_barrier
         plan = OpenPlan(barrier, nonce, self.version + 1, path, action)
@@ -241,11 +237,9 @@ class Timeline(Value):
         author: Author | None = None,
         droppable: InstantTime | None = None,
     ) -> Timeline:
-        """An open plan is executed; its files replace the ones it consumed, for readers from now on.
+        """Complete an open plan. Readers now use its files instead of the replaced ones.
 
-        `action` and `operation` are those of the completed instant.
-
-        droppable: commits that no view as of this time or later needs may go from the value, see `model.dropping`.
+        droppable: the value may drop commits that no view at this time or later needs, see `model.dropping`.
         """
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
@@ -262,7 +256,6 @@ class Timeline(Value):
         )
 
     def cancel_plan(self, nonce: str, wall_ms: int, barrier: InstantTime) -> Timeline:
-        """An open plan is given up, by name: it cannot be executed."""
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can be cancelled"
         rolled_back = RolledBack(barrier, plan.nonce, self.version + 1, plan.action)
@@ -274,10 +267,9 @@ class Timeline(Value):
         )
 
     def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[InstantTime]) -> Timeline:
-        """Rolled-back instants whose files a listing has shown to be gone are forgotten; by the store's clock, now.
+        """Forget rolled-back instants, after a listing showed that their files are gone.
 
-        For each write among them a rollback begins and ends in this event, which tells Hudi of it. Hudi knows nothing
-        of a cancelled plan, so there is nothing to tell.
+        The event adds a rollback for each forgotten write, to inform Hudi. Hudi does not know cancelled plans.
         """
         times = set(forgotten)
         clock, told = self.clock, []
@@ -296,26 +288,21 @@ class Timeline(Value):
         )
 
     def decide(self, nonce: str, moment_ms: int) -> Timeline:
-        """The clock reaches a moment that has passed: what completes from here on completes after it.
-
-        moment_ms: below the store's clock, which the table's clock must not be moved beyond.
-        """
+        """Move the clock to a moment that the store's clock has passed. Later completions get later times."""
         return self.following(nonce, tick_after(self.clock, moment_ms))
 
     def set_properties(self, nonce: str, wall_ms: int, properties: Properties) -> Timeline:
-        """The table has these properties from here on."""
         return self.following(nonce, tick_after(self.clock, wall_ms), properties=properties)
 
     def retain(self, nonce: str, wall_ms: int, retention: Retention) -> Timeline:
-        """The marks of the history that is kept are these from here on; no file has to go."""
         return self.following(nonce, tick_after(self.clock, wall_ms), retention=retention)
 
     def archive_until(
         self, nonce: str, wall_ms: int, watermark: InstantTime, count: int, files: Sequence[str]
     ) -> Timeline:
-        """The instants up to the watermark, `count` more than before, move from Hudi's active timeline to its history.
+        """Move the instants up to the watermark from Hudi's active timeline to its history.
 
-        files: the data files of the history from here on, oldest first.
+        count: of these instants. files: all data files of the history afterwards, oldest first.
         """
         archive = Archive(
             watermark, self.archive.watermark, self.version + 1, self.archive.count + count, self.archive.manifest + 1,
@@ -324,7 +311,7 @@ class Timeline(Value):
         return self.following(nonce, tick_after(self.clock, wall_ms), archive=archive)
 
     def forget_tokens(self, nonce: str, wall_ms: int, since: InstantTime) -> Timeline:
-        """Applications whose last commit completed before `since` are forgotten, with the numbers of their tokens."""
+        """Forget the tokens of applications whose last commit completed before `since`."""
         tokens = tuple(t for t in self.tokens if t.completed >= since)
         return self.following(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
 
@@ -337,10 +324,10 @@ class Timeline(Value):
         groups: LiveGroups,
         cancelled: Sequence[OpenPlan] = (),
     ) -> Timeline:
-        """Instants that Hudi wrote become part of the value, and the clock moves past them.
+        """Add instants that Hudi wrote, and move the clock past them.
 
-        groups: the file groups of buckets from here on. What these instants replaced is void in earlier pending writes.
-        cancelled: open plans that are given up, as they lack what they would hide. A plan that Hudi executed has ended.
+        File groups that they replaced become void for earlier pending writes. A plan that Hudi executed ends.
+        groups: the live file groups of buckets afterwards. cancelled: open plans that would hide adopted rows.
         """
         adopted = tuple(replace(c, version=self.version + 1, adopted=True) for c in completions)
         done = {c.requested for c in adopted}
@@ -361,7 +348,7 @@ class Timeline(Value):
     def sealed(
         self, segments: Sequence[Segment], moved: Iterable[Completion], retention: Retention | None = None
     ) -> Timeline:
-        """This value with the completions `moved` in one of `segments`. `retention`: what was dropped from them."""
+        """Return this version with the completions `moved` in `segments`. retention: the marks, if any were dropped."""
         times = {c.requested for c in moved}
         return replace(
             self,
@@ -373,16 +360,15 @@ class Timeline(Value):
     # --- bytes --------------------------------------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """JSON, short lists for the many small records."""
         return json.dumps({"format": FORMAT, **document_of(self)}, separators=(",", ":")).encode()
 
     def is_in(self, data: bytes) -> bool:
-        """Whether `data` is this very version: its number and nonce come first, so nothing needs to be decoded."""
+        """Return True if `data` is this version. Its number and nonce come first, so nothing is decoded."""
         return data.startswith(beginnings(self.version, self.nonce))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Self:
-        """The value in an object; raises `FormatError` naming `path`."""
+        """Decode an object's bytes; raise `FormatError` with `path` if they are invalid."""
         try:
             document = json.loads(data)
             if document["format"] not in FORMATS_READ:
@@ -394,6 +380,6 @@ class Timeline(Value):
             require_shape(value)
         except WRONG_SHAPE as error:
             raise FormatError(f"not a timeline value, restore it from a backup: {error!r}. file={path}") from error
-        if not value.is_in(data):  # a process that checks whether this version still stands would check for ever
+        if not value.is_in(data):  # else a check of whether it still stands would never end
             raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
         return value

@@ -1,6 +1,6 @@
-"""The fields of a timeline value as JSON: one row of `FIELDS` says all that its storage knows of a field.
+"""The fields of a timeline value as JSON: each row of `FIELDS` describes the storage of one field.
 
-A new field is a line of `Value` in `model/timeline_value.py`, a row here, and a row in docs/format.md.
+To add a field, add it to `Value` in `model/timeline_value.py`, to `FIELDS`, and to docs/format.md.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _REQUIRED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of the value, by its name, which is its key in the JSON.
+    """A field of the value. Its name is its key in the JSON.
 
-    encode: its JSON. decode: what that JSON means; the second argument is the format that it was written in.
-    absent: what a document without the key means; such a field is left out where it has that value, unless `always`.
-    parts: the records in it whose types are checked. times: the instants in it that are checked.
+    decode: its second argument is the document's format.
+    absent: the value if the key is missing. A field with this value is not written, unless `always`.
+    parts: the records to type-check. times: the instants to check.
     """
 
     name: str
@@ -70,7 +70,10 @@ def _records(
     *,
     are_checked: bool = False,
 ) -> _Field:
-    """A field of many small records. encode, decode, times: of one of them. are_checked: by `decode` already."""
+    """Return a field of many small records. `encode`, `decode` and `times` take one record.
+
+    are_checked: `decode` already checks the types.
+    """
 
     def times_of(records: Iterable[Any]) -> Iterable[InstantTime]:
         return (time for record in records for time in (times(record) if times is not None else ()))
@@ -147,17 +150,17 @@ FIELDS: Final = (
     _Field("handed_over", absent=EPOCH, times=lambda since: (since,)),
     _Field("file_ids", file_ids_json, lambda entry, _: file_ids_in(entry), FIXED),
 )  # fmt: skip
-"""In the order in which they are written. `Timeline.is_in` goes by the first two."""
+"""In the order of the JSON. `Timeline.is_in` relies on the first two."""
 
 
 def document_of(value: object) -> dict[str, object]:
-    """The JSON of a value, as a dictionary, but for its format."""
+    """Return a value as a JSON object, without its format."""
     found = ((field, getattr(value, field.name)) for field in FIELDS)
     return {field.name: field.encode(part) for field, part in found if field.always or part != field.absent}
 
 
 def fields_in(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the value that a document says, by name; raises one of `WRONG_SHAPE` for another shape."""
+    """Decode a document to the value's fields; raise one of `WRONG_SHAPE` if it is invalid."""
     written_in = document["format"]
     fields = {
         field.name: field.decode(document[field.name], written_in)
@@ -169,7 +172,7 @@ def fields_in(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_shape(value: object) -> None:
-    """Raise one of `WRONG_SHAPE` for a value that no release has written, since a table may come from anybody."""
+    """Check field types and instants; raise one of `WRONG_SHAPE`. A table may come from an untrusted source."""
     require_types((value,))
     for field in FIELDS:
         part = getattr(value, field.name)

@@ -1,4 +1,4 @@
-"""The JSON of a timeline value's parts: short lists for the many small records, and the check of what others wrote."""
+"""Encode and decode the parts of a timeline value as JSON, and check values written by other processes."""
 
 from __future__ import annotations
 
@@ -32,41 +32,35 @@ from crdt_mor.model.timeline_parts import (
 )
 
 FORMAT = 7
-"""Version of the JSON that `Timeline.encode` writes. What a value of an earlier format lacks has its default.
+"""The JSON format that `Timeline.encode` writes. Fields missing in an older format get their defaults.
 
-In format 1 an open plan named its file groups; they are in the plan's own object, too.
+A release writes the next format if older releases would misunderstand a new field or plan action:
 
-Before format 4 every plan was a compaction: the entry of one says nothing of its action. A release that gives a plan an
-action that the table of actions does not have yet writes the next format, since the releases before it would not know
-what to do about that plan.
-
-Format 3 adds the authors of writes and commits; format 4 the plans of other services, and which history is kept,
-and which write a rollback undid. Format 5 adds overwrites: a release that reads format 4 would complete a write with
-files that an overwrite has voided; savepoints, restores, and the token of a commit; and `moving` and `origin`, what is
-known of a migration: such a release would begin a write in a table that is closed. Format 6 adds commits that are
-alone: such a release would begin a write at a time that another process has claimed, and find its files under it; and
-events that their writers have posted: it would forget a write that was given up while its begin is still posted.
-Format 7 adds commits of several writers, and the names of posts: such a release would forget which were taken, and lose
-the tokens of all but one writer; what a write has declared at its begin; the names of
-columns: such a release would write under names that are not shown; `handed_over`: it would write beside Hudi's; and the
-file ids that Hudi's commits have left: it would write to file groups that Hudi has replaced.
+    1  plans contain their file groups; so do the plans' objects
+    2  plans name only their object; every plan is a compaction without an action
+    3  authors of writes and commits
+    4  plans of other services, retention, and the write undone by a rollback
+    5  overwrites, which void files of pending writes; savepoints, restores, tokens of commits, migrations
+    6  claimed times, at which no other write may begin; posted events
+    7  commits of several writers and their posts, declarations, column names, `handed_over`, file ids after Hudi's
+    commits
 """
 
 _BEFORE_CLAIMS = 5
-"""The last format whose writers begin at any even time."""
+"""Writers of this format may begin at any even time, even a claimed one."""
 
 
 def knows_claims(written_in: int) -> bool:
-    """Whether all releases that can follow a value of this format leave the times alone that lone commits claim."""
+    """Return True if no release that can follow this format begins a write at a claimed time."""
     return written_in > _BEFORE_CLAIMS
 
 
 _BEFORE_POSTS = 6
-"""The last format whose writers know no posts of whole writes."""
+"""Writers of this format ignore posts of whole writes."""
 
 
 def knows_posts(written_in: int) -> bool:
-    """Whether all releases that can follow a value of this format keep the names of posts that were taken."""
+    """Return True if every release that can follow this format keeps the names of taken posts."""
     return written_in > _BEFORE_POSTS
 
 
@@ -75,31 +69,29 @@ FORMATS_READ = (1, 2, 3, 4, 5, 6, FORMAT)
 
 @lru_cache(maxsize=16)
 def beginnings(version: int, nonce: str) -> tuple[bytes, ...]:
-    """What a version begins with, in each format. A commit looks for the same version several times."""
+    """Return the first bytes of a version in each format. Cached, as a commit looks for one version several times."""
     name = json.dumps({"version": version, "nonce": nonce}, separators=(",", ":"))[1:-1]
     return tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ)
 
 
 _WITHOUT_TOKENS = 4
-"""The last format whose completions do not say which token their write carried."""
+"""The last format without tokens in completions."""
 
 _WITHOUT_AUTHORS = 2
-"""The last format that has no authors."""
+"""The last format without authors."""
 
 
 def encode_segment(completions: Sequence[Completion]) -> bytes:
-    """The bytes of a segment."""
     document = {"format": FORMAT, "completions": [completion_json(c) for c in completions]}
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def encode_file_ids(ids: FileIds) -> bytes:
-    """The bytes of an object that holds the file ids of buckets."""
     return json.dumps({"format": FORMAT, "file_ids": by_partition(ids)}, separators=(",", ":")).encode()
 
 
 def decode_file_ids(data: bytes, path: str) -> FileIds:
-    """The file ids that an object holds; raises `FormatError` naming `path`."""
+    """Decode the object with the file ids of buckets; raise `FormatError` with `path` if it is invalid."""
     try:
         return file_ids_of(json.loads(data)["file_ids"])
     except WRONG_SHAPE as error:
@@ -107,7 +99,7 @@ def decode_file_ids(data: bytes, path: str) -> FileIds:
 
 
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
-    """The completions in a segment, in completion order; raises `FormatError` naming `path`."""
+    """Decode a segment's completions, in completion order; raise `FormatError` with `path` if it is invalid."""
     try:
         document = json.loads(data)
         completions = tuple(completion_of(c, document["format"]) for c in document["completions"])
@@ -118,7 +110,7 @@ def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
 
 
 WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""What a text that is JSON, but not ours, can lead to; the last one if it is nested a thousand deep."""
+"""Errors from decoding foreign JSON. RecursionError: nested a thousand deep."""
 
 _KINDS: Mapping[str, Any] = MappingProxyType({
     "InstantTime": str, "str": str, "int": int, "bool": bool,
@@ -126,23 +118,22 @@ _KINDS: Mapping[str, Any] = MappingProxyType({
 })  # fmt: skip
 
 _TEXTS = frozenset(["tuple[str, ...]", "tuple[InstantTime, ...]", "tuple[str, ...] | None"])
-"""Types of fields that hold nothing but texts, as dataclasses say them."""
+"""Annotations of fields that contain only texts."""
 
 
 @cache
 def _kinds_of(cls: type) -> Sequence[tuple[str, Any]]:
-    """The fields of a dataclass that hold one value each, and what that has to be."""
+    """Return the fields of a dataclass with a single value, and its allowed types."""
     return tuple((field.name, _KINDS[str(field.type)]) for field in fields(cls) if field.type in _KINDS)
 
 
 @cache
 def _texts_of(cls: type) -> Sequence[str]:
-    """The fields of a dataclass that hold texts."""
     return tuple(field.name for field in fields(cls) if field.type in _TEXTS)
 
 
 def require_types(values: Iterable[object]) -> None:
-    """Raise TypeError where a value has a field of another type than it says."""
+    """Raise TypeError if a field does not match its annotation."""
     for value in values:
         if isinstance(value, Completion):
             require_types(file for file in value.files if not _is_plain(file))
@@ -158,13 +149,12 @@ def require_types(values: Iterable[object]) -> None:
 
 
 def require_texts(*values: object) -> None:
-    """Raise TypeError where one of these is no text."""
     if not all(isinstance(value, str) for value in values):
         raise TypeError(f"texts expected, found={values!r:.200}")
 
 
 def _is_plain(file: DataFile) -> bool:
-    """Whether a file is what it says, asked quickly: there are many of them."""
+    """Return True if the field types are valid. This check is fast because a commit may have many files."""
     kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes), type(file.staged)
     return kinds == (str, int, int, int, str) and (file.size | file.rows | file.deletes).bit_length() <= BITS
 
@@ -177,7 +167,7 @@ def pending_json(p: Pending) -> list[object]:
 
 def pending_of(entry: list[Any], written_in: int) -> Pending:
     requested, nonce, version, *rest = entry
-    begun_ms = rest.pop(0) if rest else None  # the first release noted none
+    begun_ms = rest.pop(0) if rest else None  # absent in the first release
     author = None if written_in <= _WITHOUT_AUTHORS else author_of(rest.pop(0))
     declared = declared_from(rest.pop()) if rest and isinstance(rest[-1], dict) else ANYTHING
     driver, drivers = rest or ("", 0)
@@ -193,7 +183,7 @@ def plan_of(entry: list[Any], written_in: int) -> OpenPlan:
 
 
 _ROLLED_BACK_AS = {DELTA_COMMIT: False, COMPACTION: True}
-"""How formats 1 and 2 tell the two actions that they know: by whether it was a plan."""
+"""How formats 1 and 2 encode the action: whether it was a plan."""
 
 
 def rolled_back_json(r: RolledBack) -> list[object]:
@@ -225,9 +215,8 @@ def segment_json(s: Segment) -> list[object]:
 
 @lru_cache(maxsize=1024, typed=True)
 def segment_of(*entry: Any) -> Segment:
-    """The segment in an entry of a version, of the types that it says; raises one of `WRONG_SHAPE` for another.
-
-    A version carries most of those of the one before.
+    """Decode and check a segment entry; raise one of `WRONG_SHAPE`. Cached, since consecutive versions share most
+    segments.
     """
     segment = Segment(*entry)
     require_types((segment,))
@@ -281,14 +270,14 @@ def completion_of(entry: list[Any], written_in: int) -> Completion:
 
 
 _MARSHAL_PLAIN = 2
-"""The form of marshal in which equal entries are equal bytes, and `true` is no 1."""
+"""In this marshal version, equal entries have equal bytes, and `true` differs from 1."""
 
 _COMPLETIONS_KEPT = 64
-"""How many completions a process keeps as it has read them: a version carries most of those of the one before."""
+"""Completions cached per process. Consecutive versions share most of them."""
 
 
 def completion_in(entry: list[Any], written_in: int) -> Completion:
-    """The completion in an entry of a version, of the types that it says; raises one of `WRONG_SHAPE` for another."""
+    """Decode and check a completion entry; raise one of `WRONG_SHAPE`."""
     return _completion_in(marshal.dumps(entry, _MARSHAL_PLAIN), written_in)
 
 
@@ -300,6 +289,6 @@ def _completion_in(marshalled: bytes, written_in: int) -> Completion:
 
 
 def tokens_noted_in(document: Mapping[str, Any]) -> InstantTime:
-    """Up to when the completions that a version knows may lack the token of their write."""
+    """Return the time up to which completions may lack their write's token."""
     noted: InstantTime = document.get("tokens_noted", EPOCH)
     return max(noted, document["clock"]) if document["format"] <= _WITHOUT_TOKENS and document["version"] else noted

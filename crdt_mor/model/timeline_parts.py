@@ -1,4 +1,4 @@
-"""What a timeline value is made of: what is pending, planned, given up and completed, its segments and its tokens."""
+"""The parts of a timeline value: pending writes, plans, rolled-back instants, completions, segments and tokens."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ FileGroup = tuple[str, str]
 
 @dataclass(frozen=True)
 class DataFile:
-    """A base or log file that a commit added. `path` is relative to the table; `deletes` counts delete records.
+    """A base or log file of a commit.
 
-    `staged`: of a base file of an overwrite, the path under which it was staged. It is there until Hudi has been told.
+    Attributes:
+        path: relative to the table.
+        size: in bytes.
+        rows: the number of rows.
+        deletes: the number of delete records.
+        staged: for a base file of an overwrite, its staging path. The staged copy exists until Hudi's timeline has the
+            commit.
     """
 
     path: str
@@ -55,7 +61,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The last write of an application that carried a token, and the commit it became."""
+    """The last write of an application with a token, and its commit."""
 
     application: str
     number: int
@@ -66,12 +72,13 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A write that has begun. `version` is the one that published its begin.
+    """A pending write.
 
-    `begun_ms`: what the store's clock said just before its begin; None: it was begun by a release that did not note it.
-    `driver`: of a distributed write the driver that alone may complete it, number `drivers` of those that took it over.
-    `author`: of its begin, or the driver; None: it was begun by a release that did not note it.
-    `declared`: all that the write may touch.
+    version: the version that published its begin. begun_ms: the store's clock just before the begin; None if an older
+    release wrote it.
+    driver: for a distributed write, the only driver that may complete it. drivers: how many drivers have taken it over.
+    author: of the begin or the driver; None if an older release wrote it. declared: the partitions and columns that the
+    write may touch.
     """
 
     requested: InstantTime
@@ -86,9 +93,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """A plan of a service that is open. The frozen plan itself, its file groups with it, is the object at `path`.
+    """An open plan of a service. The object at `path` contains the frozen plan with its file groups.
 
-    `action`: which service it is of, in the words of `hudi.actions`.
+    action: the service, one of `hudi.actions`.
     """
 
     barrier: InstantTime
@@ -100,7 +107,7 @@ class OpenPlan:
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """An instant that was given up, and whose files may still lie about: a write, or the plan of another action."""
+    """A rolled-back write or cancelled plan. Its files may still exist."""
 
     requested: InstantTime
     nonce: str
@@ -109,21 +116,23 @@ class RolledBack:
 
     @property
     def is_plan(self) -> bool:
-        """Whether it is a plan that was cancelled, not a write that was rolled back."""
+        """True for a cancelled plan, False for a rolled-back write."""
         return self.action != DELTA_COMMIT
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A commit: requested at T, completed at C, published by `version`.
+    """A commit.
 
-    `nonce` is that of the begin or plan that it ends, `driver` the driver that ended it, of a distributed write.
-    `action` is Hudi's word in the completed file's name (`deltacommit`, `commit` for a compaction, `replacecommit`),
-    `operation` Hudi's operation type. `adopted` marks instants that Hudi wrote itself. `author`: of the commit; None of
-    those that Hudi or an older release made. `undone`: of a rollback, the write that it undid. `overwriting`: of an
-    overwrite, what it covers. `token`: the one that the write carried, (application, number); None where it carried
-    none, or FORMAT 4 noted none. `members`: of a commit of several writers, the part of each; none of every other.
-    `committed`: of a table of Hudi's from before version 8, which is never written, the instants that are committed.
+    version: the version that published it. nonce: of the begin or the plan. driver: for a distributed write, the driver
+    that completed it.
+    action: Hudi's action in the completed file's name: `deltacommit`, `replacecommit`, or `commit` for a compaction.
+    operation: Hudi's operation type.
+    adopted: Hudi wrote this instant. author: None for commits of Hudi or of an older release.
+    undone: for a rollback, the rolled-back write. overwriting: for an overwrite, its scope.
+    token: (application, number) of the write; None without a token, and in FORMAT 4. members: for a commit of several
+    writers, the part of each writer.
+    committed: for a Hudi table before version 8, its committed instants. Such a table is never written.
     """
 
     requested: InstantTime
@@ -145,19 +154,18 @@ class Completion:
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
-        """The tokens that the writes carried which became this commit."""
+        """The tokens of all writes in this commit."""
         found = (self.token, *(member.token for member in self.members))
         return tuple(token for token in found if token is not None)
 
     @property
     def writers(self) -> tuple[Member, ...]:
-        """The part of each writer whose write became this commit; none where nobody is known."""
+        """The part of each writer in this commit. Empty if the author is unknown."""
         if self.members or self.author is None:
             return self.members
         return (Member(self.author, self.rows, self.deletes, self.token),)
 
     def find_member(self, post: PostName) -> Member | None:
-        """The write that was taken from a post."""
         return next((member for member in self.members if member.post == post), None)
 
     @property
@@ -170,15 +178,14 @@ class Completion:
 
 
 def completed_name(completion: Completion) -> TimelineFileName:
-    """The name of the completed file of a commit, in Hudi's active timeline."""
     return TimelineFileName(completion.requested, completion.action, "completed", completion.completed)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """An immutable object with a run of older completions.
+    """An immutable object with consecutive older completions.
 
-    No snapshot as of `superseded` or later needs any of them (None: some are still needed by the latest snapshot).
+    No snapshot at `superseded` or later needs these commits. None: the latest snapshot still needs some.
     """
 
     name: str
@@ -188,20 +195,20 @@ class Segment:
     count: int
     superseded: InstantTime | None = None
     size: int = 0
-    """Bytes of the object; 0 of one that an older release wrote."""
+    """Bytes of the object. 0 if an older release wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which history the table still answers for; every mark moves only forward.
+    """The history that the table still answers for. Every mark only moves forward.
 
-    since: what is shown as of this completion time, or a later one, is exact for ever (EPOCH: whatever it is).
-    stable_since: the same for views by requested time; not after `since`, nor after any write that was pending then.
-    groups: single file groups whose history begins later, as an erasure asked for it.
-    dropped: the value has dropped commits, the last of which completed at this time; no view at this time or later, by
-        completion or by request, needs any of them. So a commit that is not found, and was requested before, may have
-        been there.
-    dropped_count: how many commits it has dropped.
+    since: views by completion time are exact from this time on. EPOCH: all are.
+    stable_since: the same for views by requested time. Not after `since`, and not after the request of any write that
+    was pending then.
+    groups: file groups with a later start of history, because of an erasure.
+    dropped: no view at this time or later needs the dropped commits, the last of which completed at this time. A
+    missing commit that was requested earlier may have existed.
+    dropped_count: the number of dropped commits.
     """
 
     since: InstantTime = EPOCH
@@ -211,7 +218,7 @@ class Retention:
     dropped_count: int = 0
 
     def since_of(self, group: FileGroup) -> InstantTime:
-        """From which completion time on the history of a file group is kept."""
+        """Return the completion time from which a file group's history is kept."""
         return max(self.since, dict(self.groups).get(group, EPOCH))
 
 
@@ -220,15 +227,14 @@ EVERYTHING_KEPT = Retention()
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """What has left Hudi's active timeline for its history, which Hudi calls its archived timeline.
+    """The instants moved from Hudi's active timeline to its history, Hudi's archived timeline.
 
-    watermark: each instant that was requested at or before it is in the history, and none of them can change any more;
-    EPOCH: none is.
-    since: the watermark before the event that moved it last.
-    version: the version that moved it last. A helper of that version writes the history and removes the files.
-    count: how many instants have been archived in all.
-    manifest: the number of the history's newest manifest, which that version asked for; 0: there is none of ours.
-    files: the data files that this manifest names, oldest first.
+    watermark: all instants requested up to this time are in the history and can never change. EPOCH: none.
+    since: the previous watermark. version: the version that last moved the watermark. A helper of that version writes
+    the history and removes the active files.
+    count: the number of archived instants. manifest: the number of the newest manifest, which that version requires; 0
+    before the first.
+    files: the data files in this manifest, oldest first.
     """
 
     watermark: InstantTime = EPOCH
@@ -243,7 +249,7 @@ NOTHING_ARCHIVED = Archive()
 
 
 def bytes_of(completions: Iterable[Completion]) -> int:
-    """About how many bytes the completions take in a value."""
+    """Return the approximate size of completions in a value, in bytes."""
     size = 0
     for c in completions:
         size += sum(len(file.path) + 20 for file in c.files)
@@ -255,19 +261,18 @@ def bytes_of(completions: Iterable[Completion]) -> int:
 
 
 _MEMBER_BYTES = 70
-"""About how many bytes one of several writers takes in a value, with its author's host."""
+"""Approximate bytes of one member in a value, including its author's host."""
 
 
 def _bytes_said(author: Author) -> int:
-    """How many bytes that take which a user says of a commit."""
     return sum(len(key) + len(text) for key, text in author.info)
 
 
 def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:
-    """For each requested time: the completion time from which on no snapshot needs the commit's files.
+    """Map each requested time to the completion time from which no snapshot needs the commit's files.
 
-    A file is needed until a compaction of its group with a later barrier completes; None where `completions` hold no
-    such compaction. A commit without files is needed by no snapshot at all; one that replaced file groups always is.
+    A file is needed until a compaction of its group with a later barrier completes. None: `completions` contain no such
+    compaction. No snapshot needs a commit without files. A commit that replaced file groups is always needed.
     """
     compactions: dict[FileGroup, list[tuple[InstantTime, InstantTime]]] = {}
     for c in completions:

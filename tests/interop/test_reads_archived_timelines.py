@@ -313,14 +313,14 @@ def test_logs_named_after_their_slice_are_refused_where_a_snapshot_needs_them() 
     compacted = done("20260101000000030", "a-0_0-0-0_20260101000000030.parquet", "commit")
     [only] = fold_slices([base])
     assert only.logs == ()
-    with pytest.raises(UnsupportedFeatureError, match=r"nothing else.*log\.1_0-0-0"):
+    with pytest.raises(UnsupportedFeatureError, match=r"only be read.*log\.1_0-0-0"):
         fold_slices([base, log])
     [only] = fold_slices([base, log, log], old_logs=True)
     assert only.files == (*base.files, *log.files)
     assert only.committed is not None
     assert only.committed.completed == {base.requested, log.requested}
     copied = [replace(c, completed=InstantTime("20260101000000040")) for c in (base, log, compacted)]
-    with pytest.raises(UnsupportedFeatureError, match=r"were copied.*log\.1_0-0-0"):
+    with pytest.raises(UnsupportedFeatureError, match=r"was copied.*log\.1_0-0-0"):
         fold_slices(copied, old_logs=True)
     [only] = fold_slices([base, log, compacted])
     assert only.files == compacted.files
@@ -503,5 +503,5 @@ def test_a_table_without_a_key_is_read_by_the_keys_that_hudi_made(make: Maker) -
     table = Table.open(make.root)
     assert ours(table) == expected
     assert table.config.key.fields == ("_hoodie_record_key",)
-    with pytest.raises(UnsupportedFeatureError, match="only reads"):
+    with pytest.raises(UnsupportedFeatureError, match="can read, but not write"):
         table.upsert(rows([1], 3))

@@ -123,7 +123,7 @@ def test_a_part_of_the_key_that_is_none_is_refused(made: Path) -> None:
     said(made, {HASHED: "p"})
     table = Table.open(made)
     assert table.scan().count() == 12
-    with pytest.raises(InvalidInputError, match=r"correct the property hoodie\.bucket\.index\.hash\.field"):
+    with pytest.raises(InvalidInputError, match=r"hoodie\.bucket\.index\.hash\.field contains columns outside"):
         table.upsert(ROWS)
 
 

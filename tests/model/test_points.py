@@ -35,13 +35,13 @@ def test_a_text_names_a_version_an_instant_or_a_moment(text: str, point: Point) 
 def test_a_checkpoint_is_a_point_only_where_a_window_begins_or_ends(text: str) -> None:
     assert parse_point(text, checkpoint=True) == text
     assert is_checkpoint(text)
-    with pytest.raises(InvalidInputError, match="--as-of is a version, an instant of 17 digits, or a time like"):
+    with pytest.raises(InvalidInputError, match="--as-of must be a version, an instant of 17 digits, a time like"):
         parse_point(text, name="--as-of")
 
 
 @pytest.mark.parametrize("text", ["", "in a day", "-1", "1.5", "2026-13-01T00:00:00Z", "started:1", "٣", "9" * 18])
 def test_any_other_text_is_refused_by_the_name_of_the_option(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="until is a checkpoint, a version, an instant of 17 digits"):
+    with pytest.raises(InvalidInputError, match="until must be a checkpoint, a version, an instant of 17 digits"):
         parse_point(text, checkpoint=True, name="until")
 
 
@@ -82,7 +82,7 @@ def test_moments_that_no_instant_can_name_are_the_first_and_the_last_one() -> No
 def test_a_time_of_pandas_is_a_moment_and_its_missing_time_is_none() -> None:
     pandas = pytest.importorskip("pandas")
     assert check_point(pandas.Timestamp("2026-01-31 13:00:00.001999", tz="Europe/Berlin")) == "20260131120000001"
-    with pytest.raises(InvalidInputError, match="until is a commit"):
+    with pytest.raises(InvalidInputError, match="until must be a commit"):
         check_point(pandas.NaT, "until")
 
 
@@ -105,9 +105,9 @@ def test_a_program_passes_versions_instants_and_moments(point: Point, checked: o
     ("point", "message"),
     [
         (-1, "versions count from 0"),
-        (True, "as_of is a commit, a version, 17 digits or a datetime, .* as_of=True"),
-        (None, "as_of is a commit, a version, 17 digits or a datetime, .* as_of=None"),
-        (1.0, "as_of is a commit, a version, 17 digits or a datetime, .* as_of=1.0"),
+        (True, "as_of must be a commit, a version, 17 digits, a datetime, .* as_of=True"),
+        (None, "as_of must be a commit, a version, 17 digits, a datetime, .* as_of=None"),
+        (1.0, "as_of must be a commit, a version, 17 digits, a datetime, .* as_of=1.0"),
         ("3", "an instant is 17 digits"),
         ("20261331120000000", "no such moment"),
     ],

@@ -91,7 +91,7 @@ def test_what_a_policy_says(name: str, text: str, means: object) -> None:
     ],
 )
 def test_what_a_policy_cannot_say_is_refused_with_what_it_can(name: str, text: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"{name} is .*by default .*value={text!r}"):
+    with pytest.raises(InvalidInputError, match=f"{name} must be .*default .*value={text!r}"):
         parsed(name, text)
 
 

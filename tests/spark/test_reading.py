@@ -134,7 +134,7 @@ def test_a_filter_gives_the_same_before_and_after_a_compaction(spark: SparkSessi
 REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "an unknown option": ({"asof": "1", "asOfVersion": "1"}, None, r"no such options.*unknown=\['asofversion'\]"),
     "no such version": ({"asOf": "99"}, None, "no such version yet.*99"),
-    "no time": ({"asOf": "a day ago"}, None, "asOf is a version, an instant of 17 digits, or a time"),
+    "no time": ({"asOf": "a day ago"}, None, "asOf must be a version, an instant of 17 digits, a time"),
     "no time yet": ({"asOf": "2999-01-01T00:00:00"}, None, "it lies in the future of the store's clock"),
     "no such kind": ({"changes": "all"}, None, "changes is one of merged, images, raw"),
     "no such consistency": ({"consistency": "eventual"}, None, "consistency is one of"),

@@ -285,7 +285,7 @@ def test_a_merge_that_is_refused_changes_nothing(make: Make, place: Place, case:
 def test_a_merge_that_is_refused_for_two_rows_of_one_key_changes_nothing(make: Make) -> None:
     table = make()
     for write in (REFUSED["append"], in_the_middle_of_an_append):
-        with pytest.raises(InvalidInputError, match="stands twice"):
+        with pytest.raises(InvalidInputError, match="contains a column twice"):
             write(table, REPEATED)
         assert table.schema == SCHEMA
 

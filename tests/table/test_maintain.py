@@ -285,7 +285,7 @@ def test_a_sweep_is_due_when_the_last_one_is_a_while_ago(simulated: Simulated) -
 
 def test_how_much_is_kept_is_a_time_and_a_number(eager: Table) -> None:
     for wrong in (7, "7d", timedelta(days=-1)):
-        with pytest.raises(InvalidInputError, match="keep is a time of 0 or more"):
+        with pytest.raises(InvalidInputError, match="keep must be a time of 0 or more"):
             eager.maintenance.maintain(keep=wrong)  # type: ignore[arg-type]
     for number in (0, True, "10"):
         with pytest.raises(InvalidInputError, match="how many of the last commits to keep"):

@@ -421,7 +421,7 @@ REFUSED: dict[str, tuple[Any, pa.DataType, str]] = {
     "a key column": ({"id": Max()}, pa.int64(), "never merged.*column='id'"),
     "a partition column": ({"part": Max()}, pa.int64(), "never merged.*column='part'"),
     "a key column in a group": ({("c", "id"): LatestBy("c")}, pa.int64(), "never merged.*column='id'"),
-    "an unknown column": ({"nope": Max()}, pa.int64(), "not there.*'nope'"),
+    "an unknown column": ({"nope": Max()}, pa.int64(), "does not exist.*'nope'"),
     "a counter of floats": ({"c": Counter()}, pa.float64(), "not associative.*double.*'c'"),
     "a counter of int32": ({"c": Counter()}, pa.int32(), "declare the column int64.*int32"),
     "a set of floats": ({"c": GrowOnlySet()}, pa.list_(pa.float64()), "floats.*'c'"),

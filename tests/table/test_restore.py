@@ -92,7 +92,7 @@ def test_a_savepoint_names_what_the_table_shows_wherever_a_moment_is_taken(table
 
 @pytest.mark.parametrize("name", ["", "now", "3", "2026-01-31", "a b", "a:b", "ä", "a" * 129, None, 3])
 def test_a_name_is_one_that_names_nothing_else(table: Table, name: object) -> None:
-    with pytest.raises(InvalidInputError, match="the name of a savepoint begins with a letter"):
+    with pytest.raises(InvalidInputError, match="a savepoint name begins with a letter"):
         table.savepoint(name)  # type: ignore[arg-type]
 
 

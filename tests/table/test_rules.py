@@ -334,7 +334,7 @@ def test_a_rule_is_added_only_if_it_holds(store: mor.MemoryStore) -> None:
     version = table.version
     table.add_rules(check={"positive": "price > 0"})
     assert table.version == version
-    with pytest.raises(InvalidInputError, match="another rule of this name"):
+    with pytest.raises(InvalidInputError, match="another rule with this name"):
         table.add_rules(check={"positive": "price > 1"})
     table.drop_rules(check="positive")
     table.upsert(rows(BAD))

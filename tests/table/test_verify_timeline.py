@@ -170,7 +170,7 @@ def test_a_segment_is_said_to_be_needed_by_no_snapshot(sealed: Path) -> None:
         document["segments"][-1][5] = document["clock"]
 
     first, *_ = verified(edited(sealed, change)).findings
-    assert (first.check, "readers leave it out" in first.said) == ("segment", True)
+    assert (first.check, "readers skip this segment" in first.said) == ("segment", True)
 
 
 # --- plans and hints --------------------------------------------------------------------------------------------------
