@@ -1,6 +1,6 @@
 """The shapes of tables that we write, and what Hudi's readers are to say of each.
 
-`docs/interop.md` shows the same list to users; a test holds the two together.
+`docs/design/engines.md` shows the same list to users; a test holds the two together.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_a_workload_of_ours_has_one_answer_and_the_write_that_began_last_wins(fa
 @pytest.mark.spark
 @pytest.mark.long
 def test_hudis_answer_depends_on_the_moment_of_the_compaction(spark: HudiSpark, tmp_path: Path) -> None:
-    """If Hudi mends this, `docs/convergence.md` is to say so."""
+    """If Hudi mends this, `docs/design/convergence.md` is to say so."""
     between, after = (
         run(LATE, Hudis(spark, tmp_path / f"late_{moment}"), moment) for moment in (5, 6)
     )  # the third write has ended by then, and the second one, too

@@ -1,4 +1,4 @@
-"""hudi-rs 0.5 and Hudi's own Spark reader see our rows in tables that we write, or refuse, as `docs/interop.md` says.
+"""hudi-rs 0.5 and Hudi's Spark reader return our rows or refuse, as `docs/design/engines.md` lists.
 
 A reader that says something else than that page is a failure in either direction.
 """
@@ -21,7 +21,7 @@ from tests.interop.shapes import SHAPES, Maker, Shape, Verdict, convergence, key
 from tests.interop.verb_histories import VerbHistory
 from tests.tiers import one_in, seeds
 
-PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "design" / "engines.md").read_text()
 ORDERINGS = [None, "n"]
 
 

@@ -1,4 +1,4 @@
-"""Shapes of tables that Hudi made and that we go on with, as `docs/interop.md` lists them.
+"""Shapes of tables that Hudi made and that we go on with, as `docs/design/engines.md` lists them.
 
 Of each Hudi's writer makes a table. What is refused is refused by name, and its way out works; then we write each row
 again, compact, and Hudi writes some of them again: all readers show each row once, with the last value.
@@ -21,7 +21,7 @@ from tests.interop.made_by_hudi import COUNT, hudi_makes, said
 from tests.interop.readers import HudiSpark, hudi_rs, ours
 from tests.tiers import long
 
-PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "design" / "engines.md").read_text()
 HASHED = "hoodie.bucket.index.hash.field"
 ZONE = "hoodie.table.timeline.timezone"
 HIVE_STYLE = "hoodie.datasource.write.hive_style_partitioning"
