@@ -88,6 +88,11 @@ class LogBlock:
         """Whether every delete here has an ordering value, the int 0 being one. Hudi's 0 means that there is none."""
         return self.schema.endswith(_ORDERED)
 
+    @property
+    def record(self) -> str:
+        """The Avro schema without the mark of `ordered`."""
+        return self.schema.removesuffix(_ORDERED) + "}" if self.ordered else self.schema
+
 
 # ---- write ---------------------------------------------------------------------------------------------------------
 

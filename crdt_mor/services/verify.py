@@ -55,6 +55,7 @@ from crdt_mor.services.verify_hints import ask_hint
 from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
+from crdt_mor.services.verify_told import Schemas
 from crdt_mor.services.verify_value import reread, unreadable
 from crdt_mor.store.absences import surely
 from crdt_mor.write.adopted_keys import key_columns
@@ -147,6 +148,8 @@ class _View:
     each with the commit that wrote it."""
 
     snapshot: Snapshot
+    merging: Merging
+    schemas: Schemas
     slices: dict[FileGroup, FileSlice]
     files: dict[FileGroup, list[tuple[DataFile, Completion]]]
     has_hudis: bool
@@ -165,7 +168,9 @@ class _View:
             for file in commit.files:
                 if file.path in shown or file.path in past:
                     files.setdefault(file.group, []).append((file, commit))
-        return cls(snapshot, slices, files, any(commit.adopted for commit in commits))
+        merging = merging_of(session.config, value.schema)
+        schemas = Schemas(session.config.name, merging.schema.stored)
+        return cls(snapshot, merging, schemas, slices, files, any(commit.adopted for commit in commits))
 
     def needs(self, path: str) -> bool:
         """Whether a kept view needs a file."""
@@ -268,7 +273,6 @@ class _Run:
 
     def _ask_file(self, file: DataFile, commit: Completion) -> Faults:
         session, faults = self.session, Faults(file.path, file.group)
-        merging = merging_of(session.config, self.view.snapshot.value.schema)
         try:
             with as_not_given(session):
                 stat = surely(session.store, file.path, session.store.stat)
@@ -278,7 +282,7 @@ class _Run:
                     said = f"it is not as long as its commit says. bytes={file.size} found={stat.size}"
                     faults.fail("size", f"{said} file={file.path}")
                 else:
-                    self._ask_bytes(file, commit, merging, faults)
+                    self._ask_bytes(file, commit, faults)
         except (FileNotFoundError, SnapshotExpiredError):
             self._note_gone(faults)
         except (FormatError, UnsupportedFeatureError) as error:
@@ -288,15 +292,15 @@ class _Run:
                 faults.fail("read", error)
         return faults
 
-    def _ask_bytes(self, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:
+    def _ask_bytes(self, file: DataFile, commit: Completion, faults: Faults) -> None:
         """Read all of a file. A log is read and not mapped into memory, where a bad sector would end the process."""
-        session = self.session
+        session, view = self.session, self.view
         if file.is_base:
             source = base_source(session.store, file)
             if commit.adopted:
                 ask_base_of_hudi(source, faults)
             else:
-                ask_base(source, file, commit, merging, faults)
+                ask_base(source, file, commit, view.merging, view.schemas, faults)
             return
         data = session.store.read(file.path)
         if data is None:
@@ -304,7 +308,7 @@ class _Run:
         elif commit.adopted:
             ask_log_of_hudi(data, file, faults)
         else:
-            ask_log(data, file, commit, session.config, merging, faults)
+            ask_log(data, file, commit, session.config, view.merging, view.schemas, faults)
 
     def _note_gone(self, faults: Faults) -> None:
         """Note that a file is gone, unless the newest version does without it: then the file group is read anew."""
@@ -330,7 +334,7 @@ class _Run:
     def _ask_rows(self, slice_: FileSlice) -> _Rows:
         """Read the rows that a file group shows, each held to what the table says of rows."""
         snapshot, config = self.view.snapshot.finding_out(), self.session.config
-        schema = merging_of(config, snapshot.value.schema).columns.schema
+        schema = self.view.merging.columns.schema
         kept = [name for name in key_columns(config) if name in schema]
         faults = Faults(slice_.files[0].path, slice_.group)
         read = _Rows(faults, [pl.DataFrame(schema={name: schema[name] for name in (RECORD_KEY, PARTITION_PATH)})])

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from crdt_mor.errors import FormatError
 from crdt_mor.format import bloom
-from crdt_mor.format.base_file import MAX_RECORD_KEY, MIN_RECORD_KEY, Footer, read_footer
+from crdt_mor.format.base_file import AVRO_SCHEMA, MAX_RECORD_KEY, MIN_RECORD_KEY, Footer, read_footer
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.laws.merging import Merging
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
@@ -24,6 +25,8 @@ from crdt_mor.model.layout import BY_KEY
 from crdt_mor.model.names import LOG_COMPACT, BaseFileName
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.services.verify_rows import Faults, ask_states
+from crdt_mor.services.verify_schema import metadata_fault, schema_fault
+from crdt_mor.services.verify_told import Schemas
 
 _FILE_NAME: Final = "_hoodie_file_name"
 
@@ -40,13 +43,19 @@ class _Seen:
     keys: list[pl.Series] = field(default_factory=list)
 
 
-def ask_base(source: ParquetSource, file: DataFile, commit: Completion, merging: Merging, faults: Faults) -> None:
+def ask_base(
+    source: ParquetSource, file: DataFile, commit: Completion, merging: Merging, schemas: Schemas, faults: Faults
+) -> None:
     """Read all of a base file of ours; `FileNotFoundError` where it is gone.
 
     commit: the one that wrote it.
     """
     with faults.reading("Parquet"):
         footer = read_footer(source)
+        if (wrong := metadata_fault(footer, schemas)) is not None:
+            faults.note("footer", wrong)
+        elif (wrong := schema_fault(footer.metadata[AVRO_SCHEMA], footer.schema)) is not None:
+            raise FormatError(wrong)
         chunks = source.metadata()
         seen = _Seen()
         with source.open_checked() as parquet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -21,17 +20,25 @@ from crdt_mor.model.keys import buckets
 from crdt_mor.model.names import COMMIT, bucket_of_file_id
 from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.services.verify_rows import Faults, ask_states
+from crdt_mor.services.verify_schema import schema_fault
+from crdt_mor.services.verify_told import Schemas
 
 _FILE_NAME: Final = "_hoodie_file_name"
 
 
 def ask_log(
-    data: bytes | memoryview, file: DataFile, commit: Completion, config: TableConfig, merging: Merging, faults: Faults
+    data: bytes | memoryview,
+    file: DataFile,
+    commit: Completion,
+    config: TableConfig,
+    merging: Merging,
+    schemas: Schemas,
+    faults: Faults,
 ) -> None:
     """Read all blocks of a log file of ours. commit: the one that wrote it, a compaction of a carry."""
     with faults.reading("Parquet in a block"):
         blocks = read_blocks(data, file.path)
-        keys = [_keys_of(block, file, commit, config, merging, faults) for block in blocks]
+        keys = [_keys_of(block, file, commit, config, merging, schemas, faults) for block in blocks]
     if faults.is_fatal:
         return
     carried = _is_carry(commit)
@@ -57,7 +64,13 @@ def _is_carry(commit: Completion) -> bool:
 
 
 def _keys_of(
-    block: LogBlock, file: DataFile, commit: Completion, config: TableConfig, merging: Merging, faults: Faults
+    block: LogBlock,
+    file: DataFile,
+    commit: Completion,
+    config: TableConfig,
+    merging: Merging,
+    schemas: Schemas,
+    faults: Faults,
 ) -> pl.Series:
     """The keys of a block's rows or deletes, once it is seen to be of this file."""
     if _is_carry(commit):
@@ -65,15 +78,17 @@ def _keys_of(
             faults.fail("another file", f"it has a block of a later instant. found={block.instant} {_at(block)}")
     elif block.instant != file.name.instant:
         faults.fail("another file", f"it has a block of another commit. found={block.instant} {_at(block)}")
+    if (wrong := schemas.fault(block.record if block.kind is BlockKind.DELETE else block.schema)) is not None:
+        raise FormatError(f"{wrong} {_at(block)}")
     if block.kind is BlockKind.PARQUET:
-        rows = pl.DataFrame(pl.from_arrow(_rows_of(block)))
-        if lacking := set(rows.columns) - _columns_in(block):
-            raise FormatError(f"its schema lacks columns of its rows. columns={sorted(lacking)} {_at(block)}")
+        stored = _rows_of(block)
+        if (wrong := schema_fault(block.schema, stored.schema)) is not None:
+            raise FormatError(f"{wrong} {_at(block)}")
+        rows = pl.DataFrame(pl.from_arrow(stored))
         _ask_rows(rows, block, file, commit, faults)
         ask_states(merging, rows, faults)
         keys = rows[RECORD_KEY]
     elif block.kind is BlockKind.DELETE:
-        _columns_in(block)
         keys = decode_deletes([block])[0]["record_key"]
         if not are_of_partition(block.content, file.partition, len(keys)):
             faults.fail("another file", f"it has deletes of another partition. {_at(block)}")
@@ -81,14 +96,6 @@ def _keys_of(
         raise FormatError(f"a block of a kind that this release does not write. kind={block.kind.name} {_at(block)}")
     _ask_bucket(keys, block, file, config, faults)
     return keys
-
-
-def _columns_in(block: LogBlock) -> set[str]:
-    """The columns of the Avro schema of a block."""
-    try:
-        return {str(column["name"]) for column in json.loads(block.schema)["fields"]}
-    except (ValueError, LookupError, TypeError) as error:
-        raise FormatError(f"damaged schema of a block: {error!r}. file={block.path} {_at(block)}") from error
 
 
 def _rows_of(block: LogBlock) -> pa.Table:

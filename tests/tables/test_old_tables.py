@@ -59,7 +59,16 @@ def noted(release: str) -> dict[str, dict[str, Any]]:
 
 
 def test_there_is_a_table_of_each_format() -> None:
-    assert RELEASES == ["release-0", "release-1", "release-2", "release-3", "release-4", "release-5", "release-6"]
+    assert RELEASES == [
+        "release-0",
+        "release-1",
+        "release-2",
+        "release-3",
+        "release-4",
+        "release-5",
+        "release-6",
+        "release-7",
+    ]
 
 
 @pytest.mark.costly
