@@ -42,7 +42,7 @@ def test_a_link_leads_to_the_page_that_shows_what_it_leads_to_in_the_repository(
     [
         ("docs/reading.md", "[stores.md](stores.md#many-writers)", "[Object stores](stores.md#many-writers)"),
         ("README.md", "[docs/stores.md](docs/stores.md)", "[Object stores](docs/stores.md)"),
-        ("docs/reading.md", "[from-hudi.md](from-hudi.md)", "[From Hudi](from-hudi.md)"),
+        ("docs/reading.md", "[from-hudi.md](from-hudi.md)", "[Coming from Hudi](from-hudi.md)"),
         ("README.md", "[docs/reading.md](docs/stores.md)", "[docs/reading.md](docs/stores.md)"),
         ("README.md", "[no.md](docs/no.md)", "[no.md](docs/no.md)"),
         ("README.md", "[buckets](docs/stores.md)", "[buckets](docs/stores.md)"),
