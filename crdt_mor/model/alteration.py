@@ -21,10 +21,9 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One event of name changes.
+    """An event of name changes.
 
-    at: its completion; EPOCH: the table's creation.
-    added, renamed: (stored name, new name). dropped: stored names.
+    at: EPOCH for the table's creation. added, renamed: (stored name, new name). dropped: stored names.
     comments: (stored name, new comment); "" removes a comment.
     """
 
@@ -43,7 +42,6 @@ Shown = Mapping[str, str] | None
 
 @lru_cache(maxsize=64)
 def names_of(alterations: Alterations) -> Names:
-    """Return the names after these alterations."""
     shown, comments = dict[str, str](), dict[str, str]()
     hidden, former = list[str](), list[tuple[str, str]]()
     for alteration in alterations:
@@ -73,10 +71,7 @@ def names_at(alterations: Alterations, moment: InstantTime) -> Names:
 
 
 def with_added(alterations: Alterations, at: InstantTime, new: Sequence[str], shown: Shown) -> Alterations:
-    """Add new columns to the alterations, if any column ever had a name of its own.
-
-    shown: the visible names of new columns, where they differ, by stored name.
-    """
+    """Add new columns, if names ever differed. shown: visible names of new columns, where they differ."""
     pairs = tuple((stored, (shown or {}).get(stored, stored)) for stored in new)
     if not pairs or (not alterations and all(stored == name for stored, name in pairs)):
         return alterations
@@ -103,7 +98,7 @@ def created_with(properties: Mapping[str, str]) -> Alterations:
     try:
         return () if text is None else (Alteration(EPOCH, added=_pairs(json.loads(text))),)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise FormatError(f"hoodie.properties is damaged: restore it. {OUR_NAMES}={text!r:.200}") from error
+        raise FormatError(f"restore the damaged hoodie.properties. {OUR_NAMES}={text!r:.200}") from error
 
 
 def property_of(stored: Mapping[str, str]) -> str:

@@ -2,8 +2,8 @@
 
     table.upsert(frame, commit_info={"message": "prices of May", "ticket": "OPS-17"})
 
-They are informative only. `table.history()` shows them, and pending writes name their process. Of the info, `message`
-and `application` are known keys. The default application is the token's, then the program's name.
+They only inform, as in `table.history()`. Known keys are
+`message` and `application`. The default application is the token's, then the program's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.numbers import is_whole
 
 INFO_BYTES_MAX: Final = 4096
-"""Bytes of `commit_info` as JSON in UTF-8. Later versions contain it for a while."""
+"""As JSON in UTF-8. Later versions contain it for a while."""
 
 APPLICATION: Final = "application"
 MESSAGE: Final = "message"
@@ -42,7 +42,6 @@ class Author:
 
 
 def columns_of(author: Author | None) -> dict[str, object]:
-    """Return an author as the columns `application`, `host`, `pid`, `message` and `commit_info`."""
     if author is None:
         return {}
     return {
@@ -77,7 +76,7 @@ def check_info(commit_info: object) -> Info:
         ) from error
     if size > INFO_BYTES_MAX:
         raise InvalidInputError(
-            "commit_info is too long, as each commit contains it: store the text elsewhere and pass its address. "
+            "commit_info is too long for a commit: store the text elsewhere and pass its address. "
             f"bytes={size} bytes_max={INFO_BYTES_MAX}"
         )
     return tuple(commit_info.items())
@@ -89,7 +88,6 @@ def application_of(info: Info, token: tuple[str, int] | None) -> str:
 
 
 def author_json(author: Author | None) -> list[object] | None:
-    """Return `[application, host, pid]`, and the info if there is one."""
     if author is None:
         return None
     return [author.application, author.host, author.pid, *([dict(author.info)] if author.info else [])]
@@ -109,7 +107,7 @@ _PLAIN: Final = 3
 
 @lru_cache(maxsize=1024)
 def _plain_author(application: Any, host: Any, pid: Any) -> Author:
-    """Decode an author without info. Cached, since versions repeat their authors."""
+    """Cached, since versions repeat their authors."""
     return _author(application, host, pid)
 
 

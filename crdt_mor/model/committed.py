@@ -1,7 +1,7 @@
 """The committed instants of a table before version 8, where log file names do not tell them.
 
-There, commits and failed writes append blocks, each with its instant, to the log file of a slice. Hudi's timeline of
-layout 1 tells which instants are committed:
+There, commits and failed writes append blocks to the log file of a slice. Hudi's timeline of layout 1 tells which are
+committed:
 
     ········ T1 ─── T2 ──── T4 ···T5···          completed: T1, T2 and T4; begun: T5
     archived │ active
@@ -23,8 +23,8 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 class Committed:
     """The completed and begun commits in the active timeline.
 
-    first: the oldest completed one.
-    certain_from: from here on nothing between remaining instants was archived, as Hudi does beyond a savepoint.
+    first: the oldest completed commit.
+    certain_from: no later instant is archived. Hudi may archive beyond a savepoint.
     """
 
     completed: frozenset[InstantTime]

@@ -1,8 +1,7 @@
 """The fixed settings of a table in `hoodie.properties`: key, partitions, buckets and merge.
 
-Our tables have `crdt_mor.*` properties beside Hudi's. Tables made by Hudi are read as they are; an unsupported feature
-raises an error with its name. `model.config_properties` lists the properties, and `model.config_merge` handles the
-merge.
+Tables made by Hudi are read as they are; an unsupported feature raises an error with its name.
+`model.config_properties` lists the properties, and `model.config_merge` handles the merge.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from crdt_mor.model.numbers import whole_number
 SUPPORTED_VERSIONS: Final = (6, 8, 9)
 WRITTEN_VERSION: Final = 9
 _LAYOUT_TWO_FROM: Final = 8
-"""From this table version on, Hudi's timeline has layout 2: completion times, and a folder of its own."""
+"""From this table version on, Hudi's timeline has completion times and its own folder."""
 
 _KEY_GENERATORS: Final = {
     "SimpleKeyGenerator": "SIMPLE",
@@ -41,7 +40,7 @@ _KEY_GENERATORS: Final = {
 _TABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _DEFAULT_DATABASE: Final = "default"
-_BUCKETS_MAX: Final = 99_999_999  # a file id has eight digits for the bucket
+_BUCKETS_MAX: Final = 99_999_999  # a file id contains eight digits of the bucket
 
 TableType = Literal["MERGE_ON_READ", "COPY_ON_WRITE"]
 
@@ -54,12 +53,12 @@ class TableConfig:
     key: KeySpec
     merge: MergeSpec = field(default_factory=MergeSpec)
     buckets: int | None = None
-    """None: the properties of a table made by Hudi lack the number."""
+    """None: a table made by Hudi without the number."""
     version: int = WRITTEN_VERSION
     table_type: TableType = "MERGE_ON_READ"
     timeline_path: str = "timeline"
     properties: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
-    """All properties as read from the file. Empty for a table not yet created."""
+    """As read from the file. Empty for a table not yet created."""
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = self.name, self.key, self.merge, self.buckets, self.version, self.table_type, self.timeline_path
@@ -72,43 +71,43 @@ class TableConfig:
 
     @property
     def table_id(self) -> str | None:
-        """The table's unique id. None if it was made without an id."""
+        """The table's unique id, or None."""
         return self.properties.get(hoodie.OUR_ID)
 
     @property
     def database(self) -> str | None:
-        """The database's name, part of the checksum."""
+        """The database's name."""
         return self.properties.get(hoodie.DATABASE)
 
     @property
     def layout_one(self) -> bool:
-        """True if Hudi's timeline has layout 1, without completion times. Such a table is read-only."""
+        """True for a read-only table, because Hudi's timeline lacks completion times."""
         return self.version < _LAYOUT_TWO_FROM
 
     @property
     def was_upgraded(self) -> bool:
-        """True if Hudi may have upgraded the table from a version with log files shared by commits."""
+        """True if Hudi may have upgraded the table from a version with shared log files."""
         first = whole_number(self.properties.get(hoodie.INITIAL_VERSION, "").strip())
         known = first is not None and first >= _LAYOUT_TWO_FROM
         return not (self.ours or self.layout_one or known)
 
     @property
     def history_path(self) -> str:
-        """Hudi's archive folder, below its timeline's folder."""
+        """Hudi's archive, below its timeline's folder."""
         return self.properties.get(hoodie.HISTORY_PATH, "").strip() or "history"
 
     @property
     def local_times(self) -> bool:
-        """True if instant times are in the time zone of the Hudi writers, Hudi's default."""
+        """True if instants are in local time, Hudi's default."""
         return not self.ours and self.properties.get(hoodie.TIMEZONE, "").strip().upper() != "UTC"
 
     def require_utc(self, where: str) -> None:
-        """Raise `InvalidInputError` if the instants of Hudi's writers are not in UTC, as ours are."""
+        """Raise `InvalidInputError` unless Hudi's writers use UTC."""
         if self.local_times:
             raise InvalidInputError(
                 "Hudi's writers use local time in this table and crdt-mor uses UTC, so older rows could win. Stop "
                 f"these writers, set {hoodie.TIMEZONE}=UTC in hoodie.properties and open the table again. "
-                f"Reading works as it is. table={where}"
+                f"Reading still works. table={where}"
             )
 
     def require_written_version(self) -> None:
@@ -121,7 +120,7 @@ class TableConfig:
 
     @property
     def delete_markers(self) -> Mapping[str, str]:
-        """In a table made by Hudi: columns, and the text that makes a log's row a delete."""
+        """Columns of a Hudi table, with the text that makes a log's row a delete."""
         if self.ours:
             return {}
         field, marker = (
@@ -131,21 +130,21 @@ class TableConfig:
 
     @property
     def virtual_keys(self) -> bool:
-        """True if the meta columns of the files are empty, so readers compute the record keys."""
+        """True if the meta columns are empty, so readers compute the record keys."""
         return not hoodie.flag(self.properties, hoodie.META_FIELDS, default=True)
 
     @property
     def unset_values(self) -> tuple[str | None, ...]:
-        """In logs of Hudi: the values that leave a column unchanged. Empty if every value counts."""
+        """The values in Hudi's logs that leave a column unchanged."""
         return () if self.ours else unset_values(self.properties, self.name)
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
-        """The partitions of Hudi's metadata table. With one, Hudi's readers see only the files that it lists."""
+        """The partitions of Hudi's metadata table. Hudi's readers see only the files that it lists."""
         return hoodie.names_in(self.properties.get(hoodie.METADATA_PARTITIONS, ""))
 
     def created_schema(self) -> TableSchema | None:
-        """Return the schema at creation, or None if the properties lack it. Hudi's is converted from Avro."""
+        """Return the schema at creation, or None if it is unknown."""
         if (text := self.properties.get(hoodie.OUR_SCHEMA)) is not None:
             return TableSchema.from_json(text)
         if (text := self.properties.get(hoodie.CREATE_SCHEMA)) is not None:
@@ -153,14 +152,14 @@ class TableConfig:
         return None
 
     def to_properties(self, schema: TableSchema, table_id: str, names: str = "") -> dict[str, str]:
-        """Return the properties of a new table of ours; raise `InvalidInputError` for invalid settings.
+        """Return the properties of a new table; raise `InvalidInputError` for invalid settings.
 
-        The first property marks the table as ours, so a truncated file is never taken for a Hudi table's.
+        The first property marks the table as ours, even in a truncated file.
 
         Args:
-            schema: the schema, with stored column names.
+            schema: with stored column names.
             table_id: the table's unique id.
-            names: the property with the column names that users see.
+            names: the property with the visible column names.
         """
         self.check_new(schema)
         return {
@@ -209,7 +208,7 @@ class TableConfig:
         }
 
     def check_new(self, schema: TableSchema) -> None:
-        """Raise `InvalidInputError` if a new table with these columns cannot have these settings."""
+        """Raise `InvalidInputError` if a new table cannot have these settings and columns."""
         if not _TABLE_NAME.fullmatch(self.name):
             raise InvalidInputError(f"a table name is letters, digits and _, and no digit first. name={self.name!r}")
         if type(self.buckets) is not int or not 1 <= self.buckets <= _BUCKETS_MAX:
@@ -225,7 +224,7 @@ class TableConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], where: str) -> TableConfig:
-        """Return the config of the table at `where`. An unsupported feature raises an error with its name."""
+        """Return the config of the table at `where`."""
         props = {key: value for key, value in properties.items() if value.strip()}
         version = _version(props, where)
         _refuse_features(props, where)
@@ -249,7 +248,7 @@ class TableConfig:
                 raise FormatError(f"this folder must be inside .hoodie: {name}={folder!r} table={where}")
         missing = [key for key in hoodie.of_ours(props) if key not in props] if ours else []
         if missing:
-            raise FormatError(f"hoodie.properties is damaged: restore it. missing={missing[0]} table={where}")
+            raise FormatError(f"restore the damaged hoodie.properties. missing={missing[0]} table={where}")
         return config
 
 
@@ -268,7 +267,7 @@ def _version(props: Mapping[str, str], where: str) -> int:
     if props.get(hoodie.LAYOUT_VERSION, layout).strip() != layout:
         raise UnsupportedVersionError(
             "the timeline has another layout than the table version. Let Hudi finish its upgrade or downgrade of the "
-            "table; without one, hoodie.properties is damaged: restore it. "
+            "table; otherwise restore the damaged hoodie.properties. "
             f"version={version} {hoodie.LAYOUT_VERSION}={props[hoodie.LAYOUT_VERSION]} table={where}"
         )
     return version
@@ -283,7 +282,7 @@ def _refuse_features(props: Mapping[str, str], where: str) -> None:
     if hoodie.flag(props, hoodie.DROP_PARTITIONS, default=False):
         raise hoodie.unsupported("files without the partition columns", where)
     if props.get(hoodie.BUCKET_ENGINE, "SIMPLE").upper() != "SIMPLE":
-        raise hoodie.unsupported("a bucket index other than the simple one", where, engine=props[hoodie.BUCKET_ENGINE])
+        raise hoodie.unsupported("a bucket index other than SIMPLE", where, engine=props[hoodie.BUCKET_ENGINE])
     unset_values(props, where)
     known = {hoodie.MERGE_PROPERTY + key for key in (hoodie.DELETE_FIELD, hoodie.DELETE_MARKER, hoodie.UNAVAILABLE)}
     settings = sorted(key for key in props if key.startswith(hoodie.MERGE_PROPERTY) and key not in known)
@@ -319,7 +318,7 @@ def _key_spec(props: Mapping[str, str], version: int, where: str) -> KeySpec:
 
 
 def _hash_fields(props: Mapping[str, str], fields: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the key columns of the bucket hash, in key order. Empty: all of them."""
+    """Return the key columns of the bucket hash, in key order. Empty: all."""
     named = hoodie.names_in(props.get(hoodie.HASH_FIELDS, ""))
     strange = tuple(name for name in named if name not in fields)
     hashed = (*(name for name in fields if name in named), *strange)

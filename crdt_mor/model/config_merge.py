@@ -1,4 +1,4 @@
-"""The merge of a table in its properties, and the merges that a table may have.
+"""The merge of a table in its properties.
 
 Hudi's own properties name the rule by which its readers return our rows:
 
@@ -6,9 +6,6 @@ Hudi's own properties name the rule by which its readers return our rows:
     latest                  EVENT_TIME_ORDERING      _hoodie_commit_time
     ordering:<column>       EVENT_TIME_ORDERING      <column>
     partial, or payloads    CUSTOM, our strategy id  -
-
-If Hudi lacks the rule, its readers refuse our strategy id, so no reader merges rows differently. A table made by Hudi
-with a rule that we lack raises an error.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.merge_spec import MergeSpec
 
 MERGE_STRATEGY_ID: Final = "6f7a3c52-9d1e-4b8a-8f60-2c5d71e0b943"
-"""Our merge strategy for Hudi's CUSTOM mode. Hudi's readers refuse unmerged logs instead of merging them wrongly."""
+"""For Hudi's CUSTOM mode. Hudi's readers refuse unmerged logs instead of merging them wrongly."""
 
 _STRATEGY_MODES: Final = {
     "ce9acb64-bde0-424c-9b91-f6ebba25356d": "COMMIT_TIME_ORDERING",
@@ -44,7 +41,7 @@ _TRANSLATED_PAYLOADS: Final = {
     "PartialUpdateAvroPayload": "EVENT_TIME_ORDERING",
     "PostgresDebeziumAvroPayload": "EVENT_TIME_ORDERING",
 }
-"""Payload classes whose behaviour Hudi stores in other properties of version 9. The class is only remembered."""
+"""In tables of version 9, other properties contain the behaviour of these payload classes."""
 
 IGNORE_DEFAULTS: Final = "IGNORE_DEFAULTS"
 FILL_UNAVAILABLE: Final = "FILL_UNAVAILABLE"
@@ -57,12 +54,11 @@ ORDERING_TYPES: Final = (
 ORDERING_DIGITS: Final = (23, 15)
 """Maximal digits before and after the point of a decimal ordering column.
 
-Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23 digits.
+Hudi's deletes store its value with scale 15 in 128 bits, which leaves 23.
 """
 
 
 def merge_properties(merge: MergeSpec) -> dict[str, str]:
-    """Return the properties by which Hudi's readers return our rows, or refuse."""
     if merge.custom:
         return {hoodie.MERGE_MODE: "CUSTOM", hoodie.STRATEGY_ID: MERGE_STRATEGY_ID}
     return {hoodie.MERGE_MODE: "EVENT_TIME_ORDERING", hoodie.ORDERING: merge.ordering or META_COLUMNS[0]}
@@ -115,7 +111,6 @@ def _check_members(merge: MergeSpec, key: KeySpec, schema: TableSchema) -> None:
 
 
 def our_merge(props: Mapping[str, str], where: str) -> MergeSpec:
-    """Return the merge of a table made by crdt_mor."""
     if props[hoodie.OUR_VERSION] not in hoodie.ENGINE_VERSIONS_READ:
         raise UnsupportedVersionError(
             "this table was made by a newer crdt_mor: upgrade. "
@@ -159,15 +154,12 @@ def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str
 
 
 def _is_translated(props: Mapping[str, str]) -> bool:
-    """Return True if other properties replace the payload class, so no reader loads it."""
+    """Return True if other properties replace the payload class."""
     return hoodie.LEGACY_PAYLOAD in props and hoodie.MERGE_MODE in props
 
 
 def unset_values(props: Mapping[str, str], where: str) -> tuple[str | None, ...]:
-    """Return the values in log rows that leave a column unchanged, by the table's partial update mode.
-
-    Empty without such a mode, as every value counts.
-    """
+    """Return the values that leave a column unchanged in the partial update mode. Empty: every value counts."""
     mode = props.get(hoodie.PARTIAL_UPDATE, "").strip().upper()
     if not mode:
         return ()

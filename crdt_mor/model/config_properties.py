@@ -1,7 +1,7 @@
-"""The names of the properties in `hoodie.properties`, and how their values are read.
+"""The names of the properties in `hoodie.properties`, and parsers for their values.
 
-Only this module contains the names of Hudi's `hoodie.*` properties. Our tables have `crdt_mor.*` properties too.
-`model.config` and `model.config_merge` interpret them.
+Only this module contains the names of Hudi's `hoodie.*` properties. `model.config` and `model.config_merge` interpret
+them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def checksum(database: str | None, table: str) -> str:
 
 
 def of_ours(props: Mapping[str, str]) -> Sequence[str]:
-    """Return our properties that every table of ours contains. A lost id is found by the timeline's copy."""
+    """Return our mandatory properties. A lost id is detected by the timeline's copy."""
     return [OUR_MERGE, OUR_BUCKETS, *([] if props[OUR_VERSION] == _FIRST_VERSION else [OUR_SCHEMA])]
 
 
@@ -86,7 +86,6 @@ def merge_setting(props: Mapping[str, str], key: str) -> str:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Split a comma-separated list of names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
@@ -98,7 +97,6 @@ def required(props: Mapping[str, str], key: str, where: str) -> str:
 
 
 def integer(props: Mapping[str, str], key: str, where: str) -> int:
-    """Return a mandatory whole number, 0 or more."""
     text = required(props, key, where)
     number = whole_number(text)
     if number is None:
@@ -107,7 +105,6 @@ def integer(props: Mapping[str, str], key: str, where: str) -> int:
 
 
 def flag(props: Mapping[str, str], key: str, *, default: bool) -> bool:
-    """Return True if a property is "true" in any case."""
     return props.get(key, bool_text(default)).strip().lower() == "true"
 
 
@@ -117,6 +114,6 @@ def bool_text(value: bool) -> str:
 
 
 def unsupported(feature: str, where: str, **values: object) -> UnsupportedFeatureError:
-    """Return the error for a table with an unsupported feature. values: related properties."""
+    """Return the error for a table with an unsupported feature."""
     details = "".join(f" {name}={value}" for name, value in values.items())
     return UnsupportedFeatureError(f"this release cannot read {feature}: use Hudi's own reader.{details} table={where}")

@@ -1,12 +1,11 @@
-"""Cuts: which commits a view shows. A cut's set of commits never changes.
+"""Cuts: the commits that a view shows. A cut never changes.
 
     by completion   all commits completed by a time: what a reader saw then
-    by request      all commits requested before a time, if no pending write was: a prefix of the table's order without
-                    holes, which no later commit can change (the fence of RFC-22)
+    by request      all commits requested before a time, if no pending write was: a prefix of the table's order that no
+                    later commit can change (the fence of RFC-22)
 
-A cut is also a checkpoint. The increment between two cuts is their difference, so increments never skip or repeat a
-commit, however commits overlap. A checkpoint's text ends in the table id, because another table's cut at this time
-shows other commits:
+A cut is also a checkpoint. Increments between cuts never skip or repeat a commit. A checkpoint ends in the table id,
+because another table's cut at this time differs:
 
     completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726
 """
@@ -33,7 +32,6 @@ class Cut:
 
     @classmethod
     def start(cls, by: By) -> Cut:
-        """Return the empty cut."""
         return cls(by, EPOCH)
 
     @classmethod
@@ -67,17 +65,18 @@ class Cut:
         return f"{self.by}:{self.time}"
 
     def checkpoint(self, table_id: str | None) -> str:
-        """Return the checkpoint's text, without a table id if the table does not have one."""
         return f"{self}:{table_id}" if table_id else str(self)
 
     @classmethod
     def parse(cls, text: str) -> tuple[Self, str | None]:
         """Parse a checkpoint to a cut and a table id; raise `InvalidInputError` if it is invalid.
 
-        The id is None in checkpoints of the first release.
+        The id is None in the first release's checkpoints.
         """
         by, _, rest = text.partition(":")
         if by not in ("completed", "requested"):
-            raise InvalidInputError(f"not a checkpoint: pass one that `changes` or a scan returned. got={text!r}")
+            raise InvalidInputError(
+                f"not a checkpoint: pass a checkpoint that `changes` or a scan returned. got={text!r}"
+            )
         time, _, table_id = rest.partition(":")
         return cls(by, parse(time)), table_id or None  # type: ignore[arg-type]

@@ -5,11 +5,10 @@
     Hudi replaced the group       00000003-0000-0002-0261-126123456789-0     from the replacing instant's time
 
 Hudi's simple bucket index uses the first eight digits, and expects one live file group per bucket. A replaced file
-group hides all later writes for ever, so its id is never reused.
+group hides later writes for ever, so its id is never reused.
 
-The ids follow from the set of commits, so all processes that adopt the same commits agree, readers included. The value
-stores only the ids that differ from the fixed ones. They change only when Hudi's commits are adopted, or a restore
-drops such commits. Many ids are stored in an object instead (`log.segments`), to keep versions small.
+The ids follow from the set of commits, so all processes agree. The value stores only ids that differ from the fixed
+ones. They change only with adopted commits of Hudi and restores.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 class FileIds:
     """The live file ids that differ from the fixed ones.
 
-    groups: (partition path, file id), sorted. stored: the object with the ids; None: the versions contain them.
+    groups: sorted. stored: the object with the ids; None: the versions contain them.
     """
 
     groups: tuple[FileGroup, ...] = ()
@@ -45,13 +44,12 @@ class FileIds:
         return {(partition, bucket_of_file_id(file_id)): file_id for partition, file_id in self.groups}
 
     def has(self, group: FileGroup) -> bool:
-        """Return True if a file group is the live one of its bucket."""
+        """Return True if a file group is live."""
         partition, file_id = group
         bucket = bucket_of_file_id(file_id)
         return bucket is not None and self.of(partition, bucket) == file_id
 
     def among(self, groups: Iterable[FileGroup]) -> FileIds:
-        """Return only the ids of these file groups."""
         return FileIds(tuple(sorted(self._groups.intersection(groups)))) if self.groups else self
 
     @cached_property
@@ -68,7 +66,7 @@ FIXED: Final = FileIds()
 
 @dataclass(frozen=True)
 class Unread(FileIds):
-    """The ids of a decoded version whose object is not read yet."""
+    """The ids of a decoded version before its object is read."""
 
     stored: str | None = None
 
@@ -81,7 +79,7 @@ class Unread(FileIds):
 class LiveGroups:
     """The file ids that follow from commits.
 
-    foreign: a live file group outside the bucket index, or the second one of a bucket; None if there is none.
+    foreign: a live file group outside the bucket index, or a second group of a bucket.
     """
 
     file_ids: FileIds
@@ -89,7 +87,6 @@ class LiveGroups:
 
 
 def live_groups(completions: Iterable[Completion], buckets: int | None) -> LiveGroups:
-    """Compute the live file groups from all known commits. buckets: None if the table lacks the number."""
     replaced: dict[FileGroup, InstantTime] = {}
     used: set[FileGroup] = set()
     for c in completions:

@@ -1,8 +1,7 @@
 """Tables handed over to Hudi's writers. Meanwhile nothing of ours begins there.
 
-Some of Hudi's writers, its data source and `MERGE INTO`, refuse our default order by commit time. A quiet, fully
-compacted table gives the same answer under any order. So until it is taken back, it declares Hudi's plain rule,
-`COMMIT_TIME_ORDERING`. The value's field `handed_over` stores the time.
+Hudi's data source and `MERGE INTO` refuse our default order by commit time. A quiet, fully compacted table gives the
+same answer under any order. So until it is taken back, it declares Hudi's plain rule, `COMMIT_TIME_ORDERING`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ def require_not_handed_over(since: InstantTime) -> None:
 
 
 def handed_over_error(values: str) -> InvalidInputError:
-    """Return the error for anything that would begin in such a table."""
     return InvalidInputError(
         "this table is handed over to Hudi's writers and accepts no writes from crdt-mor: stop them, then call "
         f"table.maintenance.takeback(), or crdt-mor takeback. Reading works as before. {values}"

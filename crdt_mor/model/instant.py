@@ -1,12 +1,11 @@
 """Instant times: UTC as 17 digits, `yyyyMMddHHmmssSSS`, ordered as text.
 
-In Hudi, an *instant* is a timeline event with a time, an action and a state. This module handles only the time.
-Requested and completion times come from the table's own clock, and every event advances it by an even number of
-milliseconds. The last two bits of a requested time's milliseconds give its class, so times of different classes never
-collide:
+In Hudi, an *instant* is a timeline event with a time, an action and a state. This module handles only the time. All
+times come from the table's own clock, which every event advances by an even number of milliseconds. The last two bits
+of a requested time's milliseconds give its class, so times of different classes never collide:
 
-    0 of 4        a begin, or any other event with its own instant in Hudi
-    2 of 4        a claimed time: its writer commits in one event (`events.one_event`)
+    0 of 4        a begin, or another event with its own instant in Hudi
+    2 of 4        the claimed time of a one-event commit (`events.one_event`)
     odd           the barrier of a plan
 """
 
@@ -25,13 +24,13 @@ EPOCH = InstantTime("19700101000000000")
 """Earlier than every instant of a table."""
 
 LAST = InstantTime("99991231235959999")
-"""The latest possible instant."""
+"""The latest instant."""
 
 EPOCH_YEAR, LAST_YEAR = 1970, 9999
-"""Years of `EPOCH` and `LAST`. Times in them are not converted between zones, which could overflow."""
+"""Times in these years are not converted between zones, which could overflow."""
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""Milliseconds of the first and last moment with a year of at most four digits."""
+"""The first and last moment with a four-digit year."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -68,7 +67,7 @@ def parse(text: str) -> InstantTime:
 
 
 def from_datetime(when: datetime, *, local: bool = False) -> InstantTime:
-    """Convert a datetime, rounded down to a millisecond and limited to `EPOCH` to `LAST`. Without a zone it is UTC.
+    """Convert a datetime, UTC without a zone. It is rounded down to a millisecond within `EPOCH` and `LAST`.
 
     local: the table's instants are in this machine's time zone, as Hudi's readers assume.
     """
@@ -79,7 +78,7 @@ def from_datetime(when: datetime, *, local: bool = False) -> InstantTime:
 
 
 def to_datetime(time: InstantTime, *, local: bool = False) -> datetime:
-    """Convert to a UTC datetime. With `local` (see `from_datetime`), an ambiguous hour is the first one."""
+    """Convert to UTC. With `local`, an ambiguous hour is the first of both."""
     moment = datetime.fromtimestamp(to_ms(time) / 1000, UTC)
     return moment.replace(tzinfo=None).astimezone(UTC) if local else moment
 
@@ -91,17 +90,17 @@ def tick_after(last: InstantTime, wall_ms: int) -> InstantTime:
 
 
 def begin_after(last: InstantTime, wall_ms: int) -> InstantTime:
-    """Return the requested time of a begin when the clock is at `last`."""
+    """Return the requested time of a begin after `last`."""
     return _next_of_class(last, wall_ms, 0)
 
 
 def claim_after(last: InstantTime, wall_ms: int) -> InstantTime:
-    """Return the time that a one-event commit may claim when the clock is at `last`."""
+    """Return the claimed time of a one-event commit after `last`."""
     return _next_of_class(last, wall_ms, 2)
 
 
 def is_claimable(time: InstantTime) -> bool:
-    return int(time[14:]) % 4 == 2  # a second has 250 times 4 milliseconds
+    return int(time[14:]) % 4 == 2  # a second is 250 times 4 milliseconds
 
 
 def _next_of_class(last: InstantTime, wall_ms: int, rest: int) -> InstantTime:
@@ -110,6 +109,6 @@ def _next_of_class(last: InstantTime, wall_ms: int, rest: int) -> InstantTime:
 
 
 def barrier_after(last: InstantTime) -> InstantTime:
-    """Return the odd time just after `last`, for a plan."""
+    """Return the odd time just after `last`."""
     ms = to_ms(last)
     return from_ms(ms + 1 if ms % 2 == 0 else ms + 2)

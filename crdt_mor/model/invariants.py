@@ -1,12 +1,11 @@
-"""Invariants of consecutive timeline versions, whatever event lies between them.
+"""Invariants of consecutive timeline versions.
 
-Each invariant is a named predicate over (previous, following), checked before a version is put. So a bug in a
-transition stops its process before the table is damaged. A predicate's docstring states the rule in its first line,
-then the damage from breaking it. `services.verify` prints the first line. More invariants are in `model.invariants_…`;
-the tuples below list all.
+Each is a predicate over (previous, following), checked before a version is put. So a bug in a transition stops its
+process before the table is damaged. A docstring states the rule in its first line, which `services.verify` prints, then
+the damage from breaking it. More invariants are in `model.invariants_…`.
 
-Two rules cannot be checked on values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3
-of `log.publish` checks that a new version follows the existing tail.
+Two rules need more than values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3 of
+`log.publish` checks that a version follows the tail.
 """
 
 from __future__ import annotations
@@ -30,14 +29,11 @@ Invariant = Callable[[Timeline, Timeline], bool]
 
 
 class BrokenInvariantError(AssertionError):
-    """A bug in this program: a version must not follow its previous version. Raised before it is published."""
+    """A version must not follow its previous version: a bug in this program, raised before the put."""
 
 
 def require_invariants(previous: Timeline, following: Timeline) -> None:
-    """Raise `BrokenInvariantError` with the first violated invariant of an event.
-
-    following: the event's value before sealing.
-    """
+    """Raise `BrokenInvariantError` with the first violated invariant. following: before sealing."""
     _require(INVARIANTS, previous, following)
 
 
@@ -50,7 +46,7 @@ def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: T
     for holds in invariants:
         if not holds(previous, following):
             raise BrokenInvariantError(
-                "crdt-mor has a bug, and nothing was published: please report it. "
+                "this is a bug in crdt-mor, and nothing was published: please report it. "
                 f"invariant={holds.__name__} previous={previous.version} following={following.version}"
             )
 
@@ -61,7 +57,7 @@ def _require(invariants: tuple[Invariant, ...], previous: Timeline, following: T
 def versions_are_consecutive(previous: Timeline, following: Timeline) -> bool:
     """The version number grows by exactly 1.
 
-    A process that probes upward would take a gap for the tail, and miss later versions.
+    A process that probes upward would take a gap for the tail.
     """
     return following.version == previous.version + 1
 
@@ -69,15 +65,15 @@ def versions_are_consecutive(previous: Timeline, following: Timeline) -> bool:
 def nonces_differ(previous: Timeline, following: Timeline) -> bool:
     """Consecutive versions have different nonces.
 
-    The nonce distinguishes a version from a late copy of another attempt at the same number.
+    A nonce distinguishes a version from a late copy of another attempt at its number.
     """
     return following.nonce != previous.nonce
 
 
 def the_table_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
-    """The table's id never changes, and the first event gives an id to a table without one.
+    """The table's id never changes; the first event adds a missing id.
 
-    An open process would take the table for another one and stop.
+    Open processes would take the table for another table.
     """
     return following.table_id is not None and following.table_id == (previous.table_id or following.table_id)
 
@@ -88,7 +84,7 @@ def the_table_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
 def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
     """The clock moves on to a later, even time.
 
-    Events at one time would have no order. Odd times are reserved for plans.
+    Events at one time would have no order. Odd times are for plans.
     """
     return following.clock > previous.clock and not _is_odd(following.clock)
 
@@ -96,7 +92,7 @@ def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
 def new_instants_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
     """New instants lie between the two clocks: writes at even times, plans at odd times.
 
-    An earlier time may be in use, or below the barrier of a plan that assumes it has seen all earlier writes.
+    An earlier time may be in use, or below the barrier of a plan that knows all earlier writes.
     """
     known = {p.requested for p in previous.pending} | {p.barrier for p in previous.plans}
     begun = [(p.requested, False) for p in following.pending if p.requested not in known]
@@ -107,7 +103,7 @@ def new_instants_are_later_than_the_previous_clock(previous: Timeline, following
 def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following: Timeline) -> bool:
     """Exactly the one-event commits have claimed times, see `model.instant`.
 
-    Another write that begins at a claimed time would find foreign files under its instant.
+    Another write at a claimed time would find foreign files under its instant.
     """
     known = {p.requested for p in previous.pending}
     begun = [p.requested for p in following.pending if p.requested not in known]
@@ -121,8 +117,7 @@ def only_commits_that_are_alone_have_claimed_times(previous: Timeline, following
 def new_completions_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
     """New completions lie between the two clocks, after their requested times.
 
-    An increment up to the previous clock would miss an earlier completion for ever. Hudi's own instants keep their
-    times; the clock only passes them.
+    Increments up to the previous clock would miss earlier completions. Hudi's adopted instants keep their times.
     """
     return all(
         completion.completed <= following.clock
@@ -135,7 +130,7 @@ def new_completions_are_later_than_the_previous_clock(previous: Timeline, follow
 
 
 def an_instant_has_one_state(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
-    """Each instant is pending, planned, rolled back or completed, in exactly one of these states."""
+    """Each instant is either pending, planned, rolled back or completed."""
     times = following.instants
     return len(times) == len(set(times))
 
@@ -143,7 +138,7 @@ def an_instant_has_one_state(previous: Timeline, following: Timeline) -> bool:  
 def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
     """A write or plan that is no longer open was completed or given up by this version.
 
-    A sweep would delete the files of an unknown instant.
+    A sweep deletes the files of unknown instants.
     """
     kept = {p.requested for p in following.pending} | {p.barrier for p in following.plans}
     ended = {c.requested for c in following.completions if c.version == following.version}
@@ -152,7 +147,7 @@ def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
 
 
 def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
-    """This version completes or gives up only open instants of the previous version, or instants that it begins itself.
+    """This version ends only open instants of the previous version, or instants that it begins itself.
 
     Otherwise a rolled-back instant could complete while its files are being deleted.
     """
@@ -167,7 +162,7 @@ def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
 def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline) -> bool:
     """A pending write changes only its driver and author, and only when its number of drivers grows by 1.
 
-    Otherwise a replaced driver could resume and complete the write with deleted files.
+    Otherwise a replaced driver could complete the write with deleted files.
     """
     before = {p.requested: p for p in previous.pending}
     return all(
@@ -181,7 +176,7 @@ def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline)
 def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
     """An open plan never changes.
 
-    All executors of a barrier write the same file names, so they must follow one frozen plan.
+    All executors of a barrier must write the same files.
     """
     before = {p.barrier: p for p in previous.plans}
     return all(p == before.get(p.barrier, p) for p in following.plans)
@@ -190,8 +185,7 @@ def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
 def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
     """A rolled-back write or cancelled plan stays unchanged until it is forgotten.
 
-    Its files may be deleted at any moment. Exception: Hudi may have executed a plan before its cancellation; that
-    compaction is adopted.
+    Its files may be deleted at any moment. Exception: a plan that Hudi executed before its cancellation is adopted.
     """
     before = {r.requested: r for r in previous.rolled_back}
     ended = {c.requested for c in following.completions if not c.adopted}
@@ -200,9 +194,9 @@ def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> 
 
 
 def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Timeline) -> bool:
-    """This version adds one rollback for Hudi per write that it forgets, and no other.
+    """This version adds a rollback for each forgotten write, and no other.
 
-    Otherwise Hudi would undo a write that may commit or has committed, or undo it twice.
+    Otherwise Hudi would undo a write that may still commit, or undo a write twice.
     """
     kept = {r.requested for r in following.rolled_back}
     forgotten = sorted(r.requested for r in previous.rolled_back if not r.is_plan and r.requested not in kept)
@@ -216,8 +210,8 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
 def overwrites_are_noted_while_they_void_something(previous: Timeline, following: Timeline) -> bool:
     """An overwrite stays noted while a write requested before its barrier is pending.
 
-    Such a write could otherwise complete with void files, and Hudi's readers would read them. For commits of Hudi that
-    replaced file groups, the barrier is the requested time.
+    Otherwise that write could complete with void files. The barrier of a replacing commit of Hudi is its requested
+    time.
     """
     oldest = min((p.requested for p in following.pending), default=None)
     noted = following.overwrites
@@ -239,13 +233,13 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
     )
 
 
-# --- what is committed ------------------------------------------------------------------------------------------------
+# --- completions ------------------------------------------------------------------------------------------------------
 
 
 def completions_never_change(previous: Timeline, following: Timeline) -> bool:
     """A completion in the value never changes, nor do its files.
 
-    Every helper must project it to Hudi with the same bytes, and snapshots must stay repeatable.
+    All helpers must project it to Hudi with the same bytes, and snapshots must stay repeatable.
     """
     if following.carries(previous):
         return True
@@ -254,30 +248,28 @@ def completions_never_change(previous: Timeline, following: Timeline) -> bool:
 
 
 def completions_bear_the_version_that_published_them(previous: Timeline, following: Timeline) -> bool:
-    """New completions contain this version's number, which helpers use to find the events to project."""
+    """New completions contain this version's number, by which helpers find the events to project."""
     return all(c.version == following.version for c in following.completions_since(previous))
 
 
 def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> bool:
     """An event keeps the completions of the previous version in order, and its segments.
 
-    Only sealing moves completions, and is checked separately. A restore drops some, see
-    `a_restore_keeps_what_came_before`.
+    Only sealing moves completions. A restore drops some, see `a_restore_keeps_what_came_before`.
     """
     if following.is_restore_of(previous):
         return True
     return following.carries(previous) and previous.segments == following.segments
 
 
-# --- what writers count on --------------------------------------------------------------------------------------------
+# --- tokens and schema -----------------------------------------------------------------------------------------------
 
 
 def tokens_grow(previous: Timeline, following: Timeline) -> bool:
-    """An application's token number never decreases, except in a restore, which drops the commits of later numbers.
+    """An application's token number never decreases, except in a restore, which drops the later commits.
 
-    A token changes only with a commit of this version, or is forgotten because it is older than `tokens_since`. That
-    mark only moves forward, up to the clock, and no older token remains. Otherwise a repeated write would count as new,
-    and a counter would add it twice.
+    Otherwise a repeated write would count as new, and a counter would add it twice. A token changes only with a commit
+    of this version. It is forgotten only if it is older than `tokens_since`, which moves forward up to the clock.
     """
     if following.is_restore_of(previous):
         before = {t.application: t.number for t in previous.tokens}
@@ -299,7 +291,7 @@ def tokens_grow(previous: Timeline, following: Timeline) -> bool:
 def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
     """Columns, and the list of added columns, are never removed, because files contain them.
 
-    Exception: version 0 of a table written only by Hudi takes its schema from Hudi's last commit.
+    Exception: version 0 of a table written only by Hudi.
     """
     added = following.added[: len(previous.added)] == previous.added
     if previous.schema == following.schema or previous.version == 0:
@@ -314,7 +306,7 @@ def the_schema_loses_no_column(previous: Timeline, following: Timeline) -> bool:
 def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) -> bool:
     """A closed table of a migration gets no new write or plan, and stays closed until it is reopened.
 
-    A later write could complete after the migration copied the last rows, and be lost.
+    A write after the migration copied the last rows would be lost.
     """
     before, now = previous.moving, following.moving
     if before is None or not before.is_closed or now is None:
@@ -324,10 +316,10 @@ def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) ->
 
 
 def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
-    """An opened target of a migration stays open, and the target of a cancelled migration is never opened.
+    """An opened target of a migration stays open, and the target of a cancelled migration never opens.
 
-    After a cancelled migration its source takes writes again. With two open tables, each would miss the other's writes.
-    Steps of a migration are consecutive, so the token numbers of its commits grow.
+    With source and target open, each would miss the other's writes. Steps are consecutive, so the token numbers of
+    their commits grow.
     """
     before, now = previous.origin, following.origin
     if before is None:
@@ -379,7 +371,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     a_migration_ends_once,
     nothing_begins_in_a_table_that_is_handed_over,
 )
-"""Checked on each event, simplest first."""
+"""Of an event, simplest first."""
 
 SEALING_INVARIANTS: tuple[Invariant, ...] = (
     invariants_sealing.sealing_changes_nothing_else,
@@ -387,7 +379,7 @@ SEALING_INVARIANTS: tuple[Invariant, ...] = (
     invariants_sealing.segments_never_change,
     invariants_sealing.only_what_may_go_is_dropped,
 )
-"""Checked on an event's value before and after sealing."""
+"""Of an event's value before and after sealing."""
 
 
 def _open_instants(value: Timeline) -> set[InstantTime]:

@@ -1,4 +1,4 @@
-"""Invariants of the file groups in which rows are written, see `model.file_ids`."""
+"""Invariants of the file groups for new rows, see `model.file_ids`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from crdt_mor.model.timeline_parts import Completion
 def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
     """A foreign file group, outside the bucket index, stays noted, so no release writes to the table.
 
-    A key of that group would be written to a second group, and live twice. The note goes only if the group belongs to
-    its bucket after all, or a commit of Hudi or a restore removed it.
+    Otherwise a key could live in two groups. A commit of Hudi or a restore may remove the group, or it may prove to be
+    its bucket's.
     """
     return previous.foreign_group is None or following.foreign_group is not None or _may_differ(previous, following)
 
@@ -19,8 +19,8 @@ def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timelin
 def file_ids_change_with_hudis_commits(previous: Timeline, following: Timeline) -> bool:
     """The live file groups of buckets change only with adopted commits of Hudi or a restore.
 
-    Also when a noted foreign group belongs to its bucket after all. Otherwise two writers could open different groups
-    for one bucket, and a key of both would live twice.
+    Otherwise two writers could open two groups for one bucket, and a key would live twice. Exception: a noted foreign
+    group proves to be its bucket's.
     """
     return previous.file_ids == following.file_ids or _may_differ(previous, following)
 

@@ -1,7 +1,6 @@
-"""Invariants of a table's history, checked together with `model.invariants`.
+"""Invariants of a table's history, checked with `model.invariants`.
 
-Retention and archiving remove history from its beginning. A restore removes its end. A savepoint names one of its
-moments.
+Retention and archiving remove its beginning, a restore its end. A savepoint names a moment.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from crdt_mor.model.timeline import Timeline
 def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
     """The retention marks only move forward, up to the clock.
 
-    Files and completions before them are gone, so an earlier mark would promise lost history.
+    History before them is gone.
     """
     old, new = previous.retention, following.retention
     if old == new:
@@ -35,8 +34,8 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
 def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) -> bool:
     """The archive changes only with the watermark, which moves forward; the event notes the previous watermark.
 
-    A helper of that version writes the next manifest. With a reused number it would take an older manifest for its own,
-    and delete instants from the active timeline that no manifest contains.
+    A helper writes the next manifest. With a reused number it would take an older manifest for its own, and delete
+    active instants that no manifest contains.
     """
     old, new = previous.archive, following.archive
     if old.watermark == new.watermark:
@@ -51,7 +50,7 @@ def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) ->
 def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """Every instant in the value, finished or not, was requested after the watermark.
 
-    Hudi's readers take a file of any older instant for a committed one.
+    Hudi's readers take a file of any older instant for a committed instant.
     """
     return all(time > following.archive.watermark for time in following.instants)
 
@@ -59,7 +58,7 @@ def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> b
 def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """No more instants are archived than were sealed.
 
-    Adoption compares this count with Hudi's active timeline. A wrong count would make it read all files every time.
+    With a wrong count, adoption would read all files of Hudi's active timeline every time.
     """
     return following.standing >= 0
 
@@ -70,7 +69,7 @@ def only_what_is_in_segments_is_archived(previous: Timeline, following: Timeline
 def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) -> bool:
     """A restore keeps all commits up to its moment and all archived instants, and leaves nothing pending or planned.
 
-    A pending instant would have no place in the order, because the commits around it are dropped.
+    Pending instants would have no place in the order.
     """
     if not following.is_restore_of(previous):
         return previous.restores == following.restores
@@ -89,7 +88,7 @@ def a_restore_keeps_what_came_before(previous: Timeline, following: Timeline) ->
 
 
 def names_are_only_altered_by_later_events(previous: Timeline, following: Timeline) -> bool:
-    """An event adds at most one alteration of names and keeps the earlier ones, which views of the past need.
+    """An event adds at most one alteration of names and keeps the earlier alterations, which views of the past need.
 
     Visible names differ even without case, and a hidden column never returns.
     """
@@ -111,7 +110,7 @@ def names_are_only_altered_by_later_events(previous: Timeline, following: Timeli
 
 
 def savepoints_never_change(previous: Timeline, following: Timeline) -> bool:
-    """A savepoint never changes, and a new one names the previous version's moment."""
+    """A savepoint never changes, and a new savepoint names the previous version's moment."""
     before = {s.name: s for s in previous.savepoints}
     return len({s.name for s in following.savepoints}) == len(following.savepoints) and all(
         s == before[s.name] if s.name in before else s.at == previous.clock and s.version == following.version

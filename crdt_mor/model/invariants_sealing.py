@@ -1,6 +1,6 @@
 """Invariants of sealing, which moves completions from a value to segments.
 
-Sealing is not an event: only the sealed value is put, so it must keep everything that the event changed.
+Only the sealed value is put, so it must keep everything that the event changed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,7 @@ def sealing_changes_nothing_else(event: Timeline, sealed: Timeline) -> bool:
 
 
 def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool:
-    """Sealing neither loses nor duplicates completions: each stays in the value or moves to a segment.
-
-    The counts of segments grow by the moved completions, less the dropped ones.
-    """
+    """Sealing neither loses nor duplicates completions: each stays in the value or moves to a segment."""
     if event is sealed:
         return True
     still = {c.requested: c for c in sealed.completions}
@@ -36,9 +33,9 @@ def completions_are_carried_or_sealed(event: Timeline, sealed: Timeline) -> bool
 
 
 def segments_never_change(event: Timeline, sealed: Timeline) -> bool:
-    """Segments never change, because their objects are immutable and many versions name them.
+    """Segments never change, because their objects are immutable and shared by many versions.
 
-    A missing segment was rolled up into a new one, or dropped.
+    A missing segment was rolled up, or dropped.
     """
     if event.segments == sealed.segments:
         return True

@@ -1,7 +1,7 @@
-"""Invariants of a single version with all commits, including its segments, for `services.verify`.
+"""Invariants of a single version with all commits, for `services.verify`.
 
-`model.invariants` compares two versions before each put. Stored values may have been edited, or written by a buggy
-release, so these predicates check the newest version by itself. Each yields a description of every violation.
+Stored values may have been edited, or written by a buggy release, so these predicates check the newest version by
+itself. Each yields a description of every violation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_ONE_VERSION = (
     invariants_history.nothing_unfinished_is_archived,
     invariants_history.only_what_is_in_segments_is_archived,
 )
-"""Invariants of two versions that use only the later one."""
+"""These predicates use only the later version."""
 
 
 def what_one_version_says_agrees(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
@@ -32,7 +32,7 @@ def what_one_version_says_agrees(value: Timeline, commits: Commits) -> Iterator[
 
 
 def an_instant_ends_once(value: Timeline, commits: Commits) -> Iterator[str]:
-    """No two commits share a requested time, and no commit shares one with an unfinished instant."""
+    """No two commits share a requested time, or the time of an unfinished instant."""
     times = Counter(c.requested for c in commits)
     yield from (f"instant={time} commits={count}" for time, count in times.items() if count > 1)
     unfinished = [*(p.requested for p in value.pending), *(p.barrier for p in value.plans)]
@@ -48,7 +48,7 @@ def a_commit_completes_after_its_request(value: Timeline, commits: Commits) -> I
 
 
 def what_is_unfinished_began_before_the_clock(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """Unfinished instants were requested up to the table's clock, by a version up to this one."""
+    """Unfinished instants were requested up to the table's clock and this version."""
     unfinished = [(p.requested, p.version) for p in value.pending]
     unfinished += [(p.barrier, p.version) for p in value.plans]
     unfinished += [(r.requested, r.version) for r in value.rolled_back]
@@ -67,7 +67,7 @@ def commits_complete_in_the_order_of_their_versions(value: Timeline, commits: Co
 
 
 def files_bear_the_instants_that_wrote_them(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """The name of each data file of ours contains its commit's requested time, which determines its slice."""
+    """The name of each data file of ours contains its commit's requested time."""
     for c in commits:
         yield from (
             f"file={f.path} instant={c.requested}" for f in c.files if not c.adopted and f.name.instant != c.requested
@@ -81,7 +81,7 @@ def a_file_is_of_one_commit(value: Timeline, commits: Commits) -> Iterator[str]:
 
 
 def a_file_group_has_one_base_file_an_instant(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """A file group has at most one base file per instant; else readers differ, and Hudi's readers fail."""
+    """A file group has at most one base file per instant; otherwise readers differ."""
     bases = Counter((f.group, f.name.instant) for c in commits if not c.adopted for f in c.files if f.is_base)
     for ((partition, file_id), instant), count in bases.items():
         if count > 1:
@@ -99,7 +99,7 @@ def marks_are_not_after_the_clock(value: Timeline, commits: Commits) -> Iterator
 
 
 def names_are_given_once(value: Timeline, commits: Commits) -> Iterator[str]:  # noqa: ARG001
-    """Savepoint names are unique, and so are the applications of tokens."""
+    """Names of savepoints and applications of tokens are unique."""
     for names in ((s.name for s in value.savepoints), (t.application for t in value.tokens)):
         yield from (f"name={name!r} times={count}" for name, count in Counter(names).items() if count > 1)
 
@@ -146,7 +146,7 @@ def broken_promise(segment: Segment, held: Commits, needed: Collection[InstantTi
     left_out = [c.requested for c in held if c.requested in needed] if segment.superseded is not None else []
     if left_out:
         return (
-            "readers skip this segment, because the version calls it superseded, but the newest snapshot needs it. "
+            "readers skip this segment as superseded, but the newest snapshot needs some of its commits. "
             f"superseded={segment.superseded} instant={left_out[0]}"
         )
     return None

@@ -1,11 +1,11 @@
 """Java's `List<String>.hashCode` of record keys, vectorized.
 
 A string's hash is the sum of `unit[i] * 31^(n-1-i)` over its UTF-16 units, modulo 2^32. A list's hash starts at 1 and
-folds `31 * h + hash`. Since 31 is odd, it has an inverse modulo 2^32. So two prefix sums of `unit[j] * 31^-j` give the
-hash of any part of a buffer. Keys of equal length use Horner's rule on the columns of a matrix instead.
+folds `31 * h + hash`. 31 is odd, so it has an inverse modulo 2^32, and two prefix sums of `unit[j] * 31^-j` give the
+hash of any part of a buffer. Keys of equal length use Horner's rule on the columns of a matrix.
 
-Hudi finds the values inside a key text by searching for `:` and `,`. If values contain these characters, its search
-misparses them. `hudi_values` reproduces that, because a key in another bucket would live twice.
+Hudi finds the values in a key by searching for `:` and `,`, and misparses values with these characters. `hudi_values`
+reproduces that, because a key in another bucket would live twice.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _slice_hashes(keys: pa.StringArray, fields: tuple[str, ...], composite: bool
 
 
 def _odd_rows(keys: pa.StringArray, field: str) -> npt.NDArray[np.intp]:
-    """Return the rows whose single key Hudi would parse as composite: a comma, and the field's name with a colon."""
+    """Return the rows whose single key Hudi would parse as composite."""
     named = pc.match_substring(keys, f"{field}:")
     return np.flatnonzero(pc.and_(named, pc.match_substring(keys, ",")).to_numpy(zero_copy_only=False))
 
@@ -132,10 +132,7 @@ def _power_table(base: int, size: int) -> Hashes:
 def _composite_hashes(
     units: _Units, offsets: _Offsets, fields: tuple[str, ...], hashed: tuple[str, ...]
 ) -> tuple[Hashes, npt.NDArray[np.intp]]:
-    """Return the list hashes of `f1:v1,f2:v2` texts, and the rows whose values contain `:` or `,`.
-
-    Hashes fold in the order of the text, whatever the order of `hashed`.
-    """
+    """Return the list hashes of `f1:v1,f2:v2` texts, in the text's order, and the rows with `:` or `,` in values."""
     commas, colons = np.flatnonzero(units == _COMMA), np.flatnonzero(units == _COLON)
     first_comma = np.searchsorted(commas, offsets)
     first_colon = np.searchsorted(colons, offsets)
@@ -160,7 +157,7 @@ def _composite_hashes(
 
 
 def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets) -> Hashes:
-    """Return the hashes of values. The placeholders of null and of the empty text hash to 0."""
+    """Return the hashes of values. Placeholders of null and of the empty text hash to 0."""
     hashes = _hashes_from(sums, starts, ends)
     for placeholder in _PLACEHOLDERS:
         maybe = np.flatnonzero((hashes == np.uint32(string_hash(placeholder))) & (ends - starts == len(placeholder)))
@@ -192,7 +189,7 @@ def list_hash(values: list[str | None]) -> int:
 
 
 def hudi_values(key: str, fields: tuple[str, ...]) -> list[str | None]:
-    """Return the values that Hudi finds in a key text, or the text itself if Hudi's search fails."""
+    """Return the values that Hudi finds in a key, or the key itself if its search fails."""
     if "," not in key or ":" not in key:
         return [key]
     values: list[str | None] = []

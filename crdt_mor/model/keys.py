@@ -2,11 +2,11 @@
 
     key columns        -> record key      `7`, or `id:7,day:2026-01-01` for a composite key
     partition columns  -> partition path  `eu/2026-01-01`, or `region=eu/day=2026-01-01` in hive style
-    record key         -> bucket          Java's hash of the key's values, the same as Hudi's writers
+    record key         -> bucket          Java's hash of the key's values, as in Hudi
 
-The texts are Hudi's and must identify a row, so values that would give two rows one text raise an error. One key column
-with several partition columns is COMPLEX in Hudi. Since table version 9, the text of such a key contains the column's
-name (`id:7`), and `composite` is True.
+The texts are Hudi's and must identify a row, so ambiguous values raise an error. One key column
+with several partition columns is COMPLEX in Hudi. Since table version 9, its text contains the column's name (`id:7`),
+and `composite` is True.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ else:
     pc = Late("pyarrow.compute")
 
 DEFAULT_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The path of rows with a null or empty partition value."""
+"""The path of null or empty partition values."""
 
 NULL_KEY: Final = "__null__"
 EMPTY_KEY: Final = "__empty__"
@@ -44,7 +44,7 @@ _OF_TIMES: Final = ("TIMESTAMP", "CUSTOM")
 """Hudi's key generators that format times in partition paths, such as `2026/01/31` from seconds."""
 _NAME_BYTES_MAX: Final = 255
 _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
-"""Hadoop takes text before a colon for a scheme, and Spark decodes `%41` in a path to A."""
+"""Hadoop takes text before a colon for a scheme, and Spark decodes `%41` to A."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,19 @@ class KeySpec:
     partition_fields: tuple[str, ...] = ()
     hive_style: bool = False
     generator: str = ""
-    """The key generator of a table made by Hudi. Empty: Hudi derives it from the columns."""
+    """The key generator of a table made by Hudi. Empty: derived from the columns."""
     value_only: bool = False
-    """A single COMPLEX key without its column name, in tables made by Hudi 0.14.1 to 1.0.2."""
+    """A single COMPLEX key without its column name, from Hudi 0.14.1 to 1.0.2."""
     url_encode: bool = False
     hash_fields: tuple[str, ...] = ()
-    """The key columns of the bucket hash, if a table made by Hudi does not hash the whole key."""
+    """The hashed key columns, if a table made by Hudi does not hash the whole key."""
 
     def __post_init__(self) -> None:
         if not self.fields:
             raise InvalidInputError("a table needs a record key: name at least one column.")
         for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
             if len(set(names)) < len(names):
-                raise InvalidInputError(f"the {what} contains a column twice: name it once. columns={list(names)}")
+                raise InvalidInputError(f"the {what} contains a column twice. columns={list(names)}")
 
     @property
     def keygen_type(self) -> str:
@@ -80,16 +80,16 @@ class KeySpec:
 
     @property
     def composite(self) -> bool:
-        """True if the record key is `f1:v1,f2:v2`, False if it is the text of the only key column."""
+        """True if the record key is `f1:v1,f2:v2`, not the text of the only key column."""
         return len(self.fields) > 1 or (self.keygen_type == "COMPLEX" and not self.value_only)
 
     @property
     def times(self) -> tuple[str, ...]:
-        """Partition columns that may be times: texts for Hudi, perhaps stored as numbers."""
+        """Partition columns that may be times: text for Hudi, perhaps stored as numbers."""
         return self.partition_fields if self.keygen_type in _OF_TIMES else ()
 
     def check_types(self, schema: TableSchema | pa.Schema) -> None:
-        """Raise `InvalidInputError` for missing columns, and for types with different texts in different engines."""
+        """Raise `InvalidInputError` for missing columns, and for types that engines format differently."""
         declared = schema.declared if isinstance(schema, TableSchema) else schema
         for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
             for name in names:
@@ -105,7 +105,7 @@ class KeySpec:
     # --- rows to text ---------------------------------------------------------------------------------------------
 
     def record_keys(self, data: pa.Table) -> pa.Array:
-        """Return the record key of every row; raise `InvalidInputError` with column and row if one is missing."""
+        """Return the record key of every row; raise `InvalidInputError` for a missing key."""
         self.refuse_foreign_generator()
         if not self.composite:
             name = self.fields[0]
@@ -138,7 +138,7 @@ class KeySpec:
             _refuse(pc.match_substring(text, f",{other}:"), name, reason)
 
     def partition_paths(self, data: pa.Table) -> pa.Array:
-        """Return the partition path of every row. It is empty in an unpartitioned table."""
+        """Return the partition path of every row. Empty in an unpartitioned table."""
         self.refuse_foreign_generator()
         if not self.partition_fields:
             return empty_texts(data.num_rows)
@@ -146,7 +146,7 @@ class KeySpec:
         return levels[0] if len(levels) == 1 else pc.binary_join_element_wise(*levels, text_scalar("/"))
 
     def _level(self, column: pa.ChunkedArray, name: str) -> pa.Array:
-        """Return one directory name per row. Each distinct value is checked once."""
+        """Return a directory name per row. Each distinct value is checked once."""
         encoded = _key_text(column, name).dictionary_encode()
         encoded = encoded if isinstance(encoded, pa.DictionaryArray) else encoded.combine_chunks()
         values = encoded.dictionary
@@ -183,7 +183,7 @@ class KeySpec:
 
     @property
     def is_foreign(self) -> bool:
-        """True if this release can read the keys or partition paths, but not make them."""
+        """True if this release can only read such keys or partition paths."""
         return self.keygen_type not in _GENERATORS or self.url_encode
 
     def refuse_foreign_generator(self) -> None:
@@ -224,9 +224,9 @@ class KeySpec:
         return text.cast(pa.int64()).cast(kind) if pt.is_timestamp(kind) else text.cast(kind)
 
     def partition_values(self, path: str, stored: pa.Schema) -> dict[str, object]:
-        """Return the partition columns' values that a path determines, for pruning.
+        """Return the column values that a partition path determines, for pruning.
 
-        A column is omitted if its value is unclear: a null or empty string, or another key generator.
+        A null or empty string is unclear, and so are paths of another key generator. Such columns are omitted.
         """
         levels = path.split("/") if len(self.partition_fields) > 1 else [path]
         if self.keygen_type not in _GENERATORS or len(levels) != len(self.partition_fields):
@@ -245,7 +245,7 @@ class KeySpec:
 def buckets(record_keys: pa.Array | pa.ChunkedArray, spec: KeySpec, count: int) -> npt.NDArray[np.int32]:
     """Return the bucket of every record key, as Hudi's simple bucket index does."""
     if count < 1:
-        raise InvalidInputError(f"a table has at least one bucket. buckets={count}")
+        raise InvalidInputError(f"a table needs at least 1 bucket. buckets={count}")
     if count == 1:
         return np.zeros(len(record_keys), dtype=np.int32)
     hashes = java_hash.key_hashes(_text(record_keys), spec.fields, composite=spec.composite, hashed=spec.hash_fields)
@@ -266,8 +266,7 @@ def _has_text(kind: pa.DataType) -> bool:
 def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     """Convert a key or partition column to text as Hudi's upserts do.
 
-    Tables made by Hudi allow more types. Decimals and bools are unambiguous, a timestamp is its microseconds, and bytes
-    are hexadecimal.
+    Tables made by Hudi may contain decimals, bools, timestamps (as microseconds) and bytes (hexadecimal).
     """
     kind = data.type.value_type if pt.is_dictionary(data.type) else data.type
     if pt.is_timestamp(kind):
@@ -283,7 +282,7 @@ def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column as one array of strings."""
+    """Return a column as a string array."""
     text = data if pt.is_string(data.type) else data.cast(pa.string())
     if isinstance(text, pa.ChunkedArray):
         text = text.combine_chunks()

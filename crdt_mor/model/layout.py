@@ -4,9 +4,8 @@
     crdt_mor.cluster_order = z-order         default: linear, by the first column, then the next, …
     crdt_mor.compression   = lz4             default: zstd
 
-Rows with near values share few row groups, so a filter on these columns skips other row groups by their statistics.
-Answers never change, so users may change the properties at any time. A compaction plan freezes its row order, and each
-base file stores its own. Files with different compression may coexist.
+Rows with near values share few row groups, so a filter skips the others by their statistics. Answers never change, so
+the properties may change at any time. A compaction plan freezes its row order, and each base file stores its own.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Z_ORDER_COLUMNS_MAX: Final = 4
 class Layout:
     """The row order of base files: by these columns, then by key.
 
-    compression: of the columns in base files, except incompressible ones.
+    compression: of the columns, except incompressible ones.
     """
 
     columns: tuple[str, ...] = ()
@@ -77,12 +76,10 @@ class Layout:
 
     @property
     def by_key(self) -> bool:
-        """True for the order of keys, the default of base files."""
         return not self.columns
 
     @property
     def properties(self) -> dict[str, str]:
-        """The table properties for this layout."""
         order = {} if self.order == LINEAR else {CLUSTER_ORDER: self.order}
         clustered = {CLUSTER_BY: ",".join(self.columns), **order} if self.columns else {}
         return clustered if self.compression == ZSTD else {**clustered, COMPRESSION: self.compression}
@@ -159,7 +156,7 @@ def parsed_compression(text: str) -> str:
 
 
 def _one_of(words: tuple[str, ...], name: str, text: str) -> str:
-    """Check a property's value against `words`, the default first; raise `InvalidInputError`."""
+    """Check a value against `words`, the default first; raise `InvalidInputError`."""
     word = text.strip()
     if word not in words:
         raise InvalidInputError(
@@ -171,7 +168,6 @@ def _one_of(words: tuple[str, ...], name: str, text: str) -> str:
 PARSED: Final[Mapping[str, Callable[[str], object]]] = {
     CLUSTER_BY: parsed_columns, CLUSTER_ORDER: parsed_order, COMPRESSION: parsed_compression
 }  # fmt: skip
-"""The parsers that check single properties."""
 
 
 def with_columns(text: str, name: Callable[[str], str]) -> str:
@@ -180,5 +176,4 @@ def with_columns(text: str, name: Callable[[str], str]) -> str:
 
 
 def said(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the layout properties among `properties`, sorted."""
     return tuple((name, properties[name]) for name in sorted(NAMES) if name in properties)

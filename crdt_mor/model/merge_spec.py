@@ -1,4 +1,4 @@
-"""The rule that merges the rows of one key from several commits, as stored in the table's properties.
+"""The rule that merges the rows of a key, as stored in the table's properties.
 
     latest                      the row of the commit requested last
     ordering:<column>           the row with the greatest value of one column
@@ -32,7 +32,7 @@ class PayloadRef:
     Attributes:
         name: name and version, like `counter/1`.
         parameters: a JSON object.
-        fingerprint: of the payload's behaviour at table creation. Empty: not known yet.
+        fingerprint: of the payload's behaviour at table creation. Empty: unknown.
         path: `module:Class` of a payload without an installed package.
     """
 
@@ -67,11 +67,10 @@ class PayloadRef:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMerge:
-    """One or several columns with a payload.
+    """Columns with a common payload.
 
     Attributes:
         columns: the column names. In storage, the stored ones.
-        payload: the payload of these columns.
         called: the payload's own fixed names for its columns, if they differ. Its parameters use them.
     """
 
@@ -81,7 +80,7 @@ class ColumnMerge:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The column names in the structs passed to a payload of several columns."""
+        """The column names in the structs for a payload of several columns."""
         return self.called or self.columns
 
     def renamed(self, columns: tuple[str, ...]) -> ColumnMerge:
@@ -126,7 +125,7 @@ class MergeSpec:
             raise InvalidInputError(f"pass an ordering column with kind='ordering', and only there. merge={self!r}")
         if self.columns and (self.kind == "ordering" or self.hudi_commit_time):
             raise InvalidInputError(
-                "a table has an ordering column or payloads, not both. To order single columns by another one, use "
+                "a table has an ordering column or payloads, not both. To order single columns by another column, use "
                 "the payload merge={(…): LatestBy(…)}"
             )
         named = [name for member in self.columns for name in member.columns]
@@ -136,7 +135,7 @@ class MergeSpec:
 
     @property
     def custom(self) -> bool:
-        """True if only our readers can merge the rows, because Hudi lacks the rule."""
+        """True if only our readers can merge the rows."""
         return self.kind == "partial" or bool(self.columns)
 
     @property
@@ -162,7 +161,6 @@ class MergeSpec:
         return self.kind if self.ordering is None else f"ordering:{quote(self.ordering)}"
 
     def __str__(self) -> str:
-        """Format the text of the property `crdt_mor.merge`."""
         if not self.columns:
             return self._head
         members = [member.to_json() for member in self.columns]

@@ -3,12 +3,12 @@
     source   moving    announced ──► closed: nothing begins there, writers go to the target
     target   origin    arriving, step by step ──► opened | given up
 
-Only a table's own events change its state. So a migration has two decisions of one put each: whether the source is
-open, and whether the target was opened or given up. A source reopens only after its target was given up, and such a
-target never opens. So two tables never take the same writes.
+Each decision is one put by an event of its own table: the source closes or reopens, and the target opens or is given
+up. A source reopens only after its target was given up, and such a target never opens. So two tables never take the
+same writes.
 
-A *step* is noted before it is executed: a part of the source's history, and the token numbers of its commits. The step
-and the history determine these commits, so any process can continue after the last committed number.
+A *step* is noted before it is executed: a part of the source's history, and the token numbers of its commits. They
+determine the commits, so any process can continue after the last committed number.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from crdt_mor.errors import InvalidInputError, TableArrivingError, TableMovedErr
 from crdt_mor.model.instant import EPOCH, InstantTime
 
 APPLICATION: Final = "crdt_mor.migrate"
-"""Prefix of the application of a migration's writes; the source's id follows."""
+"""Prefix of the application of a migration's writes, before the source's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
     """A migration of this table to another one.
 
-    uri, table_id: of the target. closed: EPOCH while this table takes writes.
-    since: the announcement. Later history is kept for the copy.
+    uri, table_id: of the target. closed: EPOCH while this table takes writes. since: later history is kept for the
+    copy.
     """
 
     uri: str
@@ -46,8 +46,7 @@ class Moving:
 class Step:
     """The next part to copy: commits that completed after `since`, up to `until`.
 
-    since: EPOCH for the full snapshot at `until`. first: the number of the step's first commit. count: its maximal
-    number of commits.
+    since: EPOCH for the full snapshot. first: the number of the first commit. count: the maximal number of commits.
     """
 
     since: InstantTime = EPOCH
@@ -57,7 +56,6 @@ class Step:
 
     @property
     def next_number(self) -> int:
-        """The number of the first commit after this step."""
         return self.first + self.count
 
 
@@ -65,7 +63,7 @@ class Step:
 class Origin:
     """The source of a migration into this table.
 
-    opened: EPOCH while rows arrive. given_up: the migration was cancelled, so this table never opens.
+    opened: EPOCH while rows arrive. given_up: the table never opens.
     """
 
     table_id: str
@@ -101,12 +99,12 @@ def require_not_moving(moving: Moving | None, what: str) -> None:
     if moving is not None:
         raise InvalidInputError(
             f"this table is being migrated: {what} the new table after the migration, or call cancel_migration() and "
-            f"{what} this one. moves_to={moving.uri}"
+            f"{what} this table. moves_to={moving.uri}"
         )
 
 
 def require_arrived(origin: Origin | None, application: str = "") -> None:
-    """Raise `TableArrivingError` for a table not yet opened, except for the migration's application."""
+    """Raise `TableArrivingError` before the table opens, except for the migration's application."""
     if origin is None or origin.is_opened:
         return
     if origin.given_up:
@@ -116,8 +114,8 @@ def require_arrived(origin: Origin | None, application: str = "") -> None:
         )
     if application != origin.application:
         raise TableArrivingError(
-            "a migration into this table is running: write again after it ends, or to the source. If it has died, run "
-            f"it again, or call cancel_migration() on the source. source={origin.uri}"
+            "a migration into this table is running: write again afterwards, or to the source. If the process died, "
+            f"run it again, or call cancel_migration() on the source. source={origin.uri}"
         )
 
 

@@ -5,8 +5,8 @@
     timeline       <T>.<action>.requested | <T>.<action>.inflight | <T>_<C>.<action>
     layout 1       <T>.<action>.requested | <T>.<action>.inflight | <T>.<action>; a commit also <T>.inflight
 
-`T` is the requested time of the file's instant, `C` its completion time. Layout 1, before table version 8, lacks
-completion times, and `T` of a log file is its slice's.
+`T` is the requested time, `C` the completion time. Layout 1, before table version 8, lacks completion times, and `T` of
+a log file is its slice's.
 """
 
 from __future__ import annotations
@@ -33,11 +33,10 @@ ROLLBACK = "rollback"
 ALTER_SCHEMA = "ALTER_SCHEMA"
 """Hudi's operation of a commit that changes only columns."""
 SAVEPOINT = "savepoint"
-"""A completed compaction is a `commit` in Hudi's timeline."""
 
 REPLACE_COMMIT = "replacecommit"
 DATA_ACTIONS = frozenset({DELTA_COMMIT, COMMIT, REPLACE_COMMIT})
-"""Actions whose completed instants list data files. Only Hudi's writers make the last one."""
+"""Actions with data files. Only Hudi's writers make the last."""
 
 LOG_COMPACT = "LOG_COMPACT"
 """A compaction that includes a log compaction: some base files may be copies of older ones."""
@@ -46,10 +45,10 @@ OWN_KEY = "crdt_mor"
 """In the metadata of every timeline file that we project. Instants with this key are never adopted."""
 
 COMMIT_INFO_KEY = "crdt_mor.commit_info"
-"""The user's `commit_info` as JSON, beside `OWN_KEY`."""
+"""The user's `commit_info` as JSON."""
 
 CLAIM_KEY = "crdt_mor.claim"
-"""A unique text in the claim of a time, beside `OWN_KEY`."""
+"""A unique text in the claim of a time."""
 
 _FIXED_SUFFIX = "-0000-0000-0000-000000000000-0"
 _BASE = re.compile(r"(?P<file_id>[A-Za-z0-9-]+)_(?P<token>[A-Za-z0-9-]+)_(?P<instant>[0-9]+)\.parquet\Z")
@@ -70,7 +69,7 @@ def bucket_file_id(bucket: int) -> str:
 
 
 def replacing_file_id(bucket: int, instant: InstantTime) -> str:
-    """Return a bucket's file id after an instant replaced its file group. The unique time keeps it unique."""
+    """Return a bucket's file id after an instant, with its unique time, replaced the file group."""
     digits = instant.zfill(24)
     return f"{bucket:08d}-{digits[:4]}-{digits[4:8]}-{digits[8:12]}-{digits[12:]}-0"
 
@@ -87,8 +86,8 @@ def bucket_of_file_id(file_id: str) -> int | None:
 def driver_token(driver: int) -> str:
     """Return the write token of a distributed write's driver.
 
-    Every driver gets a new number, so no two drivers use one file name. The middle part is a 32-bit number, as Hudi's
-    readers require, beyond Spark's stages.
+    Every driver gets a new number, so drivers never share a file name. The middle part is a 32-bit number for Hudi's
+    readers, beyond Spark's stages.
     """
     return f"0-{_DRIVERS + driver}-0"
 
@@ -100,7 +99,6 @@ def driver_of_token(token: str) -> int | None:
 
 
 def is_own_token(token: str) -> bool:
-    """Return True if crdt_mor wrote files with this token."""
     return token == WRITE_TOKEN or driver_of_token(token) is not None
 
 
@@ -121,7 +119,7 @@ class BaseFileName:
 
 @dataclass(frozen=True, slots=True)
 class LogFileName:
-    """Name of a log file. Hudi sorts a slice's logs by (instant, version, token); only the version is a number."""
+    """A log file's name. Hudi sorts a slice's logs by (instant, version, token); only the version is a number."""
 
     file_id: str
     instant: InstantTime
@@ -150,7 +148,7 @@ TimelineState = Literal["requested", "inflight", "completed"]
 
 @dataclass(frozen=True, slots=True)
 class TimelineFileName:
-    """Name of a file in Hudi's timeline. The action of a completed compaction is `commit`."""
+    """A file of Hudi's timeline. A completed compaction is a `commit`."""
 
     requested: InstantTime
     action: str
@@ -173,7 +171,6 @@ class TimelineFileName:
 
     @classmethod
     def parse_layout_one(cls, name: str) -> TimelineFileName | None:
-        """Parse a file name of timeline layout 1, without completion time."""
         match = _LAYOUT_ONE.match(name)
         if match is None:
             return None

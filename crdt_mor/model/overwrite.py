@@ -1,7 +1,7 @@
 """The scopes of overwrites, ours or Hudi's, for writes that began before them.
 
 scope      the whole table, or partitions by path, including future file groups
-barrier    the overwrite's place in the order of requests: files of earlier requests are void in the scope
+barrier    in the scope, files of writes requested before it are void
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The replaced rows of an overwrite: in these partition paths, sorted. None: the whole table."""
+    """The replaced partition paths, sorted. None: the whole table."""
 
     partitions: tuple[str, ...] | None = None
 
@@ -27,7 +27,7 @@ class Scope:
         return self.partitions is None or partition in self.partitions
 
     def includes(self, other: Scope) -> bool:
-        """Return True if this scope covers everything in the other one."""
+        """Return True if this scope covers everything in the other scope."""
         if self.partitions is None or other.partitions is None:
             return self.partitions is None
         return set(other.partitions) <= set(self.partitions)
@@ -48,11 +48,11 @@ OVERWRITE_TABLE: Final = "INSERT_OVERWRITE_TABLE"
 OVERWRITE: Final = "INSERT_OVERWRITE"
 DELETE_PARTITION: Final = "DELETE_PARTITION"
 OPERATIONS: Final = frozenset({OVERWRITE_TABLE, OVERWRITE, DELETE_PARTITION})
-"""Hudi's names of these operations. We report them as compactions, because a replacecommit would hide later writes."""
+"""Hudi's names. We report them as compactions, because a replacecommit would hide later writes."""
 
 
 def is_replacing(completion: Completion) -> bool:
-    """Return True if a commit of Hudi removed rows with the replaced file groups. A clustering only moves them."""
+    """Return True if a commit of Hudi removed rows with file groups. A clustering only moves them."""
     return bool(completion.replaced) and completion.operation in OPERATIONS
 
 
@@ -63,7 +63,7 @@ def replaced_by(adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
 
 
 def with_replaced(overwrites: Iterable[Overwrite], adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
-    """Add Hudi's replacing commits to the overwrites, sorted by barrier."""
+    """Add Hudi's replacing commits, sorted by barrier."""
     return tuple(sorted((*overwrites, *replaced_by(adopted)), key=lambda o: o.barrier))
 
 
@@ -75,7 +75,7 @@ def _scope_replaced(completion: Completion) -> Scope:
 
 
 def still_noted(overwrites: Iterable[Overwrite], oldest: InstantTime | None) -> tuple[Overwrite, ...]:
-    """Return the overwrites that void files of pending writes. oldest: the oldest pending request, or None."""
+    """Return the overwrites that void files of pending writes. oldest: the oldest pending request."""
     return tuple(o for o in overwrites if oldest is not None and oldest < o.barrier)
 
 

@@ -1,22 +1,21 @@
-"""Points of a table's history as users name them: a version, a moment, a savepoint or a checkpoint.
+"""Points of a table's history: a version, a moment, a savepoint or a checkpoint.
 
     in Python                               as text                             meaning
     3                                       3                                   version 3 of the timeline
-    "now"                                   now                                 the table's clock: all decided commits
-    "20260131120000000"                     20260131120000000                   all completed by then, in UTC
-    "2026-01-31T12:00:00+01:00"             2026-01-31T12:00:00+01:00           all completed by then
-    "2026-01-31T12:00:00"                   2026-01-31T12:00:00                 the same; without a zone it is UTC
-    datetime(2026, 1, 31, 12, tzinfo=UTC)                                       all completed by then
-    datetime(2026, 1, 31, 12)                                                   the same; without a zone it is UTC
-    date(2026, 1, 31) or "2026-01-31"       2026-01-31                          the start of that day: midnight UTC
+    "now"                                   now                                 the table's clock
+    "20260131120000000"                     20260131120000000                   completed by then, in UTC
+    "2026-01-31T12:00:00+01:00"             2026-01-31T12:00:00+01:00           completed by then
+    "2026-01-31T12:00:00"                   2026-01-31T12:00:00                 in UTC without a zone
+    datetime(2026, 1, 31, 12, tzinfo=UTC)                                       completed by then
+    datetime(2026, 1, 31, 12)                                                   in UTC without a zone
+    date(2026, 1, 31) or "2026-01-31"       2026-01-31                          midnight UTC at its start
     "before-backfill"                       before-backfill                     the savepoint of this name
     "completed:20260131120000000:0b3d…"     completed:20260131120000000:0b3d…   an end of a window of changes
 
-If a Hudi table's timeline is in local time, 17 digits are local time too, and other moments are converted. Moments are
-rounded down to a millisecond. An ordinal of `Table.history` is not a point.
+If a Hudi table's timeline is in local time, 17 digits are local time too. An ordinal of `Table.history` is not a point.
 
-`parse_point` converts text from the command line and Spark options to a Python point. `check_point` checks a Python
-point. `read/cut.py` converts it to a cut of a table. Only the ends of a window of changes may be checkpoints.
+`parse_point` converts text from the command line and Spark, `check_point` checks a Python point, and `read/cut.py`
+converts it to a cut. Only the ends of a window of changes may be checkpoints.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ MOMENTS: Final = (
     "a version, an instant of 17 digits, a time like 2026-01-31T12:00:00+00:00, a date like 2026-01-31 (UTC without a "
     "zone)"
 )
-"""For messages."""
 
 CUTS: Final = get_args(By)
 
@@ -51,11 +49,11 @@ def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> 
     """Parse a point of a table's history.
 
     Fewer than 17 digits are a version, 17 digits are a UTC time. Text that begins with a letter or `_` is "now" or a
-    savepoint. Other text is an ISO 8601 time or date, in UTC without a zone; a date means its midnight.
+    savepoint. Other text is an ISO 8601 time or date, in UTC without a zone.
 
     Args:
         text: the point as text.
-        checkpoint: accept a checkpoint too, for the ends of a window of changes.
+        checkpoint: accept a checkpoint too, for an end of a window of changes.
         name: the argument's name, for errors.
 
     Raises:
@@ -73,9 +71,9 @@ def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> 
 
 
 def check_point(point: object, name: str = "as_of", *, local: bool = False) -> int | InstantTime | Now:
-    """Return a point's version or instant time, or `NOW`; raise `InvalidInputError` if it is invalid.
+    """Return a point's version or instant, or `NOW`; raise `InvalidInputError` if it is invalid.
 
-    name: the argument's name, for errors. local: as in `from_datetime`.
+    name: the argument's name. local: as in `from_datetime`.
     """
     match point:
         case bool():

@@ -4,8 +4,7 @@
     crdt_mor.retention            = 7d          │  Policies.of(properties)
     …                                           ┘
 
-Setting a policy with a wrong name or value raises an error, because no service would follow it.
-`planners.compaction_due` decides what is due.
+Setting a wrong policy raises an error, because no service would follow it.
 """
 
 from __future__ import annotations
@@ -28,15 +27,13 @@ _UNITS_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _YEARS_100_MS: Final = 100 * 366 * DAY
 
 OFF: Final = "off"
-"""Disables a policy."""
 
 FOR_EVER: Final = "forever"
-"""Keeps everything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The maintenance policies of a table, see `POLICIES`. None disables a policy. Times are in milliseconds."""
+    """See `POLICIES`. None disables a policy. Times are in milliseconds."""
 
     log_files: int | None = 10
     log_ratio: float | None = 1.0
@@ -64,8 +61,7 @@ class Policies:
 class Policy:
     """A maintenance policy.
 
-    field: of `Policies`. default: as text.
-    form: the valid texts, for errors. meaning: for the command line and pages.
+    field: of `Policies`. form: the valid texts, for errors. meaning: for the command line and pages.
     """
 
     name: str
@@ -84,10 +80,7 @@ def duration_ms(text: str) -> int | None:
 
 
 def milliseconds(name: str, time: object) -> int:
-    """Convert a user's `timedelta` to milliseconds; raise `InvalidInputError` if it is invalid or negative.
-
-    name: the argument's name, for the error.
-    """
+    """Convert a user's `timedelta`; raise `InvalidInputError` if it is negative. name: of the argument."""
     if isinstance(time, timedelta) and time >= timedelta(0):
         return time // timedelta(milliseconds=1)
     raise InvalidInputError(f"{name} must be a time of 0 or more, like datetime.timedelta(minutes=10). {name}={time!r}")
@@ -106,12 +99,11 @@ def words_of_age(ms: int) -> str:
 
 
 def plural(count: int, word: str, form: str = "") -> str:
-    """Format a count with its noun: `1 log`, `2 logs`. form: a format; "," gives `2,000 logs`."""
+    """Format a count with its noun: `1 log`, `2 logs`. form: "," gives `2,000 logs`."""
     return f"{count:{form}} {word}{'' if count == 1 else 's'}"
 
 
 def words_of_bytes(count: float) -> str:
-    """Format bytes: `512 B`, `1.5 MiB`."""
     unit = next((unit for unit in ("GiB", "MiB", "KiB") if count >= _UNITS_BYTES[unit]), "B")
     return f"{count:.0f} B" if unit == "B" else f"{count / _UNITS_BYTES[unit]:.1f} {unit}"
 
@@ -207,7 +199,6 @@ BY_NAME: Final[Mapping[str, Policy]] = {policy.name: policy for policy in POLICI
 
 
 def parsed(name: str, text: str) -> object:
-    """Parse a policy's value; raise `InvalidInputError` if it is invalid."""
     policy = BY_NAME[name]
     try:
         return policy.parse(text)

@@ -3,8 +3,6 @@
 A post names the version at which it was made, and is *open* for the next `WINDOW` versions. Only these may take it. A
 value keeps the names of taken or voided posts for the same time. So a post is committed at most once, however late a
 second copy arrives, and no listing, clock or deletion matters.
-
-A commit of posts has several *members*: each is a writer's write with its author, token and rows.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ WINDOW: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class PostName:
-    """A post's version and its name, which is unique in this version."""
+    """A post's version, and its name, unique in this version."""
 
     version: int
     name: str
@@ -34,7 +32,7 @@ Noted = tuple[tuple[int, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One writer's part of a commit. post: None for the publisher's own write."""
+    """A writer's part of a commit. post: None for the publisher's own write."""
 
     author: Author
     rows: int
@@ -66,7 +64,6 @@ class Decided:
 
 
 def noting(noted: Noted, posts: Iterable[PostName]) -> Noted:
-    """Add posts to the noted names."""
     names = {version: list(some) for version, some in noted}
     for post in posts:
         names.setdefault(post.version, []).append(post.name)
@@ -104,7 +101,6 @@ def members_json(members: Iterable[Member]) -> list[object]:
 
 
 def members_of(entry: Any) -> tuple[Member, ...]:
-    """Decode the members; raise one of `WRONG_SHAPE`."""
     authors, found = [author_of(author) for author in entry[0]], []
     for place, rows, deletes, post, *token in entry[1]:
         author = authors[place]

@@ -1,10 +1,10 @@
-"""The restores of a table, and which points of its history they make invalid.
+"""The restores of a table, and the points of its history that they make invalid.
 
     ──────to═══dropped═══at──────►    to   commits completed by this time are kept
             ▲ first                   at   the restore's time; later commits follow it
 
-The dropped commits and their files are gone. Views and checkpoints from the first dropped commit until `at` are refused
-for ever, because they would lack rows. Points between `to` and the first dropped commit stay valid.
+Views and checkpoints from the first dropped commit until `at` are refused for ever, because they would lack rows.
+Points between `to` and the first dropped commit stay valid.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """One restore.
+    """A restore.
 
     to: commits completed by this time are kept. at: the table's clock afterwards.
-    version, nonce: of the event. path: the frozen plan with the dropped instants and their files.
+    path: the frozen plan with the dropped instants and their files.
     first, first_version, first_requested: the least of the dropped commits; `at` and `version` without any. count: of
     dropped instants.
     """
@@ -51,12 +51,11 @@ class Restore:
 
 
 def restore_hiding(restores: Iterable[Restore], cut: Cut) -> Restore | None:
-    """Return the last restore that dropped commits of a cut, or None."""
+    """Return the last restore that dropped commits of a cut."""
     return next((r for r in reversed(tuple(restores)) if r.hides(cut)), None)
 
 
 def restored_since(restores: Iterable[Restore], version: int) -> Restore | None:
-    """Return the last restore after a version, or None."""
     return next((r for r in reversed(tuple(restores)) if r.version > version), None)
 
 

@@ -4,9 +4,8 @@
     check      an SQL condition that must not be false; null passes, as in SQL
     default    the value of a column that a write omits
 
-Rules are part of the timeline's value, so each has a definite place among the writes. A write obeys the rules of the
-version in which it began, or a later one. Rows requested before a rule are checked once, when it is added
-(`events.rules`). Then the rule is *proven*: every row obeys it.
+A write obeys the rules of the version in which it began, or of a later version. Older rows are checked once, when a
+rule is added (`events.rules`). Then the rule is *proven*: every row obeys it.
 """
 
 from __future__ import annotations
@@ -22,10 +21,9 @@ from crdt_mor.model.config_properties import OUR_RULES
 Kind = Literal["not_null", "check", "default"]
 
 Place = tuple[Kind, str]
-"""A rule's (kind, name)."""
 
 RULES_MAX: Final = 200
-"""Rules per table. Each version contains them."""
+"""Per table. Each version contains them."""
 
 BYTES_MAX: Final = 16 << 10
 """Bytes of all rules as JSON."""
@@ -33,11 +31,10 @@ BYTES_MAX: Final = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. Its name is unique in its kind; not_null and default are named after their column.
+    """A rule. Its name is unique in its kind; not_null and default are named after their column.
 
-    text: a check's condition, or a default's value. columns: the columns that it uses.
-    nonce: of the event that added it; empty: created with the table.
-    is_proven: all rows obey it, not only later ones. A default is always proven.
+    text: a check's condition, or a default's value. nonce: of the event that added it; empty: created with the table.
+    is_proven: all rows obey it. A default is always proven.
     """
 
     kind: Kind
@@ -49,12 +46,10 @@ class Rule:
 
     @property
     def place(self) -> Place:
-        """The unique (kind, name)."""
         return self.kind, self.name
 
     @property
     def says(self) -> tuple[Kind, str, str]:
-        """The content, whenever it was added."""
         return self.kind, self.name, self.text
 
     def __str__(self) -> str:
@@ -72,7 +67,7 @@ def ordered(rules: Iterable[Rule]) -> Rules:
     if len(found) > RULES_MAX or size > BYTES_MAX:
         raise InvalidInputError(
             f"a table may have {RULES_MAX} rules with {BYTES_MAX} bytes together, as each version contains them: drop "
-            f"some, or combine them to one check. rules={len(found)} bytes={size}"
+            f"some, or combine checks. rules={len(found)} bytes={size}"
         )
     return found
 
@@ -80,15 +75,15 @@ def ordered(rules: Iterable[Rule]) -> Rules:
 def adding(rules: Rules, new: Sequence[Rule], nonce: str, *, are_proven_next: bool) -> Rules:
     """Add unproven rules by the event with this nonce.
 
-    An existing proven rule stays, and so does an unproven one that this process proves next: only its own event may
-    withdraw it. Otherwise the new rule replaces it. Raise `InvalidInputError` if the name belongs to another rule.
+    A proven rule stays, and so does an unproven rule that this process proves next: only its own event may withdraw it.
+    Raise `InvalidInputError` if another rule has the name.
     """
     known = {rule.place: rule for rule in rules}
     for rule in new:
         old = known.get(rule.place)
         if old is not None and old.says != rule.says:
             raise InvalidInputError(
-                "the table has another rule with this name: drop it first with drop_rules(...), or use another name. "
+                "the table has another rule with this name: call drop_rules(...) first, or use another name. "
                 f"rule={rule.kind} {rule.name} there={old.text!r} asked={rule.text!r}"
             )
         if old is None or not (old.is_proven or are_proven_next):
@@ -111,7 +106,7 @@ def proving(rules: Rules, looked_for: Collection[Rule]) -> Rules:
 
 
 def after_restore(rules: Rules, nonce: str) -> Rules:
-    """Return the rules after a restore: rules added later are unproven for the older rows.
+    """Return the rules after a restore: later rules are unproven for the older rows.
 
     nonce: of the restore. It stops a process from proving a rule by rows that are gone.
     """
@@ -149,7 +144,6 @@ def rule_of(entry: Any) -> Rule:
 
 
 def rules_text(rules: Rules) -> str:
-    """Format the rules for the table's properties."""
     return json.dumps([rule_json(rule) for rule in rules], separators=(",", ":"), ensure_ascii=False)
 
 

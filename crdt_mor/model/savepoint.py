@@ -4,9 +4,8 @@
     table.scan(as_of="before-backfill")     exact, whatever the retention
     table.maintenance.restore(to="before-backfill")
 
-The value stores savepoints. Clean keeps their files, the value keeps their commits, and archiving stops before them, so
-a restore is always possible. A name begins with a letter or `_`, unlike versions, moments and checkpoints, so points
-are unambiguous.
+Clean keeps a savepoint's files, the value keeps its commits, and archiving stops before it, so a restore is always
+possible. A name begins with a letter or `_`, unlike versions, moments and checkpoints.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SAVEPOINTS_MAX: Final = 100
 """Per table. Each version contains them."""
 
 COMMENT_BYTES_MAX: Final = 1024
-"""Bytes of a comment in UTF-8."""
+"""In UTF-8."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}\Z")
 _TAKEN: Final = ("now",)
@@ -34,9 +33,8 @@ class Savepoint:
     """A name for a moment of a table.
 
     at: it shows the commits completed by this time. saved: its creation, by the table's clock.
-    marks: the requested time of the commit in Hudi's savepoint. EPOCH without one: the table had no commit, or the
-    commit has another savepoint.
-    version, nonce, author: of the event.
+    marks: the requested time of the commit in Hudi's savepoint. EPOCH: the table had no commit, or the commit has
+    another savepoint.
     """
 
     name: str
@@ -55,7 +53,6 @@ class Savepoint:
 
 
 def is_savepoint_name(text: object) -> bool:
-    """Return True if the text is a valid savepoint name."""
     return isinstance(text, str) and text not in _TAKEN and _NAME.match(text) is not None
 
 
@@ -70,7 +67,7 @@ def checked_name(name: object) -> str:
 
 
 def checked_comment(comment: object) -> str:
-    """Return the comment, "" for None; raise `InvalidInputError` if it is invalid or too long."""
+    """Return the comment, "" for None; raise `InvalidInputError` if it is invalid."""
     if comment is None:
         return ""
     try:

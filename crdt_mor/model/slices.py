@@ -30,9 +30,9 @@ OPENING_A_FILE: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The files of one file group. `logs` are sorted by requested time.
+    """The files of a file group. `logs` are sorted by requested time.
 
-    committed: in a table before version 8, the instants whose blocks count. None: all count.
+    committed: before table version 8, the instants whose blocks count. None: all count.
     """
 
     partition: str
@@ -46,13 +46,12 @@ class FileSlice:
         return self.partition, self.file_id
 
     def is_carry(self, log: DataFile) -> bool:
-        """Return True for a compaction's carry log, which has the base file's instant."""
+        """Return True for a compaction's carry log."""
         named_alike = self.base is not None and log.name.instant == self.base.name.instant
         return named_alike and self.committed is None
 
     @property
     def fresh_logs(self) -> tuple[DataFile, ...]:
-        """The logs without the carry."""
         return tuple(log for log in self.logs if not self.is_carry(log))
 
     @property
@@ -71,8 +70,8 @@ class FileSlice:
 def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
     """Split weighted items, in order, into even parts of about `size`.
 
-    Neighbours stay together, so small slices of one partition are merged together. Parts differ by at most the weight
-    of one item, except that an item above twice that weight is alone.
+    Neighbours stay together, such as the small slices of a partition. An item above twice the size is
+    alone.
     """
     weighted = list(items)
     total = sum(weight for _, weight in weighted)
@@ -128,7 +127,7 @@ def shared_logs(completions: Iterable[Completion]) -> set[str]:
 
 
 def with_logs(slices: Sequence[FileSlice], logs: Iterable[DataFile]) -> tuple[FileSlice, ...]:
-    """Add logs requested after all others to the slices, sorted by group."""
+    """Add logs requested after all others to the slices."""
     by_group = {slice_.group: slice_ for slice_ in slices}
     for log in logs:
         there = by_group.get(log.group, FileSlice(*log.group, None, ()))

@@ -1,8 +1,8 @@
 """The properties of a table: strings by name, set by users and contained in every version.
 
-They describe the table, such as its owner, or configure its services. Names with `crdt_mor.` belong to the engine.
-Unknown ones raise an error, since no service would follow a misspelt policy. So do near misses such as `retention`, and
-fixed settings such as `merge`. `hoodie.properties` is different: Hudi's settings, fixed at creation.
+Unknown names with `crdt_mor.` raise an error,
+since no service would follow a misspelt policy. So do near misses such as `retention`, and fixed settings such as
+`merge`. `hoodie.properties` is different: Hudi's settings, fixed at creation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ Properties = tuple[tuple[str, str], ...]
 
 RESERVED: Final = "crdt_mor."
 KNOWN: Final[tuple[str, ...]] = tuple(sorted([*BY_NAME, *layout.NAMES]))
-"""The engine's own properties: policies and layout."""
 
 HUDIS: Final = "hoodie."
 
@@ -34,13 +33,13 @@ _FOR_GOOD: Final = ("buckets", "key", "merge", "ordering", "partition_by")
 """Arguments of `Table.create` that cannot change."""
 
 _CLOSE: Final = 0.9
-"""Two names are near if they share this part of their letters, such as 9 of 10."""
+"""Names are near if they share this part of their letters, such as 9 of 10."""
 
 NAME_MAX: Final = 256
 """In characters."""
 
 BYTES_MAX: Final = 16 << 10
-"""Bytes of all names and values in UTF-8. Each version contains them."""
+"""Of all names and values in UTF-8. Each version contains them."""
 
 
 def checked_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -79,7 +78,6 @@ def changed(properties: Properties, changes: Mapping[str, str | None]) -> Proper
 
 
 def decoded(document: object) -> Properties:
-    """Decode the properties; raise TypeError if they are invalid."""
     if not isinstance(document, dict) or not all(isinstance(text, str) for item in document.items() for text in item):
         raise TypeError(f"properties={document!r:.200}")
     return tuple(sorted(document.items()))
@@ -97,7 +95,7 @@ def _check_name(name: object) -> None:
         close = difflib.get_close_matches(name, KNOWN, 1)
         hint = f"did you mean {close[0]}?" if close else "see docs/maintenance.md."
         raise InvalidInputError(
-            f"names with {RESERVED} belong to the engine, and it has no such property: {hint} "
+            f"names with {RESERVED} belong to the engine, and this property does not exist: {hint} "
             f"name={name!r} known={known}"
         )
     if name.startswith(HUDIS):
@@ -118,8 +116,8 @@ def _refuse_near_names(name: str) -> None:
         )
     if near := difflib.get_close_matches(plain, known, 1, _CLOSE):
         raise InvalidInputError(
-            f"the engine has no such property, so it would have no effect: did you mean {known[near[0]]}? Use another "
-            f"name for your own property. name={name!r}"
+            f"no such property exists in the engine, so the value would have no effect: did you mean "
+            f"{known[near[0]]}? Use another name for your own property. name={name!r}"
         )
 
 

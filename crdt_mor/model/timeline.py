@@ -1,33 +1,23 @@
-"""The timeline: an immutable value that lists the commits of a table, and the transitions between its versions.
+"""The timeline: an immutable value that lists a table's commits, and the transitions between versions.
 
     begin ──► pending ──► complete ──► completion          one terminal event per instant:
                  │                                          only a value with the pending instant
                  └──────► roll_back ─► rolled back ─► sweep       can derive `complete` or `roll_back`
     commit ─────────────────────────────► completion          of small writes in one event, never pending
-    void                  refuse posts for good
-    schedule ──► plan ──► complete_plan | cancel_plan                for every service, such as compaction
-    overwrite             a pending write replaces the rows of a scope, see `planners.overwrite`
-    decide                move only the clock, for readers of a moment
-    set_properties        change the table's properties
-    ruled                 change the rules for rows, see `planners.rules`
-    retain                change the retained history; a clean that removes files does so with its plan
-    archive_until         move instants from Hudi's active timeline to its history
-    forget_tokens         forget applications without recent writes
-    save, unsave          add or remove a savepoint                          } in
-    restored              drop the commits after a moment                    } `planners.restore`
-    altered               rename or hide columns, see `model.alteration_event`
-    moving_to, closed     migrate to another table      } in
-    arriving, opened      migrate from another table    } `planners.migration`
-    handed_over, taken_back   lend the table to Hudi's writers, see `planners.handover`
+    schedule ──► plan ──► complete_plan | cancel_plan         for every service
+    overwrite                      see `planners.overwrite`
+    ruled                          see `planners.rules`
+    save, unsave, restored         see `planners.restore`
+    altered                        see `model.alteration_event`
+    moving_to, closed, arriving, opened    see `planners.migration`
+    handed_over, taken_back        see `planners.handover`
 
-Every transition returns the next value: version + 1, a clock at least two milliseconds later, and the event's nonce.
-Transitions do no I/O and read no clock. `log.publish` puts each value if absent, so all events of a table are in one
-total order. Requested and completion times are unique and increase in that order, whatever the writers' wall clocks
-say.
+Every transition returns version + 1, with a clock at least two milliseconds later and the event's nonce. Transitions do
+no I/O and read no clock. `log.publish` puts each value if absent, so a table's events are totally ordered. Requested
+and completion times increase in that order, whatever the wall clocks say.
 
-The value stays small. Older completions move to *segments*, immutable objects that the value names; so does a commit
-with many files. Sixteen segments of one level are rolled up into one, and a clean drops segments that no view needs
-(`planners.packing`).
+Older completions move to *segments*, immutable objects that the value names. Sixteen segments of one level are rolled
+up into one, and a clean drops segments that no view needs (`planners.packing`).
 """
 
 from __future__ import annotations
@@ -63,18 +53,18 @@ from crdt_mor.model.timeline_parts import (
 from crdt_mor.model.timeline_value import Value
 
 COMPLETIONS_MAX = 16
-"""Completions inside a value. Above it, the older ones are sealed into a segment."""
+"""Completions in a value. Above it, older ones are sealed into a segment."""
 
 COMPLETIONS_BYTES_MAX = 1 << 16
-"""Approximate bytes of completions inside a value. After a commit of many file groups, the next event seals it."""
+"""Approximate bytes of completions in a value. The next event seals a commit of many file groups."""
 
 SEGMENTS_MAX = 16
-"""Segments of one level in a value. Above it, they are rolled up into the next level."""
+"""Segments of one level. Above it, they are rolled up into the next level."""
 
 
 @dataclass(frozen=True)
 class Timeline(Value):
-    """One version of the timeline. Transitions return the next version."""
+    """A version of the timeline. Transitions return the next version."""
 
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Self:
@@ -86,7 +76,7 @@ class Timeline(Value):
     def following(self, nonce: str, clock: InstantTime, **changes: Any) -> Timeline:
         """Return the next version. Every transition calls this method.
 
-        Drop overwrites that void no pending write any more, and posts too old for any later version.
+        Drop overwrites that void no pending write any more, and posts too old for later versions.
         """
         following = replace(self, version=self.version + 1, nonce=nonce, clock=clock, format=FORMAT, **changes)
         if following.posts:
@@ -195,7 +185,7 @@ class Timeline(Value):
     def grow(
         self, nonce: str, wall_ms: int, schema: str, author: Author | None = None, shown: Shown = None
     ) -> Timeline:
-        """Replace the schema with an empty delta commit in one event. For `shown` see `with_added`."""
+        """Replace the schema by an empty delta commit. For `shown` see `with_added`."""
         requested = begin_after(self.clock, wall_ms)
         done = tick_after(requested, wall_ms)
         grown = Completion(requested, done, self.version + 1, nonce, DELTA_COMMIT, ALTER_SCHEMA, author=author)
@@ -206,7 +196,7 @@ class Timeline(Value):
         )  # fmt: skip
 
     def _with_added(self, schema: str) -> tuple[str, ...]:
-        """Append the new columns of `schema` to `added`. A table's first schema adds none."""
+        """Append the new columns to `added`. A table's first schema adds none."""
         before, after = ([name for name, *_ in json.loads(text)] for text in (self.schema, schema))
         return (*self.added, *(name for name in after if before and name not in before))
 
@@ -217,9 +207,9 @@ class Timeline(Value):
     def schedule(
         self, nonce: str, wall_ms: int, action: str, path: str, retention: Retention | None = None
     ) -> Timeline:
-        """Open the plan at `path` under `next_barrier`, and move the clock past the barrier.
+        """Open the plan at `path` under `next_barrier`. None of its file groups may be in another open plan.
 
-        No file group of the plan may be in another open plan. retention: the new marks, if the plan is a clean.
+        retention: the new marks, if the plan is a clean.
         """
         barrier = self.next_barrier
         plan = OpenPlan(barrier, nonce, self.version + 1, path, action)
@@ -311,7 +301,7 @@ class Timeline(Value):
         return self.following(nonce, tick_after(self.clock, wall_ms), archive=archive)
 
     def forget_tokens(self, nonce: str, wall_ms: int, since: InstantTime) -> Timeline:
-        """Forget the tokens of applications whose last commit completed before `since`."""
+        """Forget applications without a commit since this time."""
         tokens = tuple(t for t in self.tokens if t.completed >= since)
         return self.following(nonce, tick_after(self.clock, wall_ms), tokens=tokens, tokens_since=since)
 
@@ -326,7 +316,7 @@ class Timeline(Value):
     ) -> Timeline:
         """Add instants that Hudi wrote, and move the clock past them.
 
-        File groups that they replaced become void for earlier pending writes. A plan that Hudi executed ends.
+        Their replaced file groups become void for earlier pending writes. A plan that Hudi executed ends.
         groups: the live file groups of buckets afterwards. cancelled: open plans that would hide adopted rows.
         """
         adopted = tuple(replace(c, version=self.version + 1, adopted=True) for c in completions)
@@ -348,7 +338,7 @@ class Timeline(Value):
     def sealed(
         self, segments: Sequence[Segment], moved: Iterable[Completion], retention: Retention | None = None
     ) -> Timeline:
-        """Return this version with the completions `moved` in `segments`. retention: the marks, if any were dropped."""
+        """Return this version with the completions `moved` in `segments`."""
         times = {c.requested for c in moved}
         return replace(
             self,
@@ -363,7 +353,7 @@ class Timeline(Value):
         return json.dumps({"format": FORMAT, **document_of(self)}, separators=(",", ":")).encode()
 
     def is_in(self, data: bytes) -> bool:
-        """Return True if `data` is this version. Its number and nonce come first, so nothing is decoded."""
+        """Return True if `data` is this version, from the number and nonce at its start."""
         return data.startswith(beginnings(self.version, self.nonce))
 
     @classmethod
@@ -381,5 +371,5 @@ class Timeline(Value):
         except WRONG_SHAPE as error:
             raise FormatError(f"not a timeline value, restore it from a backup: {error!r}. file={path}") from error
         if not value.is_in(data):  # else a check of whether it still stands would never end
-            raise FormatError(f"not a timeline value as any release writes it: restore it from a backup. file={path}")
+            raise FormatError(f"not a timeline value of any release: restore it from a backup. file={path}")
         return value

@@ -1,4 +1,4 @@
-"""The fields of a timeline value as JSON: each row of `FIELDS` describes the storage of one field.
+"""The fields of a timeline value as JSON. Each row of `FIELDS` describes a field.
 
 To add a field, add it to `Value` in `model/timeline_value.py`, to `FIELDS`, and to docs/format.md.
 """
@@ -45,11 +45,11 @@ _REQUIRED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of the value. Its name is its key in the JSON.
+    """A field of the value, by its key in the JSON.
 
-    decode: its second argument is the document's format.
-    absent: the value if the key is missing. A field with this value is not written, unless `always`.
-    parts: the records to type-check. times: the instants to check.
+    decode: the second argument is the document's format. absent: the value of a missing key; never written, unless
+    `always`.
+    parts: records to type-check. times: instants to check.
     """
 
     name: str
@@ -70,10 +70,7 @@ def _records(
     *,
     are_checked: bool = False,
 ) -> _Field:
-    """Return a field of many small records. `encode`, `decode` and `times` take one record.
-
-    are_checked: `decode` already checks the types.
-    """
+    """Return a field of many small records. The functions take a record; `are_checked` if `decode` checks types."""
 
     def times_of(records: Iterable[Any]) -> Iterable[InstantTime]:
         return (time for record in records for time in (times(record) if times is not None else ()))
@@ -154,13 +151,12 @@ FIELDS: Final = (
 
 
 def document_of(value: object) -> dict[str, object]:
-    """Return a value as a JSON object, without its format."""
     found = ((field, getattr(value, field.name)) for field in FIELDS)
     return {field.name: field.encode(part) for field, part in found if field.always or part != field.absent}
 
 
 def fields_in(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Decode a document to the value's fields; raise one of `WRONG_SHAPE` if it is invalid."""
+    """Decode a document; raise one of `WRONG_SHAPE` if it is invalid."""
     written_in = document["format"]
     fields = {
         field.name: field.decode(document[field.name], written_in)
@@ -172,7 +168,7 @@ def fields_in(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_shape(value: object) -> None:
-    """Check field types and instants; raise one of `WRONG_SHAPE`. A table may come from an untrusted source."""
+    """Check types and instants; raise one of `WRONG_SHAPE`. A table may come from an untrusted source."""
     require_types((value,))
     for field in FIELDS:
         part = getattr(value, field.name)

@@ -1,4 +1,4 @@
-"""Encode and decode the parts of a timeline value as JSON, and check values written by other processes."""
+"""Encode and check the parts of a timeline value as JSON."""
 
 from __future__ import annotations
 
@@ -32,31 +32,28 @@ from crdt_mor.model.timeline_parts import (
 )
 
 FORMAT = 7
-"""The JSON format that `Timeline.encode` writes. Fields missing in an older format get their defaults.
+"""The JSON format that `Timeline.encode` writes. Missing fields of an older format get their defaults.
 
-A release writes the next format if older releases would misunderstand a new field or plan action:
+A format is new if older releases would misunderstand a field or plan action:
 
-    1  plans contain their file groups; so do the plans' objects
-    2  plans name only their object; every plan is a compaction without an action
-    3  authors of writes and commits
+    1  plans contain their file groups
+    2  plans name an object with their groups; every plan is a compaction
+    3  authors
     4  plans of other services, retention, and the write undone by a rollback
-    5  overwrites, which void files of pending writes; savepoints, restores, tokens of commits, migrations
+    5  overwrites, which void files of pending writes; savepoints, restores, commits' tokens, migrations
     6  claimed times, at which no other write may begin; posted events
-    7  commits of several writers and their posts, declarations, column names, `handed_over`, file ids after Hudi's
-    commits
+    7  commits of several writers, declarations, column names, `handed_over`, file ids after Hudi's commits
 """
 
 _BEFORE_CLAIMS = 5
-"""Writers of this format may begin at any even time, even a claimed one."""
 
 
 def knows_claims(written_in: int) -> bool:
-    """Return True if no release that can follow this format begins a write at a claimed time."""
+    """Return True if no release that can follow this format begins at a claimed time."""
     return written_in > _BEFORE_CLAIMS
 
 
 _BEFORE_POSTS = 6
-"""Writers of this format ignore posts of whole writes."""
 
 
 def knows_posts(written_in: int) -> bool:
@@ -69,7 +66,7 @@ FORMATS_READ = (1, 2, 3, 4, 5, 6, FORMAT)
 
 @lru_cache(maxsize=16)
 def beginnings(version: int, nonce: str) -> tuple[bytes, ...]:
-    """Return the first bytes of a version in each format. Cached, as a commit looks for one version several times."""
+    """Return a version's first bytes in each format. Cached, as a commit looks for a version several times."""
     name = json.dumps({"version": version, "nonce": nonce}, separators=(",", ":"))[1:-1]
     return tuple(f'{{"format":{known},{name}'.encode() for known in FORMATS_READ)
 
@@ -78,7 +75,6 @@ _WITHOUT_TOKENS = 4
 """The last format without tokens in completions."""
 
 _WITHOUT_AUTHORS = 2
-"""The last format without authors."""
 
 
 def encode_segment(completions: Sequence[Completion]) -> bytes:
@@ -91,7 +87,7 @@ def encode_file_ids(ids: FileIds) -> bytes:
 
 
 def decode_file_ids(data: bytes, path: str) -> FileIds:
-    """Decode the object with the file ids of buckets; raise `FormatError` with `path` if it is invalid."""
+    """Decode file ids; raise `FormatError` with `path` if they are invalid."""
     try:
         return file_ids_of(json.loads(data)["file_ids"])
     except WRONG_SHAPE as error:
@@ -99,7 +95,7 @@ def decode_file_ids(data: bytes, path: str) -> FileIds:
 
 
 def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
-    """Decode a segment's completions, in completion order; raise `FormatError` with `path` if it is invalid."""
+    """Decode a segment, in completion order; raise `FormatError` with `path` if it is invalid."""
     try:
         document = json.loads(data)
         completions = tuple(completion_of(c, document["format"]) for c in document["completions"])
@@ -110,7 +106,7 @@ def decode_segment(data: bytes, path: str) -> tuple[Completion, ...]:
 
 
 WRONG_SHAPE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
-"""Errors from decoding foreign JSON. RecursionError: nested a thousand deep."""
+"""Errors from decoding foreign JSON."""
 
 _KINDS: Mapping[str, Any] = MappingProxyType({
     "InstantTime": str, "str": str, "int": int, "bool": bool,
@@ -118,12 +114,10 @@ _KINDS: Mapping[str, Any] = MappingProxyType({
 })  # fmt: skip
 
 _TEXTS = frozenset(["tuple[str, ...]", "tuple[InstantTime, ...]", "tuple[str, ...] | None"])
-"""Annotations of fields that contain only texts."""
 
 
 @cache
 def _kinds_of(cls: type) -> Sequence[tuple[str, Any]]:
-    """Return the fields of a dataclass with a single value, and its allowed types."""
     return tuple((field.name, _KINDS[str(field.type)]) for field in fields(cls) if field.type in _KINDS)
 
 
@@ -154,7 +148,7 @@ def require_texts(*values: object) -> None:
 
 
 def _is_plain(file: DataFile) -> bool:
-    """Return True if the field types are valid. This check is fast because a commit may have many files."""
+    """Check field types fast, because a commit may have many files."""
     kinds = type(file.path), type(file.size), type(file.rows), type(file.deletes), type(file.staged)
     return kinds == (str, int, int, int, str) and (file.size | file.rows | file.deletes).bit_length() <= BITS
 
@@ -183,7 +177,7 @@ def plan_of(entry: list[Any], written_in: int) -> OpenPlan:
 
 
 _ROLLED_BACK_AS = {DELTA_COMMIT: False, COMPACTION: True}
-"""How formats 1 and 2 encode the action: whether it was a plan."""
+"""Formats 1 and 2 encode only whether it was a plan."""
 
 
 def rolled_back_json(r: RolledBack) -> list[object]:
@@ -215,9 +209,7 @@ def segment_json(s: Segment) -> list[object]:
 
 @lru_cache(maxsize=1024, typed=True)
 def segment_of(*entry: Any) -> Segment:
-    """Decode and check a segment entry; raise one of `WRONG_SHAPE`. Cached, since consecutive versions share most
-    segments.
-    """
+    """Decode and check a segment entry. Cached, since consecutive versions share most segments."""
     segment = Segment(*entry)
     require_types((segment,))
     return segment
@@ -273,11 +265,10 @@ _MARSHAL_PLAIN = 2
 """In this marshal version, equal entries have equal bytes, and `true` differs from 1."""
 
 _COMPLETIONS_KEPT = 64
-"""Completions cached per process. Consecutive versions share most of them."""
+"""Cached per process, since consecutive versions share most completions."""
 
 
 def completion_in(entry: list[Any], written_in: int) -> Completion:
-    """Decode and check a completion entry; raise one of `WRONG_SHAPE`."""
     return _completion_in(marshal.dumps(entry, _MARSHAL_PLAIN), written_in)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a timeline value: pending writes, plans, rolled-back instants, completions, segments and tokens."""
+"""The parts of a timeline value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crdt_mor.model.overwrite import Overwriting
 from crdt_mor.model.posts import Member, PostName
 
 FileGroup = tuple[str, str]
-"""A file group: (partition path, file id)."""
+"""(partition path, file id)"""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,8 @@ class DataFile:
     Attributes:
         path: relative to the table.
         size: in bytes.
-        rows: the number of rows.
-        deletes: the number of delete records.
-        staged: for a base file of an overwrite, its staging path. The staged copy exists until Hudi's timeline has the
-            commit.
+        deletes: number of delete records.
+        staged: the staging path of an overwrite's base file. The copy exists until Hudi's timeline has the commit.
     """
 
     path: str
@@ -47,7 +45,7 @@ class DataFile:
         text = self.path.rpartition("/")[2]
         parsed = LogFileName.parse(text) if text.startswith(".") else BaseFileName.parse(text)
         if parsed is None:
-            raise FormatError(f"the timeline names a data file whose name is not one of Hudi's. file={self.path}")
+            raise FormatError(f"a data file in the timeline does not have a Hudi file name. file={self.path}")
         return parsed
 
     @property
@@ -74,11 +72,9 @@ class Token:
 class Pending:
     """A pending write.
 
-    version: the version that published its begin. begun_ms: the store's clock just before the begin; None if an older
-    release wrote it.
-    driver: for a distributed write, the only driver that may complete it. drivers: how many drivers have taken it over.
-    author: of the begin or the driver; None if an older release wrote it. declared: the partitions and columns that the
-    write may touch.
+    version: of its begin. begun_ms: the store's clock just before the begin; None if an older release wrote it.
+    driver: of a distributed write; only it may complete the write. drivers: how many have taken it over.
+    author: None if an older release wrote it.
     """
 
     requested: InstantTime
@@ -93,9 +89,9 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class OpenPlan:
-    """An open plan of a service. The object at `path` contains the frozen plan with its file groups.
+    """An open plan of a service. The object at `path` contains the frozen plan.
 
-    action: the service, one of `hudi.actions`.
+    action: the service, from `hudi.actions`.
     """
 
     barrier: InstantTime
@@ -116,7 +112,6 @@ class RolledBack:
 
     @property
     def is_plan(self) -> bool:
-        """True for a cancelled plan, False for a rolled-back write."""
         return self.action != DELTA_COMMIT
 
 
@@ -124,15 +119,13 @@ class RolledBack:
 class Completion:
     """A commit.
 
-    version: the version that published it. nonce: of the begin or the plan. driver: for a distributed write, the driver
-    that completed it.
-    action: Hudi's action in the completed file's name: `deltacommit`, `replacecommit`, or `commit` for a compaction.
-    operation: Hudi's operation type.
+    version: of its completion. nonce: of the begin or plan. driver: of a distributed write.
+    action: in the completed file's name: `deltacommit`, `replacecommit`, or `commit` for a compaction. operation:
+    Hudi's operation type.
     adopted: Hudi wrote this instant. author: None for commits of Hudi or of an older release.
-    undone: for a rollback, the rolled-back write. overwriting: for an overwrite, its scope.
-    token: (application, number) of the write; None without a token, and in FORMAT 4. members: for a commit of several
-    writers, the part of each writer.
-    committed: for a Hudi table before version 8, its committed instants. Such a table is never written.
+    undone: the write that a rollback undid. overwriting: of an overwrite.
+    token: (application, number); None in FORMAT 4. members: of a commit of several writers.
+    committed: of a read-only Hudi table before version 8.
     """
 
     requested: InstantTime
@@ -185,7 +178,7 @@ def completed_name(completion: Completion) -> TimelineFileName:
 class Segment:
     """An immutable object with consecutive older completions.
 
-    No snapshot at `superseded` or later needs these commits. None: the latest snapshot still needs some.
+    No snapshot at `superseded` or later needs them. None: the latest snapshot needs some.
     """
 
     name: str
@@ -195,20 +188,18 @@ class Segment:
     count: int
     superseded: InstantTime | None = None
     size: int = 0
-    """Bytes of the object. 0 if an older release wrote it."""
+    """In bytes. 0 if an older release wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The history that the table still answers for. Every mark only moves forward.
+    """The history that the table still answers for. Marks only move forward.
 
     since: views by completion time are exact from this time on. EPOCH: all are.
-    stable_since: the same for views by requested time. Not after `since`, and not after the request of any write that
-    was pending then.
+    stable_since: the same by requested time. Not after `since`, nor after the request of any then pending write.
     groups: file groups with a later start of history, because of an erasure.
-    dropped: no view at this time or later needs the dropped commits, the last of which completed at this time. A
-    missing commit that was requested earlier may have existed.
-    dropped_count: the number of dropped commits.
+    dropped: no view at this time or later needs the `dropped_count` dropped commits, which completed by then. A missing
+    commit requested earlier may have existed.
     """
 
     since: InstantTime = EPOCH
@@ -218,7 +209,6 @@ class Retention:
     dropped_count: int = 0
 
     def since_of(self, group: FileGroup) -> InstantTime:
-        """Return the completion time from which a file group's history is kept."""
         return max(self.since, dict(self.groups).get(group, EPOCH))
 
 
@@ -227,13 +217,13 @@ EVERYTHING_KEPT = Retention()
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The instants moved from Hudi's active timeline to its history, Hudi's archived timeline.
+    """Hudi's history, its archived timeline.
 
-    watermark: all instants requested up to this time are in the history and can never change. EPOCH: none.
-    since: the previous watermark. version: the version that last moved the watermark. A helper of that version writes
-    the history and removes the active files.
-    count: the number of archived instants. manifest: the number of the newest manifest, which that version requires; 0
-    before the first.
+    watermark: instants requested up to this time are in the history and never change. EPOCH: none.
+    since: the previous watermark. version: the version that set the watermark. A helper of it writes the history and
+    removes the active files.
+    count: of archived instants. manifest: the number of the newest manifest that this version requires; 0 before the
+    first.
     files: the data files in this manifest, oldest first.
     """
 
@@ -261,7 +251,7 @@ def bytes_of(completions: Iterable[Completion]) -> int:
 
 
 _MEMBER_BYTES = 70
-"""Approximate bytes of one member in a value, including its author's host."""
+"""Approximate bytes of a member, including its author's host."""
 
 
 def _bytes_said(author: Author) -> int:
@@ -271,8 +261,8 @@ def _bytes_said(author: Author) -> int:
 def superseded_at(completions: Sequence[Completion]) -> dict[InstantTime, InstantTime | None]:
     """Map each requested time to the completion time from which no snapshot needs the commit's files.
 
-    A file is needed until a compaction of its group with a later barrier completes. None: `completions` contain no such
-    compaction. No snapshot needs a commit without files. A commit that replaced file groups is always needed.
+    A file is needed until a compaction of its group with a later barrier completes; None if `completions` lack such a
+    compaction. No snapshot needs a commit without files, but all need a commit that replaced file groups.
     """
     compactions: dict[FileGroup, list[tuple[InstantTime, InstantTime]]] = {}
     for c in completions:

@@ -1,6 +1,5 @@
-"""The fields of a timeline version and lookups in them. `model.timeline` contains the transitions.
+"""The fields of a timeline version, and lookups. `model.timeline` contains the transitions.
 
-A value is immutable and small: it contains pending writes, plans, rolled-back instants and the last few completions.
 Older completions are in the segments that it names.
 """
 
@@ -39,14 +38,14 @@ from crdt_mor.model.timeline_parts import (
 
 @dataclass(frozen=True)
 class Value:
-    """The committed, pending, planned and rolled-back instants of one version."""
+    """A version of the timeline."""
 
     version: int
     nonce: str
     clock: InstantTime
     schema: str
     swept: InstantTime = EPOCH
-    """Time of the last sweep by the store's clock, not the table's."""
+    """Time of the last sweep, by the store's clock."""
     pending: tuple[Pending, ...] = ()
     plans: tuple[OpenPlan, ...] = ()
     rolled_back: tuple[RolledBack, ...] = ()
@@ -54,24 +53,24 @@ class Value:
     segments: tuple[Segment, ...] = ()
     tokens: tuple[Token, ...] = ()
     foreign_group: str | None = None
-    """A file id of Hudi's outside the bucket index, or the second one of a bucket. Such a table must not be written."""
+    """A file id of Hudi's outside the bucket index, or a second group of a bucket. The table must not be written."""
     table_id: str | None = None
-    """The table's unique id. None before the first event of a table created without an id."""
+    """None before the first event of a table created without an id."""
     added: tuple[str, ...] = ()
-    """Columns added since the table's first schema."""
+    """Columns added since the first schema."""
     properties: Properties = ()
     retention: Retention = EVERYTHING_KEPT
     archive: Archive = NOTHING_ARCHIVED
-    """Instants outside Hudi's active timeline. Our readers ignore it, since this value lists all commits."""
+    """Ignored by our readers, since this value lists all commits."""
     tokens_since: InstantTime = EPOCH
-    """Applications whose last commit completed before this time are forgotten. EPOCH: none."""
+    """Applications without a later commit are forgotten. EPOCH: none."""
     overwrites: tuple[Overwrite, ...] = ()
-    """Overwrites with a barrier after the request of a pending write, sorted by barrier."""
+    """Those with a barrier after the request of a pending write, sorted by barrier."""
     savepoints: tuple[Savepoint, ...] = ()
     restores: tuple[Restore, ...] = ()
     """Oldest first."""
     tokens_noted: InstantTime = EPOCH
-    """Completions up to this time may lack the token of their write. EPOCH: none."""
+    """Completions up to this time may lack their write's token. EPOCH: none."""
     moving: Moving | None = None
     """The migration of this table."""
     origin: Origin | None = None
@@ -80,23 +79,22 @@ class Value:
     """Posts taken or voided, while a later version could take them."""
     rules: Rules = ()
     alterations: Alterations = ()
-    """Changes of column names, oldest first. Empty if users see the stored names."""
+    """Oldest first. Empty if users see the stored names."""
     handed_over: InstantTime = EPOCH
-    """When the table was handed over to Hudi's writers: nothing of ours begins after this time. EPOCH: not handed over.
-    """
+    """Nothing of ours begins after this time, because Hudi's writers have the table. EPOCH: not handed over."""
     file_ids: FileIds = FIXED
-    """Live file ids of buckets that differ from the fixed ones, because of Hudi's commits."""
+    """Those that differ from the fixed ones, because of Hudi's commits."""
     format: int = field(default=FORMAT, compare=False)
-    """The format of the object that contained this value. The release that put it cannot read later formats."""
+    """The format of the decoded object. The release that put it cannot read later formats."""
 
     # --- lookups ------------------------------------------------------------------------------------------------
 
     def carries(self, previous: Self) -> bool:
-        """Return True if the completions begin with all completions of `previous`, as they usually do."""
+        """Return True if the completions begin with all completions of `previous`, as usual."""
         return self.completions[: len(previous.completions)] == previous.completions
 
     def completions_since(self, previous: Self) -> tuple[Completion, ...]:
-        """Return the completions added since the previous version. Sealing may have removed older ones."""
+        """Return the completions added since `previous`, even if older ones were sealed."""
         if self.carries(previous):
             return self.completions[len(previous.completions) :]
         before = {c.requested for c in previous.completions}
@@ -104,7 +102,7 @@ class Value:
 
     @property
     def header(self) -> Self:
-        """A copy without instants. It contains the fields that views of the past need."""
+        """A copy without instants, for views of the past."""
         return type(self)(
             self.version, self.nonce, self.clock, self.schema, table_id=self.table_id, retention=self.retention,
             savepoints=self.savepoints, restores=self.restores, alterations=self.alterations,
@@ -121,13 +119,13 @@ class Value:
 
     @property
     def newly_pending(self) -> tuple[InstantTime, ...]:
-        """The instants that became pending, or open plans, in this version."""
+        """The instants begun or planned by this version."""
         begun = [pending.requested for pending in self.pending if pending.version == self.version]
         return (*begun, *(plan.barrier for plan in self.plans if plan.version == self.version))
 
     @property
     def instants(self) -> tuple[InstantTime, ...]:
-        """The times of all instants in this value, without its segments."""
+        """All instants in this value, without its segments."""
         open_instants = (*(p.requested for p in self.pending), *(p.barrier for p in self.plans))
         return (*open_instants, *(r.requested for r in self.rolled_back), *(c.requested for c in self.completions))
 
@@ -136,7 +134,7 @@ class Value:
 
     @property
     def objects(self) -> set[str]:
-        """The names of the objects with this value's segments and file ids."""
+        """The objects with this value's segments and file ids."""
         stored = self.file_ids.stored
         return {segment.name for segment in self.segments} | ({stored} if stored is not None else set())
 
@@ -155,7 +153,6 @@ class Value:
         return next((r for r in self.rolled_back if r.requested == requested), None)
 
     def find_completion(self, requested: InstantTime) -> Completion | None:
-        """Return an instant's completion, unless a segment contains it."""
         return next((c for c in self.completions if c.requested == requested), None)
 
     def find_savepoint(self, name: str) -> Savepoint | None:
@@ -178,5 +175,5 @@ class Value:
 
     @property
     def standing(self) -> int:
-        """The number of sealed commits with files in Hudi's active timeline."""
+        """The number of sealed commits in Hudi's active timeline."""
         return sum(segment.count for segment in self.segments) + self.retention.dropped_count - self.archive.count

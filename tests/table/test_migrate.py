@@ -391,7 +391,7 @@ def test_the_new_table_takes_no_writes_before_it_is_whole(table: Table, there: P
     def write() -> None:
         arriving = there.open()
         for token in (None, ("app", 1)):
-            with pytest.raises(TableArrivingError, match="write again after it ends"):
+            with pytest.raises(TableArrivingError, match="write again afterwards"):
                 arriving.upsert(frame(("x", "eu", 1)), token=token)
         with pytest.raises(TableArrivingError):
             arriving.maintenance.restore("now")
