@@ -1,4 +1,4 @@
-"""What an update sets: for each column an expression, which says of a row what that row's new value is."""
+"""Check the new values that an update or a merge sets: one polars expression per column."""
 
 from __future__ import annotations
 
@@ -20,39 +20,37 @@ from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_names import QUOTED, in_sql, lacking_quotes
 
 _NULL: Final = pl.lit(None)
-"""Null of whatever type a column has. As a condition, SQL's NULL is a Boolean."""
+"""A null of no type. `Condition` would parse SQL's NULL as a Boolean."""
 
-_QUOTED: Final = f"in which {QUOTED}, "
+_VALUE: Final = f"""write an SQL expression such as "price * 1.1"; {QUOTED}: '"order" + 1'"""
 
-_VALUE: Final = f"""it is to be an SQL expression, "price * 1.1", {_QUOTED}'"order" + 1'"""
-
-_CONDITION: Final = f"""it is to be an SQL condition, "source.at > target.at", {_QUOTED}'source."order" > 1'"""
+_CONDITION: Final = f"""write an SQL condition such as "source.at > target.at"; {QUOTED}: 'source."order" > 1'"""
 
 Assignments = Mapping[str, pl.Expr]
-"""Of each column that is set, its new value; an expression of the columns that a row has before."""
+"""Expressions of the new values by column name. They see the row's old values."""
 
 
 def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assignments:
-    """What a user sets, as expressions that are checked, and tried on no row.
+    """Check a user's assignments and return them as expressions; no row is read.
 
-    given: by the name of a column an SQL text, an expression of polars, or a value.
+    `given` contains SQL texts, polars expressions or Python values by column name.
     """
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(
-            f'an update sets columns by name: update(set={{"price": "price * 1.1"}}, where="id = 1"). set={given!r}'
+            f'pass a dict as `set`: update(set={{"price": "price * 1.1"}}, where="id = 1"). set={given!r}'
         )
     schema.require(given)
     fixed = [name for name in given if name in config.key.fields]
     if fixed:
         raise InvalidInputError(
-            "an update changes no key, which says which row it is: delete the row and upsert it anew, both in one "
+            "an update cannot change key columns: delete the row and upsert it with its new key, both in one "
             f"transaction(). columns={fixed}"
         )
     moving = [name for name in given if name in config.key.partition_fields]
     if moving:
         raise InvalidInputError(
-            "an update changes no partition, which says where a row lies: move(keys, partition="
-            f"{{{moving[0]!r}: …}}) moves rows to another one, and so does a merge that sets it. columns={moving}"
+            "an update cannot change partition columns: move rows with move(keys, partition="
+            f"{{{moving[0]!r}: …}}), or with a merge that sets the column. columns={moving}"
         )
     columns = polars_schema(schema.declared)
     return {name: new_value(name, value, columns, schema, columns[name]) for name, value in given.items()}
@@ -61,10 +59,12 @@ def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assi
 def new_value(
     name: str, value: object, columns: pl.Schema, schema: TableSchema, kind: pl.DataType | None = None
 ) -> pl.Expr:
-    """The new value of one column as an expression that asks of a row nothing but that row.
+    """Check a column's new value and return it as an element-wise expression.
 
-    columns: those that it may name, with their types. schema: of the table, whose columns are meant.
-    kind: the type of the column that is set; None for a condition.
+    Args:
+        columns: columns that the value may name, with their types.
+        schema: the table's schema, for hints about unknown names.
+        kind: the column's type; None for a condition.
     """
     is_condition = kind is None
     what = "condition of a clause" if is_condition else "new value"
@@ -75,12 +75,12 @@ def new_value(
         else:
             expression = value if isinstance(value, pl.Expr) else _literal(value, kind)
         if expression.meta.has_multiple_outputs():
-            raise InvalidInputError(f"a {what} is one value for each row, and this is several. {which}")
+            raise InvalidInputError(f"a {what} must be a single expression; this expands to several columns. {which}")
         unknown = [root for root in columns_in(expression) if root not in columns]
         if unknown:
             raise InvalidInputError(
-                f"a {what} names columns that are not there{_meant(unknown, columns, schema)}; a text to "
-                f"write stands in single quotes inside of the SQL, or is pl.lit('…'). {which} "
+                f"a {what} names unknown columns{_meant(unknown, columns, schema)}; put a text value in "
+                f"single quotes inside the SQL, or pass pl.lit('…'). {which} "
                 f"unknown={unknown} known={[*columns]}"
             )
         found = pl.LazyFrame(schema=columns).select(expression.alias(name)).collect_schema()[name]
@@ -88,8 +88,8 @@ def new_value(
             expression = expression.cast(kind) if kind.is_float() else expression
         if not is_element_wise(expression.is_null(), columns):
             raise InvalidInputError(
-                f"a {what} is made of the row itself, and this one looks at other rows as well (an aggregate, a "
-                f"window, an order): read the rows, and upsert what you make of them. {which}"
+                f"a {what} must be element-wise; this one contains an aggregate, a window or a sort. "
+                f"Read the rows, compute the values and upsert them. {which}"
             )
         pl.DataFrame(schema=columns).select(expression)
     except (pl.exceptions.PolarsError, TypeError) as error:
@@ -98,32 +98,26 @@ def new_value(
         meant = schema.meant(str(error).splitlines()[:1]) if no_field else ""
         if is_syntax_error(error):
             names = lacking_quotes(value, _names(columns)) if isinstance(value, str) else ""
-            said = f"{syntax}, and so {names}" if names else syntax
+            said = f"{syntax}. Write {names}" if names else syntax
         else:
             said = f"{cause_of(error)}{meant}"
-        raise InvalidInputError(
-            f"this is no {what}{'' if is_condition else ' of a column'}: {said}. {which}"
-        ) from error
+        raise InvalidInputError(f"invalid {what}{'' if is_condition else ' of a column'}: {said}. {which}") from error
     return expression
 
 
 def _literal(value: object, kind: pl.DataType | None) -> pl.Expr:
-    """A Python value as one of polars; a dictionary or a list of pairs as a map, where the column holds maps.
-
-    The values in it keep their type, and the write checks them.
-    """
+    """Convert a Python value to a literal. In a map, the values keep their type; the write checks it."""
     pairs = _pairs(value) if isinstance(kind, pl.Map) else None
     if pairs is None or not isinstance(kind, pl.Map):
         return pl.lit(value, allow_object=False)
     if len({key for key, _ in pairs}) < len(pairs):
-        raise InvalidInputError(f"a map has each key once: leave the others out. set={value!r}")
+        raise InvalidInputError(f"a map must not repeat a key: remove the duplicates. set={value!r}")
     found = pl.Series([one for _, one in pairs]).dtype
     keeps = found.is_nested() or found == pl.Null
     return pl.lit(dict(pairs), dtype=pl.Map(kind.key, kind.value if keeps else found))
 
 
 def _pairs(value: object) -> list[tuple[object, object]] | None:
-    """The entries of a map, as Python has them: a dictionary, or the pairs of which Arrow makes a list."""
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, list | tuple) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
@@ -132,7 +126,6 @@ def _pairs(value: object) -> list[tuple[object, object]] | None:
 
 
 def _meant(unknown: Iterable[str], columns: pl.Schema, schema: TableSchema) -> str:
-    """What names may mean that are no columns, as part of an error's message: fields of columns, or near columns."""
     inside = [name for name, kind in columns.items() if isinstance(kind, pl.Struct)]
     said = ""
     for name in unknown:
@@ -146,14 +139,13 @@ def _meant(unknown: Iterable[str], columns: pl.Schema, schema: TableSchema) -> s
         several = " and of ".join(repr(one) for one, _ in places)
         ways = " or ".join(f"{in_sql(one)}.{in_sql(inner)}" for one, inner in places)
         said += (
-            f"; {name!r} is a field of {several}: write {ways} in SQL, and pl.col({column!r}).struct.field({field!r}) "
+            f"; {name!r} is a field of {several}: write {ways} in SQL, or pl.col({column!r}).struct.field({field!r}) "
             "in polars"
         )
     return said
 
 
 def _names(columns: pl.Schema) -> list[str]:
-    """The names that an expression may have: of columns, and of fields in them."""
     return list(dict.fromkeys([*columns, *(field for kind in columns.values() for field in _fields(kind))]))
 
 
@@ -162,9 +154,9 @@ def _fields(kind: pl.DataType) -> list[str]:
 
 
 def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema) -> bool:
-    """Whether the value is a decimal because SQL's `9.5` is one, and not because a column is: it may be a float.
+    """Return True if only an SQL literal such as `9.5` makes the value a decimal.
 
-    It is where it would be a decimal still if those that columns hold, also inside of structs and lists, were floats.
+    The value then stays a decimal when its decimal columns become floats.
     """
     if not isinstance(kind, pl.Decimal):
         return False
@@ -176,7 +168,6 @@ def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema
 
 
 def _with_floats(kind: pl.DataType | DataTypeClass) -> pl.DataType | DataTypeClass:
-    """A type with floats for the decimals in it."""
     match kind:
         case pl.Decimal():
             return pl.Float64()

@@ -1,8 +1,7 @@
-"""Which conditions a scan, a delete or a part of a table may be filtered by.
+"""Check the filters of scans, deletes and overwrites.
 
-A table's rows lie in file slices, and a condition is decided in each slice by itself, for some rows in Parquet and for
-others after they are merged. So it must be element-wise: what it says of a row depends on that row alone. An aggregate,
-a window or an order would mean something else in each slice.
+A filter runs in each file slice separately, partly in Parquet and partly after the merge. It must therefore be
+element-wise: an aggregate, a window or a sort would return another result in each slice.
 """
 
 from __future__ import annotations
@@ -26,22 +25,24 @@ from crdt_mor.read.trees import with_nulls_from
 
 _OF_TWO = (and_, or_, xor)
 _OF_TRUTHS = (pl.Expr.eq_missing, pl.Expr.ne_missing)
-"""Beside a truth value, what IS [NOT] TRUE and IS [NOT] FALSE of an SQL text are."""
+"""With a Boolean literal: SQL's IS [NOT] TRUE and IS [NOT] FALSE."""
 _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
-"""The second is part of the NOT and the IS TRUE of an SQL text, beside numbers too."""
+"""SQL's NOT and IS TRUE contain the cast, also for numbers."""
 
 
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
-    """A filter as an expression that decides each of the table's rows by itself; tried on none of them.
+    """Check a filter and return it as an element-wise expression; no row is read.
 
-    schema: the columns as people see them.
+    `schema` has user-visible names.
     """
     try:
         condition = Condition(filter, columns_of(schema)).expression() if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
             raise not_a_filter(filter)
         if condition.meta.has_multiple_outputs():
-            raise InvalidInputError(f"a filter names each of its columns: write pl.col for each. filter={filter}")
+            raise InvalidInputError(
+                f"a filter must be a single expression: write pl.col(...) for each column. filter={filter}"
+            )
         known = schema.declared.names
         unknown = [name for name in columns_in(condition) if name not in known and name not in META_COLUMNS]
         if unknown:
@@ -50,15 +51,14 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
         kind = pl.LazyFrame(schema=columns).select(condition.alias("keep")).collect_schema()["keep"]
         if kind != pl.Boolean:
             raise InvalidInputError(
-                "a filter is a condition, true or false for each row, such as a comparison: 'views > 10'. "
+                "a filter must be true or false for each row: pass a condition such as 'views > 10'. "
                 f"filter={filter} type={kind}"
             )
         if not is_element_wise(condition, columns):
             raise InvalidInputError(
-                "a filter decides each row by itself, and this one looks at other rows as well (an aggregate, a "
-                "window, an order, a function of a whole column): read the rows and filter those, "
-                "scan().to_polars().filter(...). For a delete give what that leaves to delete(...), for an update "
-                f"change it, and give it to upsert(...). filter={filter}"
+                "a filter must be element-wise; this one contains an aggregate, a window, a sort or a function of a "
+                "whole column. Filter the rows after the scan, scan().to_polars().filter(...), and pass the result to "
+                f"delete(...) or upsert(...). filter={filter}"
             )
         _refuse_numbers_beside_times(condition, columns, filter)
         pl.DataFrame(schema=columns).filter(condition)
@@ -69,18 +69,16 @@ def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
 
 @lru_cache(maxsize=256)
 def columns_of(schema: TableSchema) -> pl.Schema:
-    """The columns that a condition may name, in declared types, as polars has them."""
     meta = [pa.field(name, pa.string()) for name in META_COLUMNS]
     return polars_schema(pa.schema([*meta, *schema.declared]))
 
 
 def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
-    """Whether a condition decides each row by itself.
+    """Return True if a condition evaluates each row independently.
 
-    polars' optimizer knows: it pushes a filter into a source, which gives its rows in pieces, only where the pieces do
-    not matter. A function in Python is pushed where it is said to be row by row, by `map_elements` or
-    `map_batches(is_elementwise=True)`. A comparison with null becomes a constant column before polars decides, and such
-    a column it does not push. So it is asked a second time, with a column of nulls in place of each null.
+    polars decides: its optimizer pushes only element-wise filters into a source. It also pushes Python functions
+    declared element-wise, by `map_elements` or `map_batches(is_elementwise=True)`. It does not push a comparison with
+    null, which it turns into a constant. The test therefore runs again with a null column for each null.
     """
     todo = [condition]
     while todo:
@@ -95,11 +93,11 @@ def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
 
 
 _NULLS: Final = "\0nulls"
-"""A column of nulls, which no table has."""
+"""Name of the null column; no table contains it."""
 
 
 def _refuse_numbers_beside_times(condition: pl.Expr, columns: pl.Schema, filter: pl.Expr | str) -> None:
-    """Raise where a number is compared with a time of day or a duration: polars takes it for one of some unit."""
+    """Raise if a number is compared with a time or a duration: polars would assume a unit."""
     todo = [condition]
     while todo:
         part = todo.pop()
@@ -108,8 +106,8 @@ def _refuse_numbers_beside_times(condition: pl.Expr, columns: pl.Schema, filter:
         kinds = () if found is None else (columns[found.column], found.values.dtype)
         if any(kind in (pl.Time, pl.Duration) for kind in kinds) and any(kind.is_numeric() for kind in kinds):
             raise InvalidInputError(
-                "a time is compared with a number, which does not say its unit: write TIME '10:30:00', in Python "
-                f"datetime.time(10, 30), for a time of day, and a number for a number. filter={filter}"
+                "a filter compares a time with a number, and the unit is unclear: write TIME '10:30:00', in Python "
+                f"datetime.time(10, 30). filter={filter}"
             )
 
 
@@ -119,13 +117,11 @@ def _is_truth(value: pl.Expr) -> bool:
 
 
 def _is_one_value(condition: pl.Expr) -> bool:
-    """Whether a condition is a literal, one for all rows, such as null."""
     values = literal(condition)
     return values is not None and values.len() == 1
 
 
 def _combined(condition: pl.Expr) -> Sequence[pl.Expr] | None:
-    """The conditions that this one combines, row by row; None where it is none of such."""
     parts = condition.meta.pop()
     if len(parts) == 1 and any(build(parts[0]).meta.eq(condition) for build in _OF_ONE):
         return parts
@@ -138,14 +134,13 @@ def _combined(condition: pl.Expr) -> Sequence[pl.Expr] | None:
 
 
 def _is_pushed(condition: pl.Expr, columns: pl.Schema) -> bool:
-    """Whether polars leaves the filter of a source to the source: then its plan begins as that of the source alone."""
     rows = register_io_source(_no_rows, schema=columns, is_pure=True)
     source = rows.explain(optimizations=_PUSHDOWN).partition("\n")[0]
     return rows.filter(condition.cast(pl.Boolean)).explain(optimizations=_PUSHDOWN).startswith(source)
 
 
 _PUSHDOWN = pl.QueryOptFlags(predicate_pushdown=True)
-"""Switched on by name, whatever a program has made the default."""
+"""Set explicitly, because a program may change the default."""
 
 
 def _no_rows(*_: object) -> Iterator[pl.DataFrame]:

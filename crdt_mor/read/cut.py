@@ -1,7 +1,6 @@
-"""From a point that a user names to a cut of this very table.
+"""Resolve a user's point in time (see model/points.py) to a cut of one table's commits.
 
-A point (see model/points.py) knows no table. Here it is held against the timeline of one table: its versions, its
-clock, the history that it still answers for, and the id that a checkpoint carries.
+The point is checked against the table's versions, clock, kept history and, for a checkpoint, table id.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ from crdt_mor.planners.restore import refuse_cut_off
 
 
 def sealed_at(session: Session, **points: Point | None) -> Timeline:
-    """The newest value, in which those of the points that are moments are decided: now, if they were not yet.
+    """Return the newest timeline value that decides all moments among the points (by argument name).
 
-    points: by what the user calls them, for errors. A checkpoint was decided when it was handed out: maybe by a clock
-        that is ahead of this machine's, which then takes for come what had come by that clock.
+    Moments after the value's clock are decided now. A checkpoint counts as past: its issuer's clock may be ahead of
+    this machine's.
 
-    Raises `FutureSnapshotError` where a moment lies in the future, or this process may not write what decides it.
+    Raises:
+        FutureSnapshotError: a moment lies in the future, or this process may not write the deciding version.
     """
     handed_out = [Cut.parse(point)[0] for point in points.values() if is_checkpoint(point)]
     value = session.views.sealed(decided=True, handed_out=handed_out)
@@ -47,11 +47,15 @@ def sealed_at(session: Session, **points: Point | None) -> Timeline:
 
 
 def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of") -> Cut:
-    """The cut that shows what was completed at a version or by a moment; "now": all that `value` shows.
+    """Return the cut at a version, moment or savepoint; "now" is all that `value` shows.
 
-    name: what the user calls this point, for errors. Raises `FutureSnapshotError` where that is not decided yet,
-    `SnapshotExpiredError` where a clean has given that history up, or a restore has cut it off, and `InvalidInputError`
-    where there is no savepoint of this name.
+    Args:
+        name: the argument's name, for errors.
+
+    Raises:
+        FutureSnapshotError: the point is not decided yet.
+        SnapshotExpiredError: a clean or a restore dropped that history.
+        InvalidInputError: the savepoint does not exist.
     """
     if is_savepoint_name(point):
         return Cut("completed", saved_under(value, str(point), name, moments=True).at)
@@ -61,15 +65,15 @@ def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of")
 
 
 def saved_under(value: Timeline, text: str, name: str = "as_of", *, moments: bool = False) -> Savepoint:
-    """The savepoint of this name; raises `InvalidInputError` where there is none.
+    """Return the savepoint of this name, or raise `InvalidInputError`.
 
-    moments: whether the text might name another moment as well, for the message.
+    With `moments`, the message lists other valid moments.
     """
     found = value.find_savepoint(text)
     if found is None:
         raise InvalidInputError(
-            f"the table has no savepoint of this name; table.savepoints() lists those that it has"
-            f"{f'. Any other moment is {MOMENTS}, or now' if moments else ''}. {name}={text!r} "
+            f"no savepoint of this name exists; table.savepoints() lists all savepoints"
+            f"{f'. Other moments: {MOMENTS}, or now' if moments else ''}. {name}={text!r} "
             f"savepoints={[s.name for s in value.savepoints]}"
         )
     return found
@@ -83,7 +87,7 @@ def _cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
         return _version(session, value, checked, name)
     if checked > value.clock:
         raise FutureSnapshotError(
-            "what this moment will show is not decided yet; ask for one that is not after the table's clock. "
+            "the snapshot at this moment is not decided yet; pass a moment up to the table's clock. "
             f"{name}={checked} clock={value.clock}"
         )
     if checked < value.retention.since and all(s.at != checked for s in value.savepoints):
@@ -92,17 +96,16 @@ def _cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
 
 
 def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
-    """The cut that shows what was completed at a version."""
     if version > value.version:
         raise FutureSnapshotError(
-            "no such version yet. A whole number is a version of the timeline, which history() has as `version`; what "
-            f"it has as `ordinal` counts commits, and names no moment. {name}={version} newest={value.version}"
+            "this version does not exist yet. Use the `version` column of history(), not `ordinal`. "
+            f"{name}={version} newest={value.version}"
         )
     cut_off = next((r for r in value.restores if r.hides_version(version)), None)
     if cut_off is not None:
         raise SnapshotExpiredError(
-            "history was cut here: the table was restored to an earlier moment, and what this version showed is gone. "
-            "Ask for a version before that, or from the restore on. "
+            "the table was restored to an earlier moment, and the snapshot of this version is gone. "
+            "Pass a version before `gone_from`, or from `restored_in` on. "
             f"{name}={version} gone_from={cut_off.first_version} restored_in={cut_off.version}"
         )
     completions = session.views.completions(value)
@@ -110,7 +113,7 @@ def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
     oldest = value.retention.since
     if completed >= oldest:
         return Cut("completed", completed)
-    # What the mark has passed without a commit in between is what the mark shows.
+    # Without a commit between the version and the oldest kept moment, both show the same rows.
     if not shows_the_same(value, completions, Cut("completed", completed), oldest):
         raise _expired(value, version, name)
     return Cut("completed", oldest)
@@ -118,27 +121,24 @@ def _version(session: Session, value: Timeline, version: int, name: str) -> Cut:
 
 def _expired(value: Timeline, point: Point, name: str) -> SnapshotExpiredError:
     return SnapshotExpiredError(
-        "the table no longer keeps history from so long ago, a clean has given it up: ask for the oldest snapshot that "
-        f"there is, or a later one. {name}={point} oldest={value.retention.since}"
+        "a clean dropped the history of this moment: pass the oldest kept moment or a later one. "
+        f"{name}={point} oldest={value.retention.since}"
     )
 
 
 def window_end(session: Session, value: Timeline, point: Point, by: By, name: str) -> Cut:
-    """The cut at which a window of changes begins or ends: that of a checkpoint, else as `kept_cut_at`.
-
-    by: how the window's commits are ordered. name: what the user calls this end of the window, for errors.
-    """
     if is_checkpoint(point):
         return _checkpoint(session, value, point, by, name)
     if by == "requested":
-        raise InvalidInputError(
-            f"stable changes go on from the checkpoint of stable changes, or from None. {name}={point!r}"
-        )
+        raise InvalidInputError(f"pass a checkpoint of stable changes, or None, for stable changes. {name}={point!r}")
     return kept_cut_at(session, value, point, name)
 
 
 def kept_cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
-    """As `cut_at`, of a point since which all is kept: a savepoint keeps what it shows, and not what came after it."""
+    """Return the same as `cut_at`; raise if history after the point was dropped.
+
+    A savepoint keeps its own snapshot, but not the commits after it.
+    """
     cut = cut_at(session, value, point, name)
     if cut.time < value.retention.since:
         raise _expired(value, point, name)
@@ -146,46 +146,43 @@ def kept_cut_at(session: Session, value: Timeline, point: Point, name: str) -> C
 
 
 def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str) -> Cut:
-    """The cut of a checkpoint; raises where it is not one of this table, or of changes ordered otherwise."""
     cut, table_id = Cut.parse(text)
     if table_id is not None and table_id != value.table_id:
         raise TableReplacedError(
-            "this checkpoint is of another table, so that what has changed here since then cannot be told. If the "
-            "table was made anew, begin anew: scan it, and go on from the scan's checkpoint (a Spark stream: with "
-            "a new checkpointLocation). Else restore the table that it is of. "
-            f"{name}={text!r} found={value.table_id}"
+            "this checkpoint belongs to another table. If the table was recreated, scan it and continue from the "
+            "scan's checkpoint (a Spark stream: with a new checkpointLocation). Otherwise restore the checkpoint's "
+            f"table. {name}={text!r} found={value.table_id}"
         )
     if cut.by != by:
         raise InvalidInputError(
-            f"this checkpoint belongs to changes of another consistency: go on with that one. {name}={text!r}"
+            f"this checkpoint belongs to changes of another `consistency`: pass that value. {name}={text!r}"
         )
     if cut.time > Cut.latest(value, by).time:
         raise InvalidInputError(
-            "this checkpoint is ahead of the table: is it another table's, or was the table restored from a copy? "
+            "this checkpoint is ahead of the table: check whether it belongs to another table, or whether the table "
+            "was restored from a copy. "
             f"{name}={text!r} clock={value.clock}"
         )
     restore = restore_hiding(value.restores, cut)
     if restore is not None:
         raise CheckpointExpiredError(
-            "history was cut: the table was restored to an earlier moment, and commits that this checkpoint has passed "
-            "are gone, so that what has changed since then cannot be told: scan the table, and go on from the scan's "
-            "checkpoint (a Spark stream: start it with a new checkpointLocation, from the scan's checkpoint as the "
-            f"option since). {name}={text!r} restored_to={restore.to} restored_at={restore.at}"
+            "the table was restored to an earlier moment, and commits before this checkpoint are gone: scan the table "
+            "and continue from the scan's checkpoint (a Spark stream: with a new checkpointLocation, and the scan's "
+            f"checkpoint as the option since). {name}={text!r} restored_to={restore.to} restored_at={restore.at}"
         )
     return _retained(session, value, cut, text, name)
 
 
 def _retained(session: Session, value: Timeline, cut: Cut, text: str, name: str) -> Cut:
-    """The cut of a checkpoint, as the table still answers for it; raises `CheckpointExpiredError` where it does not."""
     retention = value.retention
     oldest = retention.since if cut.by == "completed" else retention.stable_since
     if cut.time >= oldest or cut.time == EPOCH:
         return cut
-    # A follower of a table that rests keeps a checkpoint from before the mark, and has missed nothing.
+    # On an idle table a checkpoint may be older than the kept history without missing a commit.
     if shows_the_same(value, session.views.completions(value), cut, oldest):
         return replace(cut, time=oldest)
     raise CheckpointExpiredError(
-        "what commits after this checkpoint wrote is gone, a clean has given that history up: scan the table, and go "
-        "on from the scan's checkpoint (a Spark stream: start it with a new checkpointLocation, from the scan's "
-        f"checkpoint as the option since). {name}={text!r} oldest={oldest}"
+        "a clean dropped the history after this checkpoint: scan the table and continue from the scan's "
+        "checkpoint (a Spark stream: with a new checkpointLocation, and the scan's checkpoint as the option since). "
+        f"{name}={text!r} oldest={oldest}"
     )

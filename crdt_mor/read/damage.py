@@ -1,7 +1,6 @@
-"""Which file is to blame when rows cannot be read: one that is gone, or one that is damaged.
+"""Name the missing or damaged file when a read fails.
 
-The kernel knows bytes, not files: what it trips over is an error of polars without a name. Only then are the files of
-the slice tried one by one, so that looking for damage costs nothing where there is none.
+Errors of polars name no file. Only after an error is each file of the slice tested.
 """
 
 from __future__ import annotations
@@ -23,15 +22,17 @@ from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Store
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""What polars raises of bytes that it cannot read."""
+"""Errors that polars raises for unreadable bytes."""
 
 
 @contextmanager
 def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
-    """Errors of polars and Arrow inside the block become a `FormatError` that names the file, if one is damaged.
+    """Convert errors of polars, Arrow and the system inside the block to errors that name the file.
 
-    Where a file is gone by now, what polars, Arrow or the system said of it becomes a `SnapshotExpiredError`; where the
-    system refused to read it, a `StorageUnavailableError`.
+    Raises:
+        SnapshotExpiredError: a file is gone.
+        StorageUnavailableError: the system failed to read a file.
+        FormatError: a file is damaged.
     """
     try:
         yield
@@ -45,12 +46,12 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
         if damaged is None and isinstance(error, pl.exceptions.SchemaError):
             base = slice_.base.path if slice_.base is not None else ""
             raise UnsupportedFeatureError(
-                "a file has a column in a type that this release does not turn into the table's: let Hudi rewrite it, "
+                "this release cannot convert a file's column type to the table's: rewrite the file with Hudi, "
                 f"by a compaction or clustering. {error} group={slice_.group} base={base}"
             ) from error
-        if damaged is None and isinstance(error, OSError):  # polars reads what Arrow cannot
+        if damaged is None and isinstance(error, OSError):  # polars reads the files, Arrow does not
             raise FormatError(
-                f"damaged Parquet, crdt-mor verify says which file to restore from a backup: {error}. "
+                f"damaged Parquet: run crdt-mor verify to find the file, then restore it from a backup. {error}. "
                 f"group={slice_.group} files={[file.path for file in slice_.files]}"
             ) from error
         if damaged is None:
@@ -60,12 +61,10 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
 
 
 def gone_file(store: Store, slice_: FileSlice) -> DataFile | None:
-    """The first file of a slice that is not there."""
     return next((file for file in slice_.files if surely(store, file.path, store.stat) is None), None)
 
 
 def _damaged_file(store: Store, slice_: FileSlice) -> tuple[ParquetSource | None, str | None]:
-    """The first Parquet file of the slice that polars cannot read, if it is there at all, and what messages call it."""
     if slice_.base is not None and not _can_read(base := store.parquet(slice_.base.path)):
         return base, f"file={slice_.base.path}"
     for log in slice_.logs:
@@ -90,14 +89,13 @@ def _can_read(source: ParquetSource | None) -> bool:
 
 
 def is_ours(file: DataFile, config: TableConfig) -> bool:
-    """Whether we wrote this file."""
     return config.ours and is_own_token(file.name.token)
 
 
 def check_length(data: memoryview, log: DataFile, config: TableConfig) -> None:
-    """A log of ours is as long as its commit says: one that is cut between two blocks looks whole, with fewer rows."""
+    """Raise for a truncated log file: cut between two blocks, it would lose rows silently."""
     if is_ours(log, config) and len(data) != log.size:
         raise FormatError(
-            "a log file is not as long as its commit says: restore it from a backup. "
+            "a log file is shorter or longer than its commit says: restore it from a backup. "
             f"file={log.path} size={log.size} offset={len(data)}"
         )

@@ -1,7 +1,4 @@
-"""What a scan reads and what it need not, without reading a row.
-
-File slices that a condition rules out, row groups whose statistics do, columns, and what goes down to Parquet.
-"""
+"""Explain which files, row groups and columns a scan reads and which it skips, without reading rows."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, ranges_of, wi
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Some file slices: how many, and the bytes of their files."""
+    """Count and total bytes of some file slices."""
 
     slices: int
     bytes: int
@@ -34,16 +31,24 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a scan reads, and what it need not. `print` it.
+    """The files, row groups and columns that a scan reads or skips. Print it for a summary.
 
-    total: what the snapshot has; `by_partition` and `by_bucket` of it are never opened. Of what is left, `merging` have
-    logs, `passing` have none, and `by_statistics` have none and no row group that could hold a row.
-    row_groups, column_bytes: of the base files that are opened, the row groups whose untouched rows are read, and what
-    the columns take there.
-    columns: those that are read for the rows; where slices merge, their keys beside them.
-    pushed: the part of the filter that goes down to Parquet. late: the part that is decided on rows that are merged and
-    restored to their declared types. Of rows that logs touch both parts are decided after they are merged.
-    limit: the number of rows after which reading ends; all other figures are as if there were no limit.
+    All figures except `limit` ignore the limit.
+
+    Attributes:
+        total: file slices of the snapshot.
+        by_partition: slices skipped by their partition.
+        by_bucket: slices skipped by the bucket of the filter's keys.
+        by_statistics: slices without logs, skipped by row-group statistics.
+        merging: slices read and merged with their logs.
+        passing: slices read without logs.
+        row_groups: row groups read from base files.
+        row_groups_total: row groups of the opened base files.
+        column_bytes: compressed bytes of the columns read.
+        columns: columns read, including the keys of merged slices.
+        pushed: the part of the filter evaluated in Parquet; for rows touched by logs, after the merge.
+        late: the part of the filter evaluated on merged rows with declared types.
+        limit: number of rows after which the scan ends.
     """
 
     total: Files
@@ -88,10 +93,13 @@ def explain(
     source_of: Callable[[str], ParquetSource | None],
     keys: Sequence[str] | None = None,
 ) -> Explanation:
-    """What a scan of `columns` does with the slices that are left; `pushed` and `late` are the parts of its filter.
+    """Explain a scan of `columns`.
 
-    keys: those of which alone the filter can hold; None: any.
-    source_of: a base file by its path, as its store hands it out.
+    Args:
+        pushed: the part of the filter evaluated in Parquet.
+        late: the rest of the filter.
+        keys: the only keys that the filter allows; None for any.
+        source_of: opens a base file by path.
     """
     slices = [*pruning.kept, *pruning.by_partition, *pruning.by_bucket]
     need = merging.rule.below(distinct(columns, [] if pushed is None else columns_in(pushed)))
@@ -130,7 +138,7 @@ def explain(
 
 
 def _footer(source: ParquetSource | None) -> pq.FileMetaData | None:
-    """The footer of a file; None where it is gone or cannot be read, which is for the scan itself to say."""
+    """Return a file's footer, or None if unreadable: the scan reports that error."""
     if source is None:
         return None
     try:

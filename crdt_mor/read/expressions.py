@@ -1,7 +1,7 @@
-"""Expressions of polars, taken apart without interpreting them.
+"""Take polars expressions apart without evaluating them.
 
-An expression is taken for `a & b` if `a & b`, built again from its two parts, equals that expression. Of other
-conditions only comparisons of a column with literals, as `comparison` lists them, are understood.
+An expression counts as `a & b` if `a & b`, rebuilt from its two parts, equals it. Other conditions are understood only
+as comparisons of a column with literals.
 """
 
 from __future__ import annotations
@@ -16,27 +16,24 @@ from typing import Literal, get_args
 import polars as pl
 
 IN_MAX = 100_000
-"""An IN of SQL with more values than this is not taken apart."""
+"""SQL's IN with more values is not taken apart."""
 
 Build = Callable[[pl.Expr, pl.Expr], pl.Expr]
-"""What makes one expression of two."""
 
 
 def columns_in(expression: pl.Expr) -> list[str]:
-    """The columns that an expression names, as often as it does.
+    """Return an expression's columns, with repetitions.
 
-    Of `list.filter` polars tells its `pl.element()` as a column without a name, which no column of a table is.
+    polars reports the `pl.element()` of `list.filter` as a column with an empty name, which is skipped.
     """
     return [name for name in expression.meta.root_names() if name]
 
 
 def conjuncts(condition: pl.Expr) -> list[pl.Expr]:
-    """The conditions that must all hold, in their order; one alone where it is no `and`."""
     return flat(condition, and_)
 
 
 def flat(whole: pl.Expr, build: Build) -> list[pl.Expr]:
-    """The expressions of which `build`, as often as it takes, makes this one; in their order."""
     todo, leaves = [whole], []
     while todo:
         last = todo.pop()
@@ -49,15 +46,11 @@ def flat(whole: pl.Expr, build: Build) -> list[pl.Expr]:
 
 
 def conjunction(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
-    """The condition that all of these conditions hold; None where there are none. The way back of `conjuncts`."""
     return joined(conditions, and_) if conditions else None
 
 
 def joined(parts: Sequence[pl.Expr], build: Build) -> pl.Expr:
-    """What `build` makes of one or more expressions, in their order, as a tree that is no deeper than it must be.
-
-    polars goes through a deep expression in a time that grows with the square of its depth, and faster.
-    """
+    """Combine expressions by `build`, in order, in a balanced tree: polars' time grows with the square of the depth."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
@@ -65,7 +58,6 @@ def joined(parts: Sequence[pl.Expr], build: Build) -> pl.Expr:
 
 
 def operands(whole: pl.Expr, build: Build) -> tuple[pl.Expr, pl.Expr] | None:
-    """The two expressions from which `build` makes this very one, if there are such."""
     parts = whole.meta.pop()
     if len(parts) != 2:
         return None
@@ -77,7 +69,7 @@ def operands(whole: pl.Expr, build: Build) -> tuple[pl.Expr, pl.Expr] | None:
 
 
 def literal(value: pl.Expr) -> pl.Series | None:
-    """The values of a literal: of one value, a series or a list; None for what is no literal."""
+    """Return the values of a literal (a value, a series or a list), or None."""
     if not value.meta.is_literal(allow_aliasing=True):
         return None
     values = pl.select(value).to_series()
@@ -85,7 +77,6 @@ def literal(value: pl.Expr) -> pl.Series | None:
 
 
 def literals(expression: pl.Expr) -> int:
-    """With how many values an expression compares something: those of all its literals."""
     todo, count = [expression], 0
     while todo:
         values = literal(part := todo.pop())
@@ -99,12 +90,12 @@ def literals(expression: pl.Expr) -> int:
 # --- comparisons ------------------------------------------------------------------------------------------------------
 
 Relation = Literal["=", "<>", "<", "<=", ">", ">=", "in", "in, nulls equal", "is", "is not", "starts with"]
-"""How a column stands to literals. `is` and `is not` are like `=` and `<>`, but null is a value to them."""
+"""`is` and `is not` compare like `=` and `<>`, but treat null as a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A condition on a column, with one literal; after `in`, with any number of them."""
+    """A comparison of a column with a literal, or after `in` with any number."""
 
     column: str
     relation: Relation
@@ -112,7 +103,6 @@ class Comparison:
 
 
 def comparison(condition: pl.Expr) -> Comparison | None:
-    """A condition as a comparison of a column with literals; None for every other."""
     parts = condition.meta.pop()
     if len(parts) == 1 and parts[0].meta.is_column():
         return _null_check(condition, parts[0])
@@ -125,7 +115,6 @@ def comparison(condition: pl.Expr) -> Comparison | None:
 
 
 def bounds(condition: pl.Expr) -> tuple[pl.Expr, pl.Expr] | None:
-    """The two conditions that an `is_between` is; None for what is none."""
     parts = condition.meta.pop()
     if len(parts) != 3:
         return None
@@ -154,7 +143,7 @@ def _compared(column: pl.Expr, value: pl.Expr, relation: Relation | None) -> Com
 
 
 def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
-    """The IN of an SQL text, an expression of its own kind that only a text makes."""
+    """Build an IN from SQL text, which polars represents by another kind of expression."""
     series = literal(values)
     if series is None or not column.meta.is_column() or not 0 < series.len() <= IN_MAX:
         raise ValueError
@@ -162,7 +151,6 @@ def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
 
 
 def _sql_compared(relation: Relation, column: pl.Expr, value: pl.Expr) -> pl.Expr:
-    """The comparison of an SQL text with a number that has a point, of its own kind as well."""
     number = literal(value)
     if number is None or not column.meta.is_column() or not number.dtype.is_decimal():
         raise ValueError
@@ -170,7 +158,6 @@ def _sql_compared(relation: Relation, column: pl.Expr, value: pl.Expr) -> pl.Exp
 
 
 def sql_literal(value: object) -> str:
-    """A value as SQL writes it."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     return f"DATE '{value}'" if isinstance(value, date) else str(value)
@@ -194,4 +181,4 @@ _BUILT: tuple[tuple[Relation, Build], ...] = (
 _MIRRORED: dict[Relation, Relation] = {
     "=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "is": "is", "is not": "is not"
 }  # fmt: skip
-"""The relation of the literal to the column, where it has one."""
+"""The relation after the sides are swapped."""

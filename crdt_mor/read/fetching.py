@@ -1,9 +1,9 @@
-"""What is read of base files in a bucket: decided by their footers, fetched side by side, and merged from memory.
+"""Plan and fetch the parts of base files that a merge needs from a bucket.
 
-    footers, all side by side ─► columns and row groups that the merge can need ─► their bytes, side by side ─► merge
+    footers, all side by side ─► columns and row groups to read ─► their bytes, side by side ─► merge
 
-A merge asks a base several questions, one after another. In a bucket each of them would be a round trip, so all that it
-can ask for is fetched before it begins: as a smaller Parquet file in memory, which raises where a column is missing.
+A merge reads its base file several times; each read would be a round trip. The needed parts are therefore fetched
+first, as a smaller Parquet file in memory. Reading another column raises.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, within
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A slice, and what a merge of it needs of its base. chosen: None: all of the base, or what is at hand anyway."""
+    """A slice and the parts of its base file to fetch; `chosen` is None for a whole or local file."""
 
     files: Slice
     columns: tuple[str, ...]
@@ -35,12 +35,11 @@ class Fetch:
 
     @property
     def size(self) -> int:
-        """How many bytes are to be fetched."""
         ranges = None if self.files.base is None else self.files.base.ranges
         return 0 if ranges is None else ranges.size() if self.chosen is None else self.chosen.size
 
     def fetched(self) -> Slice:
-        """The slice, with what is needed of its base in memory. Raises `FileNotFoundError` where it is gone."""
+        """Return the slice with its base file's parts in memory; raise `FileNotFoundError` if the file is gone."""
         base = self.files.base
         if base is None or base.ranges is None:
             return self.files
@@ -57,7 +56,7 @@ def plan(
     keys: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Fetch:
-    """What a merge for the columns `select` needs. `keys`, `limit`: as `Snapshot.frames` has them."""
+    """Plan the fetch for a merge. For `select`, `keys` and `limit` see `Snapshot.frames`."""
     if files.base is None or files.base.ranges is None:
         return Fetch(files, (), None)
     columns = _columns(files, merging, select, predicate)
@@ -67,30 +66,27 @@ def plan(
 
 
 def rows_of(source: ParquetSource, first: int, count: int) -> pl.LazyFrame:
-    """Some rows of a file, which begin and end with row groups; no others are fetched."""
+    """Scan a range of whole row groups, fetching no others."""
     rows = [(first, count)]
     chosen = _choose(source, lambda footer: within(footer, range(footer.num_row_groups), rows), None)
     return source.scan().slice(first, count) if chosen is None else _small(source, chosen).scan()
 
 
 def columns_of(source: ParquetSource, names: Sequence[str]) -> pl.LazyFrame:
-    """Some columns of a file, which has them; no others are fetched."""
     chosen = _choose(source, lambda footer: range(footer.num_row_groups), names)
     return (source if chosen is None else _small(source, chosen)).scan().select(names)
 
 
 def _small(source: ParquetSource, chosen: Chosen, columns: Sequence[str] | None = None) -> ParquetSource:
-    """What is chosen of a file, in memory."""
     assert source.ranges is not None
     content = chosen.file(source.ranges.read_all(chosen.places))
     return ParquetSource(source.name, contents=(content,), columns=None if columns is None else frozenset(columns))
 
 
 def _columns(files: Slice, merging: Merging, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
-    """The columns of the base that the merge may ask for."""
     rule, columns = merging.rule, merging.columns
     if any(is_partial(block) for block in files.blocks) and rule.kind != "columns":
-        return columns.select_all()  # Hudi's partial updates are laid on whole rows
+        return columns.select_all()  # Hudi's partial updates are merged with whole rows
     need = distinct(select, [] if predicate is None else columns_in(predicate))
     if not files.blocks or files.resolution is not None:
         return need
@@ -99,7 +95,7 @@ def _columns(files: Slice, merging: Merging, select: Sequence[str], predicate: p
 
 
 def _is_decided_in_base(files: Slice, merging: Merging) -> bool:
-    """Whether rows of the base for which the predicate does not hold do not matter to the merge."""
+    """Return True if the merge can skip base rows excluded by the predicate."""
     if not files.blocks:
         return True
     plain = merging.rule.kind == "latest" and not any(is_partial(block) for block in files.blocks)
@@ -114,11 +110,9 @@ def _chosen(
     keys: Sequence[str] | None,
     enough: int | None,
 ) -> Chosen | None:
-    """What is needed of the base; None: all of it."""
-
     def groups(footer: pq.FileMetaData) -> Sequence[int]:
         left = not_ruled_out(footer, condition, merging.columns.schema)
-        if keys is not None:  # of the rows that the merge gives for other keys nothing is shown
+        if keys is not None:  # rows of other keys are dropped after the merge
             left = may_have_keys(footer, left, keys)
         left = within(footer, left, files.base_ranges)
         left = within(footer, left, None if files.base_rows is None else [files.base_rows])
@@ -131,8 +125,10 @@ def _chosen(
 def _choose(
     source: ParquetSource, groups: Callable[[pq.FileMetaData], Sequence[int]], columns: Sequence[str] | None
 ) -> Chosen | None:
-    """Columns (None: all) and row groups of a file; None where it is at hand, or the reader of it all is to say what is
-    wrong with it."""
+    """Choose columns (None for all) and row groups of a file.
+
+    None for a local file, and for a damaged file: its full read reports the damage.
+    """
     if source.ranges is None:
         return None
     try:
@@ -148,7 +144,6 @@ def _choose(
 
 
 def _first(footer: pq.FileMetaData, groups: Sequence[int], enough: int) -> list[int]:
-    """The first row groups that have enough rows together."""
     found, rows = list[int](), 0
     for group in groups:
         if rows >= enough:

@@ -1,14 +1,14 @@
-"""Rows in log blocks that Hudi wrote, and what they mean otherwise than in ours.
+"""Convert rows of Hudi's log blocks whose meaning differs from ours.
 
-A row is a delete by what stands in one of its columns:
+A row is a delete if one of these columns marks it:
 
     _hoodie_is_deleted              true
-    a column that the table names   the marker that it names
+    a column that the table names   the table's marker
 
-Hudi's Spark writers make delete records of them, other writers leave them as rows of a log block. Only there do they
-delete: what a bulk insert wrote to a base file stays a row, for Hudi's readers as for us.
+Hudi's Spark writers turn such rows into delete records, other writers into rows of a log block. Rows of base files, as
+of a bulk insert, are never deletes, for Hudi's readers as for us.
 
-And a partial update leaves out the user's key column, which the record key then stands for.
+Partial updates of Hudi omit the user's key column; its value is the record key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from crdt_mor.model.config import TableConfig
 
 
 def with_key(block: DataBlock, config: TableConfig) -> DataBlock:
-    """The block with the key column that a partial update of Hudi's leaves out, as text."""
     fields = config.key.fields
     if block.given is None or len(fields) > 1 or config.key.composite or fields[0] in (RECORD_KEY, *block.given):
         return block
@@ -32,7 +31,6 @@ def with_key(block: DataBlock, config: TableConfig) -> DataBlock:
 
 
 def split_deletes(block: DataBlock, schema: str, config: TableConfig) -> list[DataBlock | DeleteBlock]:
-    """The block's deletes and its other rows; the block itself where no row is marked. `schema`: its Avro schema."""
     markers = {name: marker for name, marker in config.delete_markers.items() if f'"{name}"' in schema}
     if not markers:
         return [block]

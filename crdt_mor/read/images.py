@@ -1,10 +1,10 @@
-"""Rows that say how a table changed: frames with Delta's columns of a change.
+"""Compute change rows with Delta's columns for changes.
 
     before ─┐
             ├─ by key ─► delete, update_preimage, update_postimage, insert
     after  ─┘
 
-Nothing is opened here; what the states hold is read in window_states.py.
+This module opens no files; window_states.py reads the states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GROUP, _BEFORE, _STEP, _LINE, _HASH = "group", "before", "_crdt_step", "line", 
 
 
 def images_of(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequence[str]) -> list[pl.DataFrame]:
-    """What turns `before` into `after`; keys whose rows are equal in `select` are left out."""
+    """Return the changes from `before` to `after` in the columns `select`."""
     changed = _changed(before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False), key, select)
     later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
     return [
@@ -42,10 +42,11 @@ def images_of(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Seque
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Rows that each were the version of their key once, and a line for each time that a key was written or deleted.
+    """The successive rows of each key, with a line per upsert or delete.
 
-    lines: the number of the file group, LINE_KEY, TIME, null before the first commit, and AT in `rows`, null for a
-    delete.
+    Attributes:
+        lines: file group number, LINE_KEY, TIME (null before the first commit), AT (the position in `rows`, null for a
+            delete).
     """
 
     rows: pl.DataFrame
@@ -53,7 +54,7 @@ class Versions:
 
     @classmethod
     def of(cls, before: pl.DataFrame, rows: pl.DataFrame, lines: pl.DataFrame, group: int, key: str) -> Versions:
-        """Of one file group the rows before the first commit, and those that commits wrote, with their lines."""
+        """Build the versions of one file group from the rows before the first commit and the commits' lines."""
         at = pl.int_range(pl.len(), dtype=pl.Int64).alias(AT)
         first = before.select(pl.col(key).alias(LINE_KEY), pl.lit(None, pl.String).alias(TIME), at)
         every = pl.concat([first, lines.with_columns(pl.col(AT) + before.height)])
@@ -61,16 +62,15 @@ class Versions:
 
     @classmethod
     def joined(cls, some: Sequence[Versions]) -> Versions:
-        """The versions of several file groups."""
         starts = accumulate((one.rows.height for one in some), initial=0)
         lines = [one.lines.with_columns(pl.col(AT) + start) for one, start in zip(some, starts, strict=False)]
         return cls(pl.concat([one.rows for one in some]), pl.concat(lines))
 
 
 def images_in_turn(versions: Versions, key: str, select: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """What each commit changed, by its requested time, where each is newer than all that was seen before it.
+    """Return the changes of each commit by its requested time.
 
-    Then a commit replaces of each key the version of the last commit before it that has the key.
+    Each commit must be newer than all commits visible before it. It then replaces a key's previous version.
     """
     rows, times = versions.rows, versions.lines[TIME].drop_nulls().unique().sort()
     step = pl.col(TIME).cast(pl.Enum(times)).to_physical().alias(_STEP)
@@ -93,30 +93,31 @@ def images_in_turn(versions: Versions, key: str, select: Sequence[str]) -> dict[
 
 
 def _by_step(frame: pl.DataFrame, count: int) -> list[pl.DataFrame]:
-    """The rows of each of so many commits, of a frame that is in their order."""
     bounds = frame[_STEP].to_numpy().searchsorted(np.arange(count + 1)).tolist()
     rows = frame.drop(_STEP)
     return [rows.slice(first, end - first) for first, end in pairwise(bounds)]
 
 
 def _turns(lines: pl.DataFrame) -> pl.DataFrame:
-    """The lines of commits, in the order of commits: of each key and commit the last one, with what was before it.
+    """Return the last line of each key and commit, in commit order, with the key's line before.
 
-    lines: _GROUP, LINE_KEY, _STEP, which is the number of a commit or null for what was there before, and AT; those of
-    a key are in the order of commits. The result has _STEP, AT, and _BEFORE, the AT of the key's line before; null:
-    there was no row.
+    Args:
+        lines: _GROUP, LINE_KEY, _STEP (the commit's number, null before the first) and AT, in commit order per key.
+
+    Returns:
+        _STEP, AT, and _BEFORE: the AT of the key's previous line, null without a row.
     """
     found = lines.with_row_index(_LINE)[_by_key(lines)]
-    found = found.with_columns((~_goes_on(_GROUP, LINE_KEY)).cum_sum().alias(LINE_KEY))  # the key's number
+    found = found.with_columns((~_goes_on(_GROUP, LINE_KEY)).cum_sum().alias(LINE_KEY))  # number the keys
     found = found.filter(~_goes_on(LINE_KEY, _STEP).shift(-1, fill_value=False))
     found = found.with_columns(pl.when(_goes_on(LINE_KEY)).then(pl.col(AT).shift()).alias(_BEFORE))
     return found.filter(pl.col(_STEP).is_not_null()).sort(_STEP, _LINE).select(_STEP, AT, _BEFORE)
 
 
 def _by_key(lines: pl.DataFrame) -> pl.Series:
-    """The positions of lines, those of a key of a file group together, in the order in which they stood.
+    """Return the positions of lines, grouped by file group and key, in their old order within a key.
 
-    Hashes are sorted in a tenth of the time of texts. Where two keys have one hash, the keys themselves are sorted.
+    Sorting by hash takes a tenth of the time of sorting text. If two keys share a hash, the keys are sorted.
     """
     place = pl.int_range(pl.len())
     hashed = lines.select(_GROUP, LINE_KEY, (pl.col(LINE_KEY).hash() ^ pl.col(_GROUP).hash()).alias(_HASH))
@@ -126,31 +127,27 @@ def _by_key(lines: pl.DataFrame) -> pl.Series:
 
 
 def _goes_on(*names: str) -> pl.Expr:
-    """Whether a row has the values of the row before it; nulls are equal."""
     same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift()) for name in names)
     return same & (pl.int_range(pl.len()) > 0)
 
 
 def _changed(both: pl.DataFrame, key: str, select: Sequence[str]) -> pl.DataFrame:
-    """The rows of which a column differs from that of the same name with a suffix."""
     differs = [_differs(name, both.schema[name]) for name in select if name != key]
     return both.filter(pl.any_horizontal(differs)) if differs else both.clear()
 
 
 def with_change(rows: pl.DataFrame, change: str) -> pl.DataFrame:
-    """Rows that are all of one kind of change."""
     return rows.with_columns(pl.lit(change).alias(CHANGE_TYPE))
 
 
 def with_commit(rows: pl.DataFrame, commit: Completion, *, local: bool) -> pl.DataFrame:
-    """Rows that one commit changed. local: as in `to_datetime`."""
     timestamp = pl.lit(to_datetime(commit.completed, local=local), pl.Datetime("us", "UTC"))
     version = pl.lit(commit.version, pl.Int64)
     return rows.with_columns(version.alias(COMMIT_VERSION), timestamp.alias(COMMIT_TIMESTAMP))
 
 
 def _differs(name: str, kind: pl.DataType) -> pl.Expr:
-    """Whether the two values of a column differ. 0.0 and -0.0 do, though polars holds them to be equal."""
+    """Compare two values of a column. Unlike in polars, 0.0 and -0.0 differ."""
     before, after = pl.col(name), pl.col(name + _AFTER)
     differs = before.ne_missing(after)
     signs = _signs_of_zeros(before, kind), _signs_of_zeros(after, kind)
@@ -158,7 +155,7 @@ def _differs(name: str, kind: pl.DataType) -> pl.Expr:
 
 
 def _signs_of_zeros(value: pl.Expr, kind: pl.DataType | DataTypeClass) -> pl.Expr | None:
-    """The reciprocals of a value's floats, infinite with its sign for a zero; None: it has no floats."""
+    """Return the reciprocals of a value's floats: infinity with the sign of a zero."""
     if kind.is_float():
         return 1 / value
     if isinstance(kind, pl.Struct):

@@ -1,12 +1,11 @@
-"""Which keys a log file has: a lookup of a few keys opens only the log files that have one of them.
+"""Remember the keys of log files, so that a lookup skips log files without its keys.
 
-    first lookup       all log files are opened, as a table that is asked once is mostly asked no more
-    second lookup      the keys of each log file are decoded, and a hash of each is remembered
-    from then on       the hashes of the keys that are asked for are looked up there, and most log files have none
+    first lookup       opens all log files: most tables are looked up only once
+    second lookup      decodes the keys of each log file and remembers their hashes
+    later lookups      compare hashes and skip most log files
 
-Contributions of one key mean the same whatever those of other keys are, so that a log file without any of the keys adds
-nothing to what is read. Two keys of one hash cost a file that is opened in vain. Log files of Hudi's are always opened:
-they may hold commands, and blocks that stand for those of other files.
+Skipping is safe: the merge treats each key separately. A hash collision only opens a file in vain. Hudi's log files are
+always opened: they may contain commands and blocks that replace blocks of other files.
 """
 
 from __future__ import annotations
@@ -28,24 +27,22 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import is_ours
 
 LOG_BYTES_MAX: Final = 8 << 20
-"""The most bytes of a log file whose keys are remembered. Those of larger ones take longer to find than a lookup."""
+"""Larger log files are not remembered: finding their keys takes longer than a lookup."""
 
 Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class KeysOfLog:
-    """The hashes of all keys of a log file, ascending."""
+    """The sorted hashes of a log file's keys."""
 
     hashes: Hashes
 
     @property
     def nbytes(self) -> int:
-        """The bytes that they take."""
         return self.hashes.nbytes
 
     def may_have_any(self, asked: Hashes) -> bool:
-        """Whether the log file may have a key of one of these hashes."""
         if not len(self.hashes):
             return False
         places = self.hashes.searchsorted(asked)
@@ -54,10 +51,7 @@ class KeysOfLog:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup of a few keys, whose hashes are `asked`.
-
-    kept: where it is remembered which keys the log files of the table have. open_slice: the blocks of a slice.
-    """
+    """A lookup of a few keys, given by their hashes (`asked`). `kept` caches the keys of log files."""
 
     kept: Bounded[Any]
     config: TableConfig
@@ -74,11 +68,10 @@ class Lookup:
         columns: Columns,
         open_slice: Callable[[FileSlice], Slice],
     ) -> Lookup | None:
-        """keys: merge keys. None where one of them is null, as no value of the key column has its text."""
+        """Return the lookup of merge keys, or None if one is null: its text is no value of the key column."""
         return None if keys.null_count() else cls(kept, config, columns, open_slice, keys.hash().to_numpy())
 
     def narrowed(self, slice_: FileSlice) -> FileSlice:
-        """A slice without the log files that have none of the keys."""
         if slice_.committed is not None or not all(is_ours(file, self.config) for file in slice_.files):
             return slice_
         logs = tuple(log for log in slice_.logs if self._may_have_any(slice_, log))

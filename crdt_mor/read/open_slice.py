@@ -1,8 +1,8 @@
-"""From the files of a slice to the blocks that the kernel merges.
+"""Open the files of a slice and decode them to the blocks that the kernel merges.
 
     base file ─► its source       log files ─► log blocks ─► data blocks and delete blocks, by START_COMMIT_TIME
 
-Files are opened here and blocks are decoded by `format`; `merge` knows neither of the two.
+`format` decodes blocks; `merge` knows no files.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from crdt_mor.store.protocol import Bucket, Store, is_bucket
 from crdt_mor.store.ranges import WHOLE_BYTES_MAX
 
 REQUESTS_OF_SLICE = 8
-"""Files of one of many slices that are asked for at once, at most."""
+"""Parallel requests per slice when a scan opens many slices."""
 
 NOTHING_AT_HAND: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 NATURAL_ORDER = 0
-"""The ordering value, an int, of a delete that removes whatever came before it, in Hudi as in our plain deletes."""
+"""Ordering value, an int, of a delete that removes all earlier rows, in Hudi as in our plain deletes."""
 
 
 def open_slice(
@@ -57,9 +57,11 @@ def open_slice(
     at_once: int = REQUESTS_OF_SLICE,
     at_hand: Mapping[str, bytes] = NOTHING_AT_HAND,
 ) -> Slice:
-    """The blocks of a file slice, decoded as far as the kernel needs, in START_COMMIT_TIME order.
+    """Return the decoded blocks of a file slice, in START_COMMIT_TIME order.
 
-    at_once: how many of its files a bucket is asked for at a time. at_hand: log files that no store has, by path.
+    Args:
+        at_once: parallel requests to a bucket.
+        at_hand: log files in memory, by path.
     """
     keep_freed_memory()
     base, contents = _opened(store, slice_, config, at_once, at_hand)
@@ -75,7 +77,7 @@ def open_slice(
     for i, decoded in enumerate(opened):
         order, log, block = logs[i]
         parts = decoded
-        if is_ours(log, config):  # its commit says how many rows it has, and none of its keys is in two of its blocks
+        if is_ours(log, config):  # the commit stores the row count, and no key is in two blocks
             continues = i > 0 and not carried[i] and _continues(block, logs[i - 1][2], config)
             height = log.rows if data_blocks[block.path] == 1 else None
             parts = [replace(p, continues=continues, height=height) if isinstance(p, DataBlock) else p for p in decoded]
@@ -83,10 +85,10 @@ def open_slice(
     blocks.sort(key=lambda b: (b[0], b[1]))  # stable: blocks of one file keep their order
     latest: str | None = None
     if base is not None and config.virtual_keys:
-        latest = EPOCH  # its rows do not say when they were written: as in Hudi's readers all logs come after them
+        latest = EPOCH  # the rows have no commit times: as in Hudi's readers, all logs come after them
     elif base is not None:
         with naming_damage(store, slice_.without(at_hand)):
-            # A base of Hudi's says it by its statistics alone, of a column that a merge may not have in memory later.
+            # For a base file of Hudi this needs statistics of the commit time, a column that the merge may not fetch.
             latest = read_footer(base).latest_requested or latest_in(base)
     return Slice(base, latest, tuple(block for _, _, block in blocks))
 
@@ -94,14 +96,14 @@ def open_slice(
 def _counted(
     logs: list[tuple[int, DataFile, LogBlock]], committed: Committed | None
 ) -> list[tuple[int, DataFile, LogBlock]]:
-    """The blocks that no rollback command undid, and that are of commits."""
+    """Drop blocks undone by a rollback command, and blocks of other commits."""
     stands = standing([block for _, _, block in logs])
     left = [log for log, stands_ in zip(logs, stands, strict=True) if stands_]
     return left if committed is None else [log for log in left if committed.has(log[2].instant)]
 
 
 def _in_place(logs: list[tuple[int, DataFile, LogBlock]]) -> list[tuple[int, DataFile, LogBlock]]:
-    """The blocks that count; one that a log compaction of Hudi's wrote has the instant at whose place it counts."""
+    """Drop blocks replaced by Hudi's log compaction, and give the compacted block their instant."""
     placed = zip(logs, places([block for _, _, block in logs]), strict=True)
     return [
         (order, log, block if at == block.instant else replace(block, instant=at))
@@ -117,7 +119,7 @@ def _is_carried(log: DataFile, block: LogBlock) -> bool:
 def _opened(
     store: Store, slice_: FileSlice, config: TableConfig, at_once: int, at_hand: Mapping[str, bytes]
 ) -> tuple[ParquetSource | None, list[memoryview]]:
-    """The base file of a slice, and what its logs hold. In a bucket they and the base's footer come side by side."""
+    """Return the base file and the log contents; a bucket is asked for them in parallel."""
     if not is_bucket(store):
         logs = [_held(at_hand, log) or _view(store, log.path) for log in slice_.logs]
         return base_of(store, slice_, config), logs
@@ -142,13 +144,11 @@ def _opened(
 
 
 def _held(at_hand: Mapping[str, bytes], log: DataFile) -> memoryview | None:
-    """All that a log holds which no store has; None of every other."""
     data = at_hand.get(log.path)
     return None if data is None else memoryview(data)
 
 
 def _log_in_bucket(store: Bucket, log: DataFile, config: TableConfig) -> memoryview:
-    """All that a log holds. Of small ones that were read of late, the bytes are still at hand."""
     if not is_ours(log, config):
         return _view(store, log.path)
     try:
@@ -158,7 +158,6 @@ def _log_in_bucket(store: Bucket, log: DataFile, config: TableConfig) -> memoryv
 
 
 def _view(store: Store, path: str) -> memoryview:
-    """All that a log holds."""
     data = surely(store, path, store.view)
     if data is None:
         raise SnapshotExpiredError.of_file(path)
@@ -166,7 +165,6 @@ def _view(store: Store, path: str) -> memoryview:
 
 
 def base_of(store: Store, slice_: FileSlice, config: TableConfig) -> ParquetSource | None:
-    """The base file of a slice, if it has one, with the keys of its rows."""
     if slice_.base is None:
         return None
     source = base_source(store, slice_.base)
@@ -174,13 +172,13 @@ def base_of(store: Store, slice_: FileSlice, config: TableConfig) -> ParquetSour
 
 
 def base_source(store: Store, base: DataFile) -> ParquetSource:
-    """A base file; raises `SnapshotExpiredError` where it is gone.
+    """Open a base file; raise `SnapshotExpiredError` if it is gone.
 
-    That of an overwrite may not have its name yet (`hudi.overwrite`). Until then it is where it was staged, and is
-    taken into memory from there, as it may get its name and leave that place at any moment.
+    An overwrite's base file may still lie at its staging path (`hudi.overwrite`). It is then read into memory, because
+    it may be renamed at any moment.
     """
     if is_bucket(store) and base.size and not base.staged and is_own_token(base.name.token):
-        # The read of it finds out whether it is there.
+        # Reading notices a missing file.
         return ParquetSource(base.path, ranges=store.ranges_of(base.path, base.size))
     source = store.parquet(base.path) if base.staged else surely(store, base.path, store.parquet)
     if source is None and base.staged:
@@ -194,7 +192,6 @@ def base_source(store: Store, base: DataFile) -> ParquetSource:
 
 
 def fetch_end(store: Bucket, file: DataFile) -> None:
-    """Ask for the end of a file of ours that will be kept in memory, if it is there and not known yet."""
     kept = file.is_base or file.size <= WHOLE_BYTES_MAX
     if kept and file.size and not file.staged and is_own_token(file.name.token):
         with suppress(FileNotFoundError):
@@ -202,9 +199,9 @@ def fetch_end(store: Bucket, file: DataFile) -> None:
 
 
 def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
-    """Whether a block has more whole rows of the file and commit of the block `before` it, and so no key of that one.
+    """Return True if a block continues the previous block's rows, of the same file and commit.
 
-    That is so of our own files, in which each key of a commit is in one block.
+    In our own files each key of a commit is in one block, so the two share no key.
     """
     rows = block.kind is before.kind is BlockKind.PARQUET and not block.partial and not config.delete_markers
     return rows and (block.path, block.instant, block.schema) == (before.path, before.instant, before.schema)
@@ -213,9 +210,9 @@ def _continues(block: LogBlock, before: LogBlock, config: TableConfig) -> bool:
 def open_blocks(
     blocks: Sequence[LogBlock], carried: Sequence[bool], config: TableConfig, partition: str
 ) -> list[list[DataBlock | DeleteBlock]]:
-    """Log blocks as the kernel takes them; a log block may become two.
+    """Decode log blocks for the kernel; a log block may become two.
 
-    carried: for each block, whether a compaction carried its rows over, so that they bear their own requested times.
+    `carried` marks blocks of a compaction's carry; their rows keep their own requested times.
     """
     deletes = iter(decode_deletes([block for block in blocks if block.kind is BlockKind.DELETE]))
     return [
@@ -240,7 +237,6 @@ def _open_rows(block: LogBlock, carry: bool, config: TableConfig, partition: str
 
 @lru_cache(maxsize=256)
 def _user_columns(schema: str) -> tuple[str, ...]:
-    """The columns of an Avro schema without Hudi's own."""
     fields = [field["name"] for field in json.loads(schema)["fields"]]
     return tuple(name for name in fields if name not in META_COLUMNS)
 
@@ -250,7 +246,7 @@ def _open_deletes(block: LogBlock, deletes: pl.DataFrame, config: TableConfig) -
     keys = deletes["record_key"].alias(RECORD_KEY).to_frame()
     ordering = deletes["ordering"]
     if merge.kind == "latest" and not merge.hudi_commit_time and ordering.dtype == pl.String:
-        # A compaction that carried them left each delete its own requested time.
+        # In a carry, each delete keeps its own requested time.
         carried = bool({ordering.min(), ordering.max()} - {None, block.instant})
         return [DeleteBlock(block.instant, keys.with_columns(ordering.alias("time")) if carried else keys)]
     if merge.kind != "ordering" or ordering.dtype == pl.Null:

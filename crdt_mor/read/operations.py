@@ -1,8 +1,8 @@
-"""The steps that an expression of polars takes, one after the other, as its JSON lists them.
+"""Split a polars expression into its operations, from its JSON.
 
-    (a + b) * 2      "Multiply" of two inputs, of which the first is "Plus" of the columns a and b
+    (a + b) * 2      "Multiply" with two inputs; the first is "Plus" of the columns a and b
 
-A step is said without its inputs, so that it can be made of other columns than those of the expression.
+An operation can be applied to other inputs than the expression's.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ _INPUTS: Final[dict[str, tuple[str, ...]]] = {
     "Eval": ("expr",),
     "StructEval": ("expr",),
 }
-"""Of some kinds of steps, where their inputs stand. What an `Eval` does to the elements of its input is its own."""
+"""JSON fields of an operation's inputs. The expression on elements in an `Eval` is not an input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A step of an expression. tree: its JSON, an object of one key.
+    """One operation of an expression.
 
-    word: polars' word for what it does: "Plus", "Cast", "Ternary", "Coalesce"; "" where it has none.
-    inputs: the trees of what it is made of; none for a column, a literal, and a step that is not known.
+    Attributes:
+        tree: its JSON, an object of one key.
+        word: polars' name: "Plus", "Cast", "Ternary", "Coalesce", or "".
+        inputs: trees of its inputs; empty for columns, literals and unknown operations.
     """
 
     tree: Any
@@ -38,20 +40,16 @@ class Operation:
 
     @property
     def column(self) -> str | None:
-        """The name of the column that this is; None: it is none."""
         return self.tree["Column"] if isinstance(self.tree, dict) and self.tree.keys() == {"Column"} else None
 
     @property
     def is_python(self) -> bool:
-        """Whether the step is a function in Python."""
         return isinstance(self.tree, dict) and self.tree.keys() == {"AnonymousFunction"}
 
     def expression(self) -> pl.Expr:
-        """The step with its inputs."""
         return pl.Expr.deserialize(json.dumps(self.tree).encode(), format="json")
 
     def of(self, inputs: Sequence[Any]) -> Operation:
-        """The same step of other inputs."""
         kind, body = next(iter(self.tree.items()))
         if kind == "Alias":
             return Operation({kind: [inputs[0], *body[1:]]}, self.word, tuple(inputs))
@@ -61,19 +59,17 @@ class Operation:
 
 
 def column(name: str) -> Any:
-    """The tree of a column."""
     return {"Column": name}
 
 
 def named(tree: Any, step: Operation) -> Any:
-    """A tree whose value has the name that the value of a step has."""
     return {"Alias": [tree, step.expression().meta.output_name()]}
 
 
 def tree_of(expression: pl.Expr) -> Any:
-    """The tree of an expression; None for one that cannot be written down, such as one that is very deep.
+    """Return the tree of an expression, or None if it cannot be serialized, for example if too deep.
 
-    JSON has neither infinity nor NaN: an expression with such a number is not read back from what polars writes.
+    JSON has neither infinity nor NaN: polars cannot read such an expression back.
     """
     try:
         text = expression.meta.serialize(format="json")
@@ -84,7 +80,6 @@ def tree_of(expression: pl.Expr) -> Any:
 
 
 def operation_of(tree: Any) -> Operation:
-    """The last step of an expression."""
     if not isinstance(tree, dict) or len(tree) != 1:
         return Operation(tree, "", ())
     kind, body = next(iter(tree.items()))
@@ -98,8 +93,9 @@ def operation_of(tree: Any) -> Operation:
 
 
 def _word(function: Any) -> str:
-    """The word of a function, as of `"Negate"`, of `{"Sql": {"Binary": "Mul"}}`, or of one that has options in small
-    letters, `{"ReplaceStrict": {"return_dtype": null}}`."""
+    """Return a function's name: from `"Negate"`, `{"Sql": {"Binary": "Mul"}}` or, with lower-case options,
+    `{"ReplaceStrict": {"return_dtype": null}}`.
+    """
     word = ""
     while isinstance(function, dict) and len(function) == 1 and next(iter(function))[0].isupper():
         [(word, function)] = function.items()

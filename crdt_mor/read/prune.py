@@ -1,12 +1,12 @@
-"""What a condition rules out, before any row is read.
+"""Skip partitions, file groups and row groups that cannot contain matching rows.
 
-    condition ─ split at `and` ─► conjuncts, each of which must hold
-      those on partition columns alone        tried on the one row that a partition's path stands for   ─► partitions
-      those that pin down the key columns     `=`, IN, and `or` of them: few values ─► keys ─► buckets  ─► file groups
-      comparisons with literals (pushdown.py) against the statistics of row groups, by polars           ─► rows
+    condition ─ split at `and` ─► conjuncts, all of which must hold
+      conditions on partition columns         evaluated on each partition's values          ─► partitions
+      equality on all key columns             `=`, IN, and `or` of them ─► keys ─► buckets  ─► file groups
+      comparisons with literals (pushdown.py) compared with row-group statistics, by polars ─► rows
 
-The last step is the Parquet scan's own. What is not understood rules out nothing, since a wrong answer here is a lost
-row.
+The Parquet scan does the last step itself. A condition that cannot be analysed skips nothing: a wrong skip would lose
+rows.
 """
 
 from __future__ import annotations
@@ -33,33 +33,30 @@ from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.expressions import Comparison, columns_in, comparison, conjuncts, operands
 
 KEYS_MAX = 100_000
-"""More keys than this touch every bucket anyway."""
+"""Above this many keys, assume that every bucket is touched."""
 
 LOOKUP_KEYS_MAX = 100
-"""Of more keys, each row group of a base file that is not in their order has some, by chance or by its filter's."""
+"""Above this many keys, nearly every row group of an unsorted base file contains one."""
 
 _ALTERNATIVES_MAX = 200
-"""`or` in a row, each a level of recursion; IN takes any number."""
+"""Limit of nested `or`, each a level of recursion. IN takes any number."""
 
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
-"""Among these, equality is exact. With UInt64 or floats it may be decided on rounded values."""
+"""Integer types with exact equality. Comparisons with UInt64 or floats may round."""
 
 Values = frozenset[Any]
 Pins = dict[str, Values]
-"""Columns, and the values outside of which a condition does not hold."""
+"""Allowed values per column. A row with any other value cannot match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The file slices that may hold a row for which the condition holds, and those that do not."""
-
     kept: tuple[FileSlice, ...]
     by_partition: tuple[FileSlice, ...] = ()
     by_bucket: tuple[FileSlice, ...] = ()
 
 
 def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> Pruning:
-    """Separate file slices by their partition and their bucket. `condition` is one of declared types."""
     if condition is None:
         return Pruning(tuple(slices))
     parts = conjuncts(condition)
@@ -79,12 +76,11 @@ def prune(slices: Sequence[FileSlice], condition: pl.Expr | None, config: TableC
 
 
 def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
-    """Those of some partitions that may hold a row for which all of these conditions hold."""
     return _partitions({*paths}, parts, key, schema)
 
 
 def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
-    """The paths of all partitions in which a row can be for which the condition holds; None: any, or too many."""
+    """Return all partition paths that the condition allows, or None if unlimited or too many."""
     fields = config.key.partition_fields
     if condition is None or not fields or not config.ours:
         return None
@@ -107,7 +103,6 @@ def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: Ta
 
 
 def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema: TableSchema) -> set[str]:
-    """Those of `paths` whose rows may meet the conditions, as far as a path alone decides them."""
     known = {*key.partition_fields, PARTITION_PATH}
     decidable = [(part, names) for part in parts if (names := set(columns_in(part))) and names <= known]
     if not decidable:
@@ -120,7 +115,6 @@ def _partitions(paths: set[str], parts: Sequence[pl.Expr], key: KeySpec, schema:
 
 
 def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> Iterator[tuple[str, pl.DataFrame]]:
-    """For each path a row, in declared types, of the values that all rows below the path have for certain."""
     by_columns: dict[tuple[str, ...], list[tuple[str, dict[str, object]]]] = {}
     for path in paths:
         values = key.partition_values(path, schema.stored)
@@ -134,7 +128,7 @@ def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> 
 
 
 def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
-    """Whether a condition holds for a row. One that fails on it may hold, so that nothing is ruled out."""
+    """Return True if the condition may match the row; an evaluation error counts as a match."""
     try:
         return row.filter(part).height > 0
     except pl.exceptions.PolarsError:
@@ -145,15 +139,14 @@ def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
 
 
 def _may_hold(file_id: str, wanted: frozenset[int], config: TableConfig) -> bool:
-    """Whether a file group may hold keys of these buckets. A file group that is no bucket's may hold any key."""
     bucket = bucket_of_file_id(file_id)
     return bucket is None or config.buckets is None or bucket >= config.buckets or bucket in wanted
 
 
 def _buckets(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> frozenset[int] | None:
-    """The buckets of the keys that the conditions leave; None: any.
+    """Return the buckets of the allowed keys, or None for all.
 
-    Hudi's own tables are left alone: they may take their buckets from some of the key columns, and do not say so.
+    Tables made by Hudi are not pruned: their bucket hash may cover only some key columns.
     """
     keys = None if config.buckets is None else _keys(parts, config, schema)
     if keys is None or config.buckets is None:
@@ -162,20 +155,18 @@ def _buckets(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema)
 
 
 def pinned_keys(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
-    """The texts of all keys that a row may have for which the condition holds, if they are few; None: any."""
+    """Return the allowed keys as text, or None above LOOKUP_KEYS_MAX."""
     keys = None if condition is None else _keys(conjuncts(condition), config, schema)
     return None if keys is None or len(keys) > LOOKUP_KEYS_MAX else tuple(keys.to_pylist())
 
 
 def _keys(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> pa.Array | None:
-    """The texts of all keys that the conditions leave; None: any, and in tables that Hudi made."""
     if not config.ours:
         return None
     return _record_keys(reduce(_intersection, (_pins(part, schema) for part in parts)), config.key)
 
 
 def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
-    """The text of all keys that a row may have; None: any."""
     if RECORD_KEY in pins:
         return pa.array(sorted(pins[RECORD_KEY]), pa.string())
     if not set(key.fields) <= pins.keys():
@@ -194,7 +185,7 @@ def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
 
 
 def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
-    """Columns that a condition pins to some values: whatever makes it true has one of them."""
+    """Collect the values that each column must have for the condition to be true."""
     if (sides := operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
         return _intersection(*(_pins(side, schema, depth + 1) for side in sides))
     if (sides := operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
@@ -205,13 +196,12 @@ def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
 
 
 def _intersection(left: Pins, right: Pins) -> Pins:
-    """What is pinned where both of two conditions hold."""
     shared = {name: left[name] & right[name] for name in left.keys() & right.keys()}
     return {**left, **right, **shared}
 
 
 def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
-    """The values of a comparison, if they are of a type whose equality with the column's is exact."""
+    """Return the compared values if equality with the column's type is exact, else {}."""
     name, values = compared.column, compared.values
     kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)
@@ -220,5 +210,4 @@ def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
 
 
 def _type_of(name: str, schema: TableSchema) -> pl.DataType | None:
-    """The type of a user's column, as polars has it."""
     return polars_schema(schema.select([name]).declared).get(name)

@@ -1,16 +1,15 @@
-"""The part of a condition that goes down to Parquet.
+"""Build the part of a condition that Parquet scans evaluate.
 
-Only comparisons of a column with literals go down, and `and` and `or` of those. All other conditions are decided on
-rows that are merged and restored to their declared types, for three reasons:
+This part contains comparisons of a column with literals, and `and` and `or` of them. Other conditions run on merged
+rows with declared types, for three reasons:
 
-    statistics     polars computes arithmetic and casts on the least and the greatest value of a row group: where one of
-                   the two overflows, a row group is skipped though it has rows
-    hidden values  a base file has values that a log has replaced, and a cast must not fail on one of those
-    stored types   a condition is one of declared types, and files hold stored ones
+    statistics     polars computes arithmetic and casts on the minimum and maximum of a row group; an overflow there
+                   would skip matching rows
+    hidden values  a cast must not fail on a base file's value that a log has replaced
+    stored types   conditions use declared types, files contain stored types
 
-What goes down is built anew, from literals that the column's own type holds, so that nothing is cast on the way. A
-number that a column of integers cannot hold, such as 5.5, becomes the nearest integers that it can. Where there are no
-such literals, the condition stays above: reading more is only slower.
+The comparisons are rebuilt with literals of the column's own type, so nothing is cast. For an integer column, 5.5
+becomes the nearest integers. Without such literals the condition runs later, which is only slower.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.read.expressions import Comparison, bounds, comparison, flat, joined
 
 _NESTED_MAX = 50
-"""`and` in `or` in `and`, each a level of recursion."""
+"""Nested `and` and `or`; each is a level of recursion."""
 
 _COMPARED = {"=": eq, "is": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 _INTEGERS: dict[Any, int] = {pl.Int32(): 2**31, pl.Int64(): 2**63}
 
 LISTED_MAX = 40
-"""The most values that go down as a list, each of which polars holds against the statistics of each row group. It plans
-that in a time that grows with the square of their number: for 100 keys, longer than it decodes a million rows."""
+"""Longest list of values pushed down. polars compares each value with each row group's statistics, in quadratic
+planning time: for 100 keys longer than decoding a million rows.
+"""
 
 
 @lru_cache(maxsize=256)
 def same_in_polars(schema: TableSchema) -> Mapping[str, pl.DataType]:
-    """The columns whose declared and stored types are equal in polars, so that they need no restoring."""
     declared, stored = polars_schema(schema.declared), polars_schema(schema.stored)
     equal = {name: kind for name, kind in declared.items() if stored[name] == kind}
     return {**dict.fromkeys(META_COLUMNS, pl.String()), **equal}
 
 
 def parquet_form(condition: pl.Expr, schema: TableSchema) -> pl.Expr | None:
-    """The condition as a Parquet scan may decide it, for exactly the rows for which it holds; None: it may not."""
+    """Return the condition as Parquet may evaluate it, true for the same rows, or None."""
     return _form(condition, same_in_polars(schema), 0)
 
 
@@ -67,7 +66,7 @@ def _form(condition: pl.Expr, kinds: Mapping[str, pl.DataType], depth: int) -> p
 
 
 def _form_of(compared: Comparison, kind: pl.DataType) -> pl.Expr | None:
-    """A comparison with values of the column's own type. NaN is the greatest, and statistics leave it out."""
+    """Compare with values of the column's own type. NaN is the greatest value, and statistics omit it."""
     column, relation, nulls = pl.col(compared.column), compared.relation, compared.values.null_count()
     if relation in ("is", "is not") and nulls:
         null = column.is_null() if relation == "is" else column.is_not_null()
@@ -90,15 +89,13 @@ def _form_of(compared: Comparison, kind: pl.DataType) -> pl.Expr | None:
 
 
 def _may_be_between(literals: pl.DataType) -> bool:
-    """Whether literals of this type may lie between two integers."""
     return literals.is_float() or literals.is_decimal()
 
 
 def _between(column: pl.Expr, relation: str, number: float | Decimal, limit: int) -> pl.Expr:
-    """A column of integers from -limit to limit - 1 against a number that may lie between two of them, or beyond all.
+    """Compare an integer column (from -limit to limit - 1) with a number between two integers or out of range.
 
-    polars makes doubles of the integers to compare them with a float, so that several large ones equal it. NaN is
-    greater than all numbers. With decimals it compares exactly.
+    polars would convert the integers to doubles, so several large ones would equal a float. NaN exceeds all numbers.
     """
 
     def rounded(integer: int) -> float:
@@ -132,10 +129,7 @@ def _between(column: pl.Expr, relation: str, number: float | Decimal, limit: int
 
 
 def _last(limit: int, holds: Callable[[int], bool]) -> int:
-    """The last of the integers from -limit to limit - 1 for which something holds that holds up to some integer.
-
-    Where it holds for none of them, the one before the first.
-    """
+    """Return the last integer from -limit to limit - 1 for which the monotonic `holds` is true, or -limit - 1."""
     last, end = -limit - 1, limit
     while end - last > 1:
         middle = (last + end) // 2
@@ -144,10 +138,10 @@ def _last(limit: int, holds: Callable[[int], bool]) -> int:
 
 
 def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | None:
-    """IN; None for types whose values polars casts to another.
+    """Build an IN, or None for types that polars casts.
 
-    A short list is the one form for which polars asks of each value whether it is in a row group, by its statistics. Of
-    more values the statistics answer for the least and the greatest.
+    In a short list polars compares each value with a row group's statistics; in a longer list only the minimum and
+    maximum.
     """
     if not values:
         return pl.lit(False)
@@ -159,8 +153,8 @@ def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | 
 
 
 def one_of(column: pl.Expr, values: pl.Series) -> pl.Expr:
-    """IN as a set of any size, and that a value is between the least and the greatest, as the statistics can say."""
-    ordered = values.unique().sort()  # NaN comes last, as it is the greatest
+    """Build an IN of any size, bounded by its minimum and maximum for statistics."""
+    ordered = values.unique().sort()  # NaN, the greatest value, comes last
     among = column.is_in(ordered.implode())
     if ordered.is_empty():
         return among
@@ -169,9 +163,9 @@ def one_of(column: pl.Expr, values: pl.Series) -> pl.Expr:
 
 
 def _exact(values: pl.Series, kind: pl.DataType) -> list[Any] | None:
-    """Literals as values that the column's type holds and that polars compares as they are; None where they are not.
+    """Return literals as values of the column's type that polars compares without a cast, or None.
 
-    Unsigned 64-bit integers are not: polars compares them with signed ones as doubles, which rounds.
+    polars compares unsigned 64-bit integers with signed ones as doubles, which rounds.
     """
     literals = values.dtype
     try:
@@ -188,12 +182,11 @@ def _exact(values: pl.Series, kind: pl.DataType) -> list[Any] | None:
 
 
 def _holds(kind: pl.DataType, number: float | Decimal) -> bool:
-    """Whether a type holds a number exactly, and polars compares the two in this type."""
     if isinstance(kind, pl.Decimal):
         unscaled = None if isinstance(number, float) else Fraction(number) * 10**kind.scale
         return unscaled is not None and unscaled.denominator == 1 and abs(unscaled) < 10**kind.precision
     if kind.is_float():
         rounded = np.float32 if kind == pl.Float32 else float
-        with np.errstate(over="ignore"):  # a number beyond all floats of 32 bits is infinite there, so another one
+        with np.errstate(over="ignore"):  # a number beyond all 32-bit floats becomes infinity, so the test fails
             return not isinstance(number, Decimal) and rounded(number) == number
     return isinstance(number, int) and -_INTEGERS.get(kind, 0) <= number < _INTEGERS.get(kind, 0)

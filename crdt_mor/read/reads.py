@@ -1,12 +1,14 @@
-"""What a write reads, and so for which of the writes that came before it, and are still under way, it waits.
+"""Decide which earlier, pending writes a write must wait for, from the rows and columns that it reads.
 
-    where the write said nothing at its begin     it may touch anything
-    partitions    it touches none whose rows can meet the condition
-    columns       it touches none that is read, nor that the condition names, and then either
-                    no row comes or goes by it, as an update sets columns of rows that are there, or
-                    a row that comes by it does not meet the condition, as it is null in all that was not set
+A pending write's declaration decides:
 
-Two conditions that are not understood meet, since a wrong answer here is a lost update.
+    none           it may change anything: wait
+    partitions     do not wait if no row in them can match the condition
+    columns        do not wait if it writes no column that is read or filtered, and either
+                       it adds and deletes no row (an update of existing rows), or
+                       its new rows, null in all columns not set, cannot match the condition
+
+If a condition cannot be analysed, the write waits: a wrong skip would lose an update.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from crdt_mor.read.trees import with_columns_named
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Some columns of the rows for which a condition holds. columns: None: all; condition: None: of all rows."""
+    """Columns of the rows that match a condition; None means all."""
 
     columns: frozenset[str] | None = None
     condition: pl.Expr | None = None
@@ -44,9 +46,14 @@ class Reads:
         schema: TableSchema,
         names: Names = STORED,
     ) -> Reads:
-        """What a scan reads; everything where the table has no such columns, which a write under way may bring.
+        """Return a scan's reads in stored names.
 
-        columns, filter: under the names that people see. schema: stored; so is what comes out.
+        An unknown column means everything: a pending write may add it.
+
+        Args:
+            columns: user-visible names.
+            filter: a condition on user-visible names.
+            schema: the stored schema.
         """
         try:
             condition = None if filter is None else checked(filter, names.outward(schema))
@@ -62,7 +69,7 @@ class Reads:
         return cls(None if given is None else frozenset(known[name] for name in given), inside)
 
     def may_meet(self, declared: Declared, config: TableConfig, schema: TableSchema) -> bool:
-        """Whether a write that keeps to a declaration may touch what is read."""
+        """Return True if a write with this declaration may change the rows read."""
         parts = [] if self.condition is None else conjuncts(self.condition)
         if declared.partitions is not None and not partitions_left(declared.partitions, parts, config.key, schema):
             return False
@@ -78,9 +85,9 @@ EVERYTHING: Final = Reads()
 
 
 def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableSchema) -> bool:
-    """Whether a condition does not hold for rows that are null in all columns but key, partition and columns not named.
+    """Return True if the condition excludes new rows, which are null outside the key and partition.
 
-    A payload may show something else than null of a column that was never written.
+    Payload columns do not count: a payload may show a value for a column never written.
     """
     payloads = {name for merge in config.merge.columns for name in merge.columns}
     given = {*config.key.fields, *config.key.partition_fields, *META_COLUMNS, *payloads}
@@ -92,7 +99,7 @@ def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableS
 
 
 def _fails_on_null(part: pl.Expr, names: Collection[str], schema: TableSchema) -> bool:
-    """Whether a condition does not hold where all columns that it names are null. One that fails on them may hold."""
+    """Return True if a condition is false when all its columns are null. An error counts as a match."""
     types = polars_schema(schema.select(sorted(names)).declared)
     try:
         return pl.DataFrame({name: [None] for name in types}, schema=types).filter(part).is_empty()

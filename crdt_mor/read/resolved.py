@@ -1,9 +1,9 @@
-"""What is known of slices that were merged before: which of their rows are shown.
+"""Reuse the results of earlier merges: which rows of a file slice are visible.
 
-A process remembers what its own merges have found out. What `maintain` has found out of larger slices lies beside the
-table, in hints that any process may read (`merge/resolution_hint.py`).
+Each process caches its own results. For larger slices, `maintain` stores results as hints beside the table, for all
+processes (`merge/resolution_hint.py`).
 
-Slices are named by their files, which never change: those that this engine wrote, and no others.
+A result is named after the slice's files, which must never change: only files of this engine qualify.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from crdt_mor.read.damage import is_ours
 from crdt_mor.store.protocol import Store
 
 HINTED_BYTES_MIN: Final = 4 << 20
-"""Of slices with smaller bases nobody looks for a hint: the merge takes about as long as reading one does."""
+"""For smaller base files, reading a hint takes about as long as the merge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The resolutions of the slices of one table.
+    """The known resolutions of one table's slices.
 
-    kept: where they are remembered. hints: the store of the table, if what its hints say is believed.
+    Attributes:
+        kept: the process's cache.
+        hints: the table's store, if its hints are trusted.
     """
 
     kept: Bounded[Resolution]
@@ -41,18 +43,16 @@ class Resolved:
     hints: Store | None
 
     def of(self, slice_: FileSlice) -> Resolution | None:
-        """What is known of a slice."""
         if not (slice_.logs and slice_.base):
             return None
         return self.kept.get(self._key(slice_)) or (None if self.hints is None else self._hinted(slice_, self.hints))
 
     def note(self, slice_: FileSlice, resolution: Resolution | None) -> None:
-        """Remember what a merge has found out of a slice, if anything."""
         if resolution is not None and self._is_fixed(slice_):
             self.kept.keep(self._key(slice_), resolution)
 
     def hint_path(self, slice_: FileSlice) -> str | None:
-        """Where a hint of a slice lies, if one may: the rule has bits a row, and the slice is large enough."""
+        """Return the path of a slice's hint; None for small slices and for rules without a bit per row."""
         base, has_bits = slice_.base, self.merging.rule.kind != "columns"
         if base is None or not (has_bits and slice_.logs and self._is_fixed(slice_)):
             return None
@@ -60,13 +60,12 @@ class Resolved:
         return resolved_path(self.name(slice_).hex()) if is_large else None
 
     def name(self, slice_: FileSlice) -> bytes:
-        """What a hint of a slice is called: by all that its resolution depends on."""
         rule = self.merging.rule
         files = (f"{file.path} {file.size}" for file in slice_.files)
         return name_of((rule.kind, rule.ordering or "", self._merge_key, *files))
 
     def _hinted(self, slice_: FileSlice, store: Store) -> Resolution | None:
-        """What a hint says, if there is one; of a store that does not give it, the read of the files tells."""
+        """Read a hint, if any. Store errors are ignored: reading the files reports them."""
         path, found = self.hint_path(slice_), None
         with suppress(StorageUnavailableError, OSError):
             found = None if path is None else store.read(path)

@@ -1,7 +1,7 @@
-"""Which row groups of a base file may have rows that a filter asks for, by what the file says of them.
+"""Choose the row groups of a base file that may contain matching rows.
 
-The statistics in its footer answer for the columns of a condition. They say nothing of a key where the rows are in
-another order than that of their keys, as each row group then has keys from all over. Its Bloom filters do.
+Footer statistics answer conditions on columns, and on keys in files sorted by key. In other files each row group spans
+all keys, and Bloom filters answer.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from crdt_mor.read.expressions import columns_in
 
 
 def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Mapping[str, pl.DataType]) -> list[int]:
-    """The row groups whose statistics do not rule the condition out, as polars decides it; types: of all columns."""
+    """Return the row groups that may match according to their statistics, as polars evaluates them."""
     every = list(range(footer.num_row_groups))
     if condition is None or not every:
         return every
     kinds = {name: types[name] for name in columns_in(condition)}
-    # Not public. Where polars has it no more, no row group is ruled out here, and polars itself skips no less.
+    # A private method of polars. In a release without the method, only polars itself skips row groups.
     skips = getattr(condition, "_skip_batch_predicate", lambda _: None)(kinds)
     if skips is None:
         return every
@@ -36,16 +36,16 @@ def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Map
             series += [pl.Series(f"{name}_{end}", of, kind, strict=False) for end, of in (("min", low), ("max", high))]
             series.append(pl.Series(f"{name}_nc", nulls, pl.get_index_type()))
         skipped = pl.DataFrame(series).select(skips.fill_null(value=False).alias("skip"))["skip"]
-    except pl.exceptions.PolarsError:  # nested types, which have no statistics
+    except pl.exceptions.PolarsError:  # nested types have no statistics
         return every
     return [group for group, skip in zip(every, skipped, strict=True) if not skip]
 
 
 def may_have_keys(footer: pq.FileMetaData, groups: Collection[int], keys: Collection[str]) -> list[int]:
-    """Those of the row groups between whose least and greatest record key one of the keys lies, given by their texts.
+    """Return the row groups with a key between their minimum and maximum record key.
 
-    Rows are in the order of these texts, so that the statistics of a column of integers say little of one key: between
-    49 and 50 are 490 and 4,999,999.
+    Rows are sorted by the key's text, so statistics of an integer column say little: between 49 and 50 lie 490 and
+    4999999.
     """
     ordered = sorted(keys)
 
@@ -59,9 +59,10 @@ def may_have_keys(footer: pq.FileMetaData, groups: Collection[int], keys: Collec
 
 
 def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
-    """The ranges of rows of a base file that may have some of the keys: the first row, and how many.
+    """Return the row ranges (first row, number of rows) that may contain the keys, by Bloom filter, or None without
+    filters.
 
-    Neighbouring row groups are one range. None where nothing but reading the keys can tell.
+    Neighbouring row groups are joined.
     """
     groups = may_have(base, RECORD_KEY, keys)
     if groups is None:
@@ -76,7 +77,7 @@ def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int]
 
 
 def within(footer: pq.FileMetaData, groups: Collection[int], ranges: Collection[tuple[int, int]] | None) -> list[int]:
-    """Those of the row groups that lie in one of the ranges of rows, given by first row and number; None: all."""
+    """Return the row groups inside the row ranges (first row, number of rows)."""
     if ranges is None:
         return list(groups)
     starts = [0, *accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups))]
@@ -84,7 +85,6 @@ def within(footer: pq.FileMetaData, groups: Collection[int], ranges: Collection[
 
 
 def _statistics(group: pq.RowGroupMetaData, name: str) -> tuple[object, object, int | None]:
-    """Least, greatest and number of nulls of a column in a row group; None where it does not say."""
     for i in range(group.num_columns):
         chunk = group.column(i)
         if chunk.path_in_schema == name and (statistics := chunk.statistics) is not None:

@@ -1,9 +1,8 @@
-"""From a sealed value to merged rows: the one read path of snapshots, time travel and compaction.
+"""Read merged rows from a timeline value: the one read path of snapshots, time travel and compaction.
 
     value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames
 
-Files are opened in read/open_slice.py, rows are merged by `merge`; neither of the two knows the other. Each slice is
-merged alone, or some of them together (read/together.py).
+read/open_slice.py opens files, `merge` merges rows, and read/together.py merges small slices together.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
 
 _PREFETCHED: Final = 2 * REQUESTS
-"""Files that are asked for beside a look for the newest version, which takes two round trips."""
+"""Files prefetched while the newest version is looked up, which takes two round trips."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A sealed view of a table at a cut of its commits: the file slices that the cut shows, and how to merge them.
+    """The file slices of a table at a cut of its commits.
 
-    whole: whether the view has everything that the cut shows; a read-optimized view leaves the logs out.
-    part: whether the view has some of the cut's file slices only, for a process that knows no more of the table.
-    at_hand: log files that are in memory alone, by their paths: what a block has written that is not committed yet.
-    called: the names of its columns; None: those that the value has.
-    found_out: where it is noted which rows of its slices are shown, and nothing else is believed of that; None: what
-        the session remembers, and the hints beside the table.
+    Attributes:
+        whole: False for a read-optimized view, without logs.
+        part: True if slices are missing, in a process without the rest of the timeline.
+        at_hand: uncommitted log files of a block, in memory, by path.
+        called: names of the columns; None for the value's names.
+        found_out: receives the merges' resolutions, instead of the session's cache and the hints.
     """
 
     session: Session
@@ -73,24 +72,24 @@ class Snapshot:
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, cut: Cut | None = None) -> Snapshot:
-        """The slices that `value` shows at a cut; None: all that it shows."""
         completions = session.views.snapshot_completions(value, cut)
         slices = fold_slices(completions, old_logs=session.config.was_upgraded)
         return cls(session, value, cut or Cut.latest(value, "completed"), tuple(slices))
 
     @classmethod
     def before(cls, session: Session, begun: ValueOf, settled: Timeline, requested: InstantTime) -> Snapshot:
-        """What all commits show that were requested before a pending write, and none that was requested after it.
+        """Return the snapshot of all commits requested before a pending write, and no others.
 
-        begun: the value in which it began. settled: a later one, in which nothing is pending that was requested before
-        and touches what is read.
+        It has the slices of the write's begin, plus later commits requested earlier. Later compactions are left out:
+        they may contain rows requested after the write. No clean removes the files of a pending write's view.
 
-        The slices are those of the begin, and of later commits those are added that were requested before it. A later
-        compaction may have folded rows that come after the write; no clean removes the files of a pending write's view.
+        Args:
+            begun: the value in which the write began.
+            settled: a later value, in which no earlier write that touches the rows is pending.
         """
         shown = session.views.snapshot_completions(begun)
         if settled is not begun:
-            # What was adopted meanwhile, Hudi may have completed before: not the times of a segment say what is new.
+            # Hudi's commits may be adopted later than they completed, so segments are compared by name, not by time.
             known = {segment.name for segment in begun.segments}
             ended = session.views.completions(settled, lambda s: s.name not in known)
             shown = commits_before(begun, shown, ended, requested)
@@ -98,21 +97,19 @@ class Snapshot:
         return cls(session, value, Cut("requested", requested), tuple(fold_slices(shown)))
 
     def read_optimized(self) -> Snapshot:
-        """This snapshot without its logs: what the last compactions left."""
         slices = tuple(replace(slice_, logs=()) for slice_ in self.slices if slice_.base is not None)
         return replace(self, slices=slices, whole=False)
 
     def with_own(self, logs: Sequence[tuple[DataFile, bytes]], schema: TableSchema) -> Snapshot:
-        """This snapshot with the log files of a write that is not committed yet, which come after all that it shows.
+        """Add the log files of an uncommitted write, ordered after all other rows.
 
-        schema: the table's, with the columns that the write brings.
+        `schema` includes the columns that the write adds.
         """
         value = replace(self.value, schema=schema.to_json())
         slices = with_logs(self.slices, (file for file, _ in logs))
         return replace(self, value=value, slices=slices, at_hand={file.path: data for file, data in logs})
 
     def with_slices(self, slices: Iterable[FileSlice]) -> Snapshot:
-        """A part of this snapshot, for a process that knows no more of the table."""
         kept = tuple(slices)
         paths = {log.path for slice_ in kept for log in slice_.logs}
         at_hand = {path: data for path, data in self.at_hand.items() if path in paths}
@@ -121,54 +118,50 @@ class Snapshot:
         return replace(self, value=value, slices=kept, part=True, at_hand=at_hand)
 
     def sealed_cut(self) -> Cut:
-        """The cut that this view shows, for use by later reads; raises where Hudi has committed before it unnoticed.
+        """Return the cut of this view, for use by later reads.
 
-        Such a commit has its place before the cut for ever, so that no cut shows what this view shows. Nor does any
-        show what a block has written that is not committed yet.
+        Raises if no cut shows the same rows: Hudi committed before the cut unnoticed, or rows are uncommitted.
         """
         if self.at_hand:
             raise InvalidInputError(
-                "this scan shows what its block has written, which no moment of the table's history shows before the "
-                f"block is committed: take the moment of a scan after the block. statements_of={self.cut.time}"
+                "this scan contains uncommitted rows of its block, so no checkpoint can name it: "
+                f"scan again after the block. statements_of={self.cut.time}"
             )
         missing = [] if self.part else self.session.views.unseen(self.value, self.cut)
         if missing:
             raise SnapshotExpiredError(
-                "Hudi committed to this table before the moment that this scan shows, which was found only now: scan "
-                "again, and before that call table.refresh() where Hudi writes as well. "
+                "Hudi committed to this table before the scan's moment, and the commit was found only now: "
+                "scan again, and before that call table.refresh(). "
                 f"instant={missing[0].requested} completed={missing[0].completed} scan={self.cut}"
             )
         if not self.part and not self.session.views.is_decided(self.value.clock):
             raise FutureSnapshotError(
-                "a commit of Hudi's that this scan shows was completed at a time that has not come yet by the clock of "
-                "this machine, so that commits of ours may still come before it: scan again when it has come. "
+                "a Hudi commit in this scan completed at a time ahead of this machine's clock, so earlier commits may "
+                "still follow: scan again after that time. "
                 f"scan={self.cut} clock={self.session.known().clock}"
             )
         return self.cut
 
     def _require_kept(self, slice_: FileSlice) -> None:
-        """Raise where an erasure has ended the history of this very file group after what the view shows."""
         since = dict(self.value.retention.groups).get(slice_.group)
         if since is not None and self.cut.time < since:
             raise SnapshotExpiredError(
-                "rows that this snapshot would show were erased, with the history of their file group: ask for a later "
-                "one, or for other rows, with a filter that rules the file group out. "
+                "rows of this snapshot were erased, with the history of their file group: pass a later moment, or a "
+                "filter that excludes the file group. "
                 f"as_of={self.cut.time} oldest={since} partition={slice_.partition!r} file_group={slice_.file_id}"
             )
 
     @property
     def names(self) -> Names:
-        """The names of the columns as people see them in this view."""
         return self.value.names if self.called is None else self.called
 
     @property
     def shown(self) -> TableSchema:
-        """The columns as people see them in this view."""
         return self.names.outward(self.schema)
 
     @property
     def schema(self) -> TableSchema:
-        """The columns of files, also those that nobody sees."""
+        """The columns of files, including hidden ones."""
         return TableSchema.from_json(self.value.schema)
 
     def frames(
@@ -181,14 +174,14 @@ class Snapshot:
         *,
         kept: bool = False,
     ) -> Iterator[pl.DataFrame]:
-        """Merged rows, stored types, in no particular order; slices are merged side by side, small ones together.
+        """Yield merged rows of stored types, in no order. Slices are merged in parallel, small slices together.
 
-        select: the columns; where there are none, each frame still has as many rows as are shown.
-        limit: the caller takes no more rows than that, so the first slice, which often has them, is read alone, and in
-            parts if it is larger.
-        finish: a function of each merged frame that runs in the thread that merged it.
-        keys: the predicate holds for rows of these keys alone, so that other rows of base files need not be read.
-        kept: the caller keeps all frames; else no more than a few slices are to be in memory.
+        Args:
+            select: the columns; if empty, frames still have the right number of rows.
+            limit: the caller takes at most this many rows, so the first slice is read alone and, if large, in parts.
+            finish: applied to each merged frame in its thread.
+            keys: the predicate matches only rows of these keys, so other base rows may be skipped.
+            kept: the caller keeps all frames; otherwise only a few slices are in memory.
         """
         store = self.session.store
         merging = merging_of(self.session.config, self.value.schema)
@@ -197,7 +190,7 @@ class Snapshot:
         columns = self.read_columns(select, predicate)
 
         resolved = self.resolved
-        # Of a file in a bucket a filter fetches some row groups alone, in which rows have other places.
+        # In a bucket a filter fetches only some row groups, which changes the positions of rows.
         by_place = limit is None and keys is None and (predicate is None or not self.session.is_far)
         wanted = None if keys is None else _as_merge_keys(keys, merging.columns)
         asked = _asked_keys(predicate, wanted, merging.columns)
@@ -225,9 +218,9 @@ class Snapshot:
 
         is_far = self.session.is_far
         at_once = REQUESTS if is_far else None
-        if limit is not None:  # one part after another, as the first one often has enough rows
+        if limit is not None:  # part by part: the first often contains enough rows
             for part in map(fetch, chain.from_iterable(map(open_parts, self.slices[:1]))):
-                for merge in merges.of([part]):  # which looks ahead where it is given more than one
+                for merge in merges.of([part]):  # given several parts, `of` would open parts ahead
                     yield from finished(merge)
         slices = self.slices if limit is None else self.slices[1:]
         opened = chain.from_iterable(in_threads(open_parts, slices, at_once, _weight_of_logs))
@@ -236,21 +229,18 @@ class Snapshot:
             yield from frames
 
     def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
-        """The columns that are read for `select`: one at least, as only columns have a number of rows.
-
-        Where `select` names none, it is one that the predicate reads anyway, or the key, which every merge reads.
-        """
+        """Return the columns to read for `select`: at least one, or a frame would lose its row count."""
         named = [] if predicate is None else columns_in(predicate)
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
     def finding_out(self) -> Snapshot:
-        """This snapshot, which believes nothing that was found out before, and notes what its merges find out."""
+        """Return this snapshot without known resolutions; its merges store new ones."""
         return replace(self, found_out=Bounded(FOUND_OUT_BYTES))
 
     @property
     def resolved(self) -> Resolved:
-        """What is known of its slices: nothing, and it is not noted, where some of their logs are in memory alone."""
+        """The known resolutions of its slices; none if some logs are only in memory."""
         session, found_out = self.session, Bounded(0) if self.at_hand else self.found_out
         merging = merging_of(session.config, self.value.schema)
         if found_out is None:
@@ -258,7 +248,6 @@ class Snapshot:
         return Resolved(found_out, session.config, merging, None)
 
     def prefetch(self) -> None:
-        """Ask a bucket for the ends of the first files, which are kept in memory: what it gives while a look takes."""
         store = self.session.store
         if is_bucket(store):
             files = [file for slice_ in self.slices for file in slice_.without(self.at_hand).files]
@@ -266,7 +255,6 @@ class Snapshot:
                 pass
 
     def _lookup(self, keys: pl.Series, columns: Columns) -> Lookup | None:
-        """What is known of the keys of log files, for a session that has looked keys up before."""
         session, kept = self.session, self.session.views.log_keys()
         if kept is None or self.at_hand:
             return None
@@ -283,7 +271,6 @@ class Snapshot:
         limit: int | None,
         known: Resolution | None,
     ) -> list[Slice]:
-        """What is merged of a slice, each part on its own; it alone, where it is resolved."""
         store, config = self.session.store, self.session.config
         if slice_.base is not None and not slice_.logs:
             blocks = Slice(base_of(store, slice_, config))
@@ -297,21 +284,17 @@ class Snapshot:
         if slice_.base is not None and not slice_.logs:
             return [blocks]
         if predicate is not None or blocks.base_ranges is not None:
-            return [blocks]  # the statistics of a whole base file rule out more than those of its parts
+            return [blocks]  # statistics of the whole base file skip more row groups
         rows = 0 if slice_.base is None else slice_.base.rows
         merging = merging_of(config, self.value.schema)
         return kernel.parts(blocks, rows, merging.rule, merging.columns, select, limit)
 
     @property
     def unopened(self) -> int:
-        """Of how many file groups `count` opens no data file, as the commits or hints say how many rows they have."""
         return len(self._heights())
 
     def count(self) -> int:
-        """Rows, as the commits say it where a slice needs no merging, or as an earlier merge of it has found out.
-
-        Of other slices the key columns are read.
-        """
+        """Count rows: from commits for slices without logs, from earlier merges, else by reading keys."""
         known = self._heights()
         for slice_ in known:
             self._require_kept(slice_)
@@ -319,28 +302,27 @@ class Snapshot:
         return sum(known.values()) + sum(frame.height for frame in replace(self, slices=others).frames([], None))
 
     def _heights(self) -> dict[FileSlice, int]:
-        """The slices of which it is known how many rows they have."""
         resolved = self.resolved
         found = dict[FileSlice, int]()
         known = in_threads(resolved.of, self.slices, REQUESTS) if self.session.is_far else map(resolved.of, self.slices)
         for slice_, resolution in zip(self.slices, known, strict=True):
-            height = _rows_said(slice_) if resolution is None else resolution.height
+            height = _stored_rows(slice_) if resolution is None else resolution.height
             if height is not None:
                 found[slice_] = height
         return found
 
 
-def _rows_said(slice_: FileSlice) -> int | None:
-    """How many rows a slice has, where commits say it: it needs no merging, and Hudi has not archived its commit."""
+def _stored_rows(slice_: FileSlice) -> int | None:
+    """Return the row count stored in the slice's commit, if it has no logs. Hudi's archived commits store none."""
     return slice_.base.rows if slice_.base is not None and not slice_.logs and slice_.base.rows else None
 
 
 def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -> pl.Expr | None:
-    """A predicate, and that the record key is one of these.
+    """Add a condition on the record key to a predicate.
 
-    Rows are in the order of its text, so that its statistics rule row groups out which those of a number do not. Those
-    of a key of text say the same. Of a file in a bucket the column would have to be fetched, so that `fetching.plan`
-    holds the keys against its statistics.
+    Rows are sorted by record key as text, so its statistics skip more row groups than a number column's. A text key
+    column needs no addition. For buckets see `fetching.plan`, which compares keys with statistics without fetching the
+    column.
     """
     if columns.schema[columns.merge_key] == pl.String and columns.merge_key != RECORD_KEY:
         return predicate
@@ -349,12 +331,11 @@ def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -
 
 
 def _as_merge_keys(keys: Sequence[str], columns: Columns) -> pl.Series:
-    """The merge keys of which these are the texts; null where no value of the key column has a text."""
+    """Convert key texts to merge keys; null for texts that are no value of the key column."""
     return pl.Series(keys, dtype=pl.String).cast(columns.schema[columns.merge_key], strict=False)
 
 
 def _asked_keys(predicate: pl.Expr | None, keys: pl.Series | None, columns: Columns) -> kernel.Asked | None:
-    """What follows for the merge key from a predicate, or from the merge keys of which alone it can hold."""
     key = columns.merge_key
     if keys is not None:
         return kernel.Asked(key, pl.col(key).is_in(keys.implode()), len(keys))

@@ -1,15 +1,14 @@
-"""SQL conditions as polars expressions.
+"""Parse SQL conditions to polars expressions.
 
-polars parses SQL. What it does not, or does otherwise than other engines, is done here:
+polars parses the SQL. This module translates the parts that polars rejects, or evaluates unlike other engines:
 
-    day >= '2026-01-31'                          a text beside a date or a moment is one of these
+    day >= '2026-01-31'                          text beside a date or a moment is a date or a moment
     at > TIMESTAMP '2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
-    open IS NOT TRUE                             is true of null, and open IS TRUE is false of it
+    open IS NOT TRUE                             true for null; open IS TRUE is false for null
     n IS DISTINCT FROM 1 AND …                   ends before AND
     n = 1 OR NULL                                null is a condition
 
-The text is cut at OR, AND and NOT, down to its predicates. A predicate that needs none of this goes to polars as it was
-written.
+The text is split at OR, AND and NOT into predicates. Other predicates go to polars unchanged.
 """
 
 from __future__ import annotations
@@ -37,24 +36,21 @@ _COMPARED: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
 }  # fmt: skip
 
 _DEPTH_MAX: Final = 50
-"""Brackets in brackets, each a level of recursion. polars itself takes no more."""
+"""Nested brackets, each a level of recursion; also polars' limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An SQL condition on a table whose columns have these types."""
-
     text: str
     columns: pl.Schema
 
     def expression(self) -> pl.Expr:
-        """The condition as an expression; raises polars' errors for what is none."""
         require_unicode(self.text)
         tokens = tokens_of(self.text)
         if tokens is None and tokens_of(self.text.replace(";", " ")) is not None:
             raise pl.exceptions.SQLSyntaxError("unexpected token ';'")
         if tokens is None:
-            raise pl.exceptions.SQLSyntaxError("a text of SQL stands in single quotes, 'so', in no others")
+            raise pl.exceptions.SQLSyntaxError("put SQL text in single quotes, 'so'; other quotes are not supported")
         if any(first.word == "(" and second.word == "SELECT" for first, second in pairwise(tokens)):
             raise pl.exceptions.SQLInterfaceError("subquery")
         deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
@@ -63,7 +59,6 @@ class Condition:
         return with_whole_times(made, self.type_of) if timed else made
 
     def condition(self, tokens: Tokens) -> pl.Expr:
-        """A condition, or any value."""
         if "XOR" in own_words(tokens):
             return self.value(tokens)
         return joined(list(map(self._all, parted(tokens, "OR"))), or_)
@@ -104,7 +99,7 @@ class Condition:
         return self.value(tokens) if found is None else found
 
     def _is(self, tokens: Tokens, at: int) -> pl.Expr | None:
-        """IS [NOT] before a truth value, and IS [NOT] DISTINCT FROM: never null themselves."""
+        """Translate IS [NOT] TRUE, FALSE or UNKNOWN, and IS [NOT] DISTINCT FROM, which are never null."""
         left, right = tokens[:at], tokens[at + 1 :]
         negated = own_words(right)[:1] == ["NOT"]
         right = right[negated:]
@@ -158,7 +153,7 @@ class Condition:
     # --- operands ---------------------------------------------------------------------------------------------------
 
     def sides(self, left: Tokens, right: Tokens) -> tuple[pl.Expr, pl.Expr]:
-        """The two values of a comparison, a literal in the type of the other one."""
+        """Return the operands of a comparison; a literal takes the other operand's type."""
         one, other = literal_of(left), literal_of(right)
         if one is not None and other is None:
             return self.sides(right, left)[::-1]
@@ -170,12 +165,11 @@ class Condition:
     def _beside(self, value: pl.Expr, literal: Literal) -> tuple[pl.Expr, pl.Expr]:
         kind = self.type_of(value)
         beside = of_type(literal, kind)
-        if isinstance(kind, pl.Datetime) and kind.time_unit == "ms":  # of two units polars compares in the coarser one
+        if isinstance(kind, pl.Datetime) and kind.time_unit == "ms":  # polars would compare in the coarser unit
             value = value.cast(pl.Datetime("us", kind.time_zone))
         return value, beside
 
     def value(self, tokens: Tokens, *, skipped: int = 0) -> pl.Expr:
-        """The expression of polars for tokens, with the parts made here in it."""
         require_shallow(tokens)
         return self._polars(tokens, list(parts_of(tokens, self, skipped=skipped)))
 
@@ -199,36 +193,33 @@ class Condition:
         return replaced
 
     def _named(self, parts: Sequence[Part]) -> dict[str, Part]:
-        """The parts by unused names of columns."""
         names = (f"part {number}" for number in count() if f"part {number}" not in self.columns)
         return dict(zip(names, parts, strict=False))
 
     def type_of(self, value: pl.Expr) -> pl.DataType:
-        """The type of a value; null for unknown columns."""
         if not set(columns_in(value)) <= set(self.columns):
-            return pl.Null()  # which is refused later, by name
+            return pl.Null()  # a later check raises with the column's name
         if value.meta.is_column():
             return self.columns[value.meta.output_name()]
         return pl.LazyFrame(schema=self.columns).select(value.alias("value")).collect_schema()["value"]
 
 
 def require_unicode(text: str) -> None:
-    """Raise `InvalidInputError` for a text with halves of characters, as JSON can hold them; polars takes none."""
+    """Raise for unpaired surrogates, which JSON allows and polars rejects."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError(
-            f"a text of SQL is Unicode, and this one has a half of a character: leave it out. place={error.start}"
+            f"the SQL text contains an unpaired surrogate, half of a character: remove it. place={error.start}"
         ) from error
 
 
 def _unnamed(made: pl.Expr) -> pl.Expr:
-    """What polars made of tokens; raises where it took the last one for a name, as of `views > 10 'Rome'`."""
+    """Raise if polars took the last token for a column alias, as in `views > 10 'Rome'`."""
     inner = made.meta.pop()
     name = "" if len(inner) != 1 or made.meta.has_multiple_outputs() else made.meta.output_name()
     if name and inner[0].alias(name).meta.eq(made):
         raise pl.exceptions.SQLInterfaceError(
-            "a name stands behind a value, and nothing here has one: leave it out, or say what is to be done with it. "
-            f"{name=}"
+            f"a name follows a value, and aliases are not supported here: remove the name or add an operator. {name=}"
         )
     return made

@@ -1,7 +1,7 @@
-"""Texts and moments of SQL as values of the type that they stand beside.
+"""Convert SQL text and moments to the type of the value beside them.
 
-day >= '2026-01-31'                          a text beside a date or a moment is one of these
-at > TIMESTAMP '2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
+day >= '2026-01-31'                          text beside a date or a moment is a date or a moment at > TIMESTAMP
+'2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
 """
 
 from __future__ import annotations
@@ -32,17 +32,14 @@ MOMENT_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A text, or a moment that is written as one.
-
-    kind: "text"; "moment" or "instant", which is to have a zone, where the SQL names such a type.
-    """
+    """An SQL text, or a moment: "instant" for types with a time zone, else "moment"."""
 
     text: str
     kind: str
 
 
 def literal_of(tokens: Tokens) -> Literal | None:
-    """The text or the moment that the tokens are; None for all else, dates of SQL among it."""
+    """Return the text or moment that the tokens are, or None; also None for SQL dates."""
     if len(tokens) == 1:
         return Literal(text_of(tokens[0]), "text") if tokens[0].kind == "string" else None
     for index, token in enumerate(tokens):
@@ -53,9 +50,9 @@ def literal_of(tokens: Tokens) -> Literal | None:
 
 
 def moment_type(tokens: Tokens, at: int, *, whole: bool = False) -> str | None:
-    """Which type of moments a text is said to be of: TIMESTAMP '…', '…'::TIMESTAMP or CAST('…' AS TIMESTAMP).
+    """Return the moment type of a text: TIMESTAMP '…', '…'::TIMESTAMP or CAST('…' AS TIMESTAMP).
 
-    whole: and the tokens are nothing else.
+    With `whole`, there must be no further tokens.
     """
     words = tuple(token.word for token in tokens)
     for kind, moment in MOMENT_TYPES.items():
@@ -76,23 +73,22 @@ def text_of(token: Token) -> str:
 
 
 def refuse_lost_offset(tokens: Tokens, at: int) -> None:
-    """Raise for an offset from UTC inside of an expression, where polars leaves it out."""
+    """Raise for an offset from UTC inside an expression: polars would drop it."""
     text = text_of(tokens[at])
     parts = _MOMENT.fullmatch(text)
     if parts is not None and parts[4] and moment_type(tokens, at) == "moment":
         raise InvalidInputError(
-            "a moment with an offset from UTC stands by itself on one side of a comparison: to reckon with it, write "
-            f"it in UTC without an offset. moment={text!r}"
+            "a moment with an offset from UTC must be one whole side of a comparison: inside an expression, write it "
+            f"in UTC without an offset. moment={text!r}"
         )
 
 
 def plain(literal: Literal) -> pl.Expr:
-    """A literal that is compared with no column."""
     return pl.lit(literal.text) if literal.kind == "text" else of_type(literal, pl.Datetime("us"))
 
 
 def of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
-    """The literal as a value of a type, if it can be one; else as what it is, which polars then refuses."""
+    """Convert a literal to a type. If impossible, keep its own type; polars then raises."""
     if kind == pl.Date and literal.kind == "text":
         return pl.lit(_date(literal.text) or literal.text)
     if literal.kind == "text" and not isinstance(kind, pl.Datetime):
@@ -106,7 +102,7 @@ def of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
         return pl.lit(moment)
     if not zoned and zone != "UTC":
         raise InvalidInputError(
-            "the column has a time zone: say the offset from UTC of the moment that it is compared with, "
+            "the column has a time zone: add an offset from UTC to the moment, "
             f"'{moment}+00:00'. zone={zone} moment={literal.text!r}"
         )
     instant = moment.replace(tzinfo=UTC)
@@ -114,10 +110,10 @@ def of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
 
 
 def _in_zone(instant: datetime, zone: str) -> pl.Expr:
-    """A moment as a literal of a zone: one value, beside which polars decides each row by itself."""
+    """Return a moment in a zone as one value, so that the condition stays element-wise."""
     try:
         return pl.lit(instant.astimezone(ZoneInfo(zone)))
-    except (OverflowError, ZoneInfoNotFoundError):  # at the end of Python's calendar; a zone that only polars knows
+    except (OverflowError, ZoneInfoNotFoundError):  # outside Python's calendar, or a zone only polars knows
         return pl.lit(pl.Series([instant]).dt.convert_time_zone(zone))
 
 
@@ -129,14 +125,14 @@ def _date(text: str) -> date | None:
 
 
 def _moment(text: str) -> tuple[datetime, bool] | None:
-    """The moment that a text is, in UTC where it has an offset, and whether it has one; None: it is none."""
+    """Parse a text to a moment in UTC, and whether it has an offset."""
     parts = _MOMENT.fullmatch(text)
     if parts is None:
         return None
     day, time, fraction, offset = parts.groups()
     micros = (fraction or "").ljust(9, "0")
     if micros[6:] != "000":
-        raise InvalidInputError(f"a table has moments to the microsecond, and none that is finer. moment={text!r}")
+        raise InvalidInputError(f"moments have microsecond precision: remove the further digits. moment={text!r}")
     try:
         moment = datetime.fromisoformat(f"{day} {time or '00:00'}") + timedelta(microseconds=int(micros[:6]))
         return moment - _offset(offset), offset is not None

@@ -1,10 +1,11 @@
-"""Parts of an SQL value for which polars gets a column instead of their text.
+"""Translate the parts of an SQL value that polars rejects or evaluates unlike other engines.
 
-CASE WHEN day > '2026-01-31' THEN …     a condition inside of a value is a condition like any other
-DATE_TRUNC('month', day)                polars knows no type of day
-TRY_CAST(s AS DATE)                     null for a text that is no date
-LEFT(s, 0)   STRPOS(s, 'x')             null for null, which is '' and 0 to polars; a place in characters, not bytes
-m['k']   st['a']                        the value of a map, the field of a struct
+CASE WHEN day > '2026-01-31' THEN …     a condition inside a value is translated like any other DATE_TRUNC('month', day)
+polars does not know the type of day TRY_CAST(s AS DATE)                     null for text that is not a date LEFT(s, 0)
+STRPOS(s, 'x')             null for null ('' and 0 in polars); positions in characters, not bytes m['k']   st['a']
+the value of a map, the field of a struct
+
+In polars' SQL a column replaces each part.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from crdt_mor.read.sql_tokens import ENDING, OPENING, PREDICATES, Token, Tokens,
 
 
 class Maker(Protocol):
-    """Makes expressions of the tokens of a text."""
+    """Translates tokens to expressions."""
 
     @property
     def text(self) -> str:
@@ -34,32 +35,29 @@ class Maker(Protocol):
 
     @property
     def columns(self) -> pl.Schema:
-        """The columns of its rows, with their types."""
+        """The columns that it may name, with their types."""
 
     def condition(self, tokens: Tokens) -> pl.Expr:
-        """A condition, or any value."""
+        """Translate a condition, or any value."""
 
     def value(self, tokens: Tokens, *, skipped: int = 0) -> pl.Expr:
-        """A value; no part begins at a skipped token."""
+        """Translate a value; no part begins at a skipped token."""
 
     def sides(self, left: Tokens, right: Tokens) -> tuple[pl.Expr, pl.Expr]:
-        """The two values of a comparison."""
+        """Translate the two operands of a comparison."""
 
     def type_of(self, value: pl.Expr) -> pl.DataType:
-        """The type of a value."""
+        """Return the type of a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some tokens of a value, from the first on, and their expression."""
-
     first: int
     size: int
     expression: pl.Expr
 
 
 def parts_of(tokens: Tokens, maker: Maker, *, skipped: int = 0) -> Iterator[Part]:
-    """The outermost parts of a value."""
     at = skipped
     while at < len(tokens):
         part = _part_at(tokens, at, maker)
@@ -83,7 +81,7 @@ _DATED: Final = re.compile(r"'\d{4}-\d\d-\d\d")
 
 
 def _condition_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
-    """A condition in brackets, in a CASE or among arguments, with the text of a date or a moment."""
+    """Translate a condition in brackets, a CASE or arguments that contains the text of a date or a moment."""
     if at == 0 or tokens[at - 1].word not in _BEFORE:
         return None
     depth, size = tokens[at].depth, 0
@@ -98,7 +96,7 @@ def _condition_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
 
 
 def _case_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
-    """A CASE of a date or a moment with texts behind WHEN."""
+    """Translate a CASE of a date or a moment with texts after WHEN."""
     if tokens[at].word != "CASE" or at + 1 == len(tokens) or tokens[at + 1].word == "WHEN":
         return None
     size = _size(tokens, at)
@@ -143,7 +141,7 @@ def _date_trunc(call: Tokens, maker: Maker) -> pl.Expr | None:
     named = "" if unit is None else unit.text.upper()
     if named not in _EVERY:
         raise InvalidInputError(
-            f"DATE_TRUNC takes a unit as its first argument, one of {[*map(str.lower, _EVERY)]}, as in "
+            f"pass a unit as the first argument of DATE_TRUNC, any of {[*map(str.lower, _EVERY)]}: "
             f"DATE_TRUNC('month', day). sql={_text(call, maker)}"
         )
     value = maker.value(arguments[1])
@@ -152,10 +150,10 @@ def _date_trunc(call: Tokens, maker: Maker) -> pl.Expr | None:
         return value.cast(pl.Datetime("us"))
     if kind == pl.Date or isinstance(kind, pl.Datetime):
         return value.dt.truncate(_EVERY[named])
-    if kind == pl.Null:  # of a column that is not there, which is refused later, by name
+    if kind == pl.Null:  # an unknown column: a later check raises with its name
         return value
     raise InvalidInputError(
-        "DATE_TRUNC takes a date or a timestamp: cast the value, CAST(… AS TIMESTAMP), a text with TRY_CAST. "
+        "DATE_TRUNC needs a date or a timestamp: cast the value with CAST(… AS TIMESTAMP), text with TRY_CAST. "
         f"type={kind} sql={_text(call, maker)}"
     )
 
@@ -164,7 +162,6 @@ _MOMENT_FORMS: Final = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%
 
 
 def _try_cast(call: Tokens, maker: Maker) -> pl.Expr | None:
-    """TRY_CAST of a text AS DATE or AS TIMESTAMP; None for all else."""
     parts = parted(call[2:-1], "AS")
     if len(parts) != 2:
         return None
@@ -179,7 +176,7 @@ def _try_cast(call: Tokens, maker: Maker) -> pl.Expr | None:
 
 
 def _position(call: Tokens, maker: Maker, *, swapped: bool = False) -> pl.Expr | None:
-    """The place of a text in another one, in characters from 1; 0 without one."""
+    """Return a text's position in another text, in characters from 1, or 0."""
     arguments = parted(call[2:-1], "IN" if swapped else ",")
     if len(arguments) != 2:
         return None
@@ -194,7 +191,7 @@ def _position(call: Tokens, maker: Maker, *, swapped: bool = False) -> pl.Expr |
 
 
 def _end(call: Tokens, maker: Maker) -> pl.Expr | None:
-    """LEFT and RIGHT; for a number below 0 all but so many characters."""
+    """Translate LEFT and RIGHT; a negative number drops characters at the other end."""
     arguments = parted(call[2:-1], ",")
     if len(arguments) != 2:
         return None
@@ -205,7 +202,7 @@ def _end(call: Tokens, maker: Maker) -> pl.Expr | None:
 
 
 def _strict(call: Tokens, maker: Maker) -> pl.Expr | None:
-    """A function of a text, null for a null argument; polars asks its first argument alone."""
+    """Make a text function null for any null argument; polars checks only the first."""
     words = [parted(part, "FOR") for part in parted(call[2:-1], "FROM")]
     _, *others = [argument for one in words for part in one for argument in parted(part, ",")]
     asked = [maker.value(argument) for argument in others if any(map(_is_unsure, argument))]
@@ -217,7 +214,6 @@ def _unless_null(value: pl.Expr, arguments: Sequence[pl.Expr]) -> pl.Expr:
 
 
 def _is_unsure(token: Token) -> bool:
-    """Whether a token is no literal."""
     return token.kind not in ("number", "string") and token.word != "-"
 
 
@@ -235,7 +231,7 @@ _CALLS: Final[dict[str, Callable[[Tokens, Maker], pl.Expr | None]]] = {
 
 
 def _subscript_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
-    """A column, or a field of one, with brackets behind it: m['k'], st['a'], source.m['k'].a."""
+    """Translate a column or field followed by brackets: m['k'], st['a'], source.m['k'].a."""
     is_name = tokens[at].kind in ("word", "name") and (at == 0 or tokens[at - 1].word != ".")
     if not is_name or name_of(_text(tokens[at : at + 1], maker)) not in maker.columns:
         return None
@@ -255,7 +251,6 @@ def _subscript_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
 
 
 def _inside(value: pl.Expr, tokens: Tokens, maker: Maker) -> pl.Expr | None:
-    """The value at `['k']` or `.k` of a map or a struct; None for other values."""
     kind, in_brackets = maker.type_of(value), tokens[0].word == "["
     key = literal_of(tokens[1:-1]) if in_brackets else None
     if isinstance(kind, pl.Map) and in_brackets:
@@ -271,7 +266,7 @@ def _inside(value: pl.Expr, tokens: Tokens, maker: Maker) -> pl.Expr | None:
 
 
 def _size(tokens: Tokens, at: int) -> int:
-    """The number of tokens from an opening bracket or a CASE to its end; 1 without an end."""
+    """Count the tokens from an opening bracket or a CASE to its end."""
     depth = tokens[at].depth
     ends = (place for place in range(at + 1, len(tokens)) if tokens[place].depth <= depth)
     return next(ends, at) + 1 - at

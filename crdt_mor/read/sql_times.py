@@ -1,4 +1,4 @@
-"""Times of day as texts of an SQL value: to the microsecond, where polars writes the seconds alone.
+"""Convert times of day in SQL values to text like 12:30:00.5; polars writes only whole seconds.
 
 CAST(at AS VARCHAR)     at || ' o''clock'     CONCAT(at, s)     ARRAY_TO_STRING(times, ', ')
 """
@@ -14,8 +14,6 @@ from crdt_mor.read.trees import Node, expression_of, mapped, tree_of
 
 
 def with_whole_times(expression: pl.Expr, type_of: Callable[[pl.Expr], pl.DataType]) -> pl.Expr:
-    """The expression with texts like 12:30:00.5 for times of day, without zeros at the end."""
-
     def whole(node: Node) -> Node | None:
         match node:
             case {"Cast": {"expr": inner, "dtype": {"Literal": "String" | {"List": "String"}}} as cast}:
@@ -40,7 +38,7 @@ def with_whole_times(expression: pl.Expr, type_of: Callable[[pl.Expr], pl.DataTy
         return expression if made == tree else expression_of(made)
     except (pl.exceptions.ComputeError, RecursionError) as error:
         raise InvalidInputError(
-            "this SQL with a time of day is nested too deeply: write shorter texts, or a polars expression"
+            "this SQL with a time of day is nested too deeply: shorten it, or use a polars expression"
         ) from error
 
 

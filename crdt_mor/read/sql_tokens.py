@@ -1,6 +1,6 @@
-"""The words of an SQL condition, as far as it takes to find the comparisons in it.
+"""Split an SQL condition into tokens, as far as needed to find its comparisons.
 
-A token keeps its place in the text, so that what is not understood goes to polars as it was written.
+Tokens keep their position, so that polars gets all other SQL unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, Literal
 
 _LITERAL: Final = r"(?:-?\d[\d.]*+|'(?!\d{4}-)[^']*+(?:''[^']*+)*+')"
-"""A number, or a text that is no date and no moment, in a list of such."""
+"""A number or a text in a list, except dates and moments."""
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(
 )
 
 _LITERALS: Final = re.compile(rf"\((?:\s*+{_LITERAL}\s*+,)++\s*+{_LITERAL}\s*+\)")
-"""What may follow IN as one token."""
+"""A list after IN, taken as one token."""
 
 OPENING: Final = frozenset("([{")
 CLOSING: Final = frozenset([*")]}", "END"])
@@ -34,19 +34,18 @@ COMPARISONS: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=
 PREDICATES: Final = COMPARISONS | frozenset(
     ["IS", "IN", "NOT", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "ANY", "ALL", "SOME"]
 )
-"""Words and signs that make a predicate."""
 ENDING: Final = frozenset([",", "WHEN", "THEN", "ELSE"])
-"""What ends a condition inside of a function or a CASE."""
+"""Ends of a condition inside a function or a CASE."""
 JOINS: Final = ENDING | {"AND", "OR", "XOR"}
 _UNKNOWN: Final = frozenset("'\"`$\\;")
-"""Signs that stand alone only where the text is quoted in a way that is not known here, or not to its end."""
+"""A token of one of these signs means unknown or unclosed quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word, a sign or a whole list of literals: its kind, its text, a bare word in capital letters, and its place.
+    """A word (in upper case if bare), a sign or a list of literals, at a position in the text.
 
-    depth: in how many brackets, and in how many CASE … END, it stands.
+    `depth` counts the brackets and CASE … END around it.
     """
 
     kind: Literal["string", "escaped", "name", "word", "number", "literals", "sign"]
@@ -57,7 +56,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The word or the sign; nothing for a name in quotes, a text, a number or a list."""
+        """The word or sign; empty for other tokens, including quoted names."""
         return self.text if self.kind in ("word", "sign") else ""
 
 
@@ -65,12 +64,12 @@ Tokens = Sequence[Token]
 
 
 def tokens_of(text: str) -> list[Token] | None:
-    """The tokens of a condition; None where it is quoted in a way that is not known here."""
+    """Return the tokens of a condition, or None for unknown or unclosed quotes."""
     found, depth, at = list[Token](), 0, 0
     while at < len(text):
         listed = _LITERALS.match(text, at) if found and found[-1].word == "IN" else None
         match = listed or _TOKEN.match(text, at)
-        assert match is not None  # any sign is a token
+        assert match is not None  # every sign is a token
         kind: Any = "literals" if listed else match.lastgroup
         word, at = match[0], match.end()
         if kind == "space":
@@ -83,19 +82,18 @@ def tokens_of(text: str) -> list[Token] | None:
 
 
 def own_words(tokens: Tokens) -> list[str]:
-    """For each token its word or sign; nothing where it stands in brackets that are not around all of the tokens."""
+    """Return each token's word or sign; empty inside inner brackets."""
     depth = tokens[0].depth if tokens else 0
     return [token.word if token.depth == depth else "" for token in tokens]
 
 
 def cut(tokens: Tokens, places: Collection[int]) -> list[Tokens]:
-    """The tokens between those at some places."""
     edges = [-1, *sorted(places), len(tokens)]
     return [tokens[first + 1 : last] for first, last in pairwise(edges)]
 
 
 def parted(tokens: Tokens, word: str) -> list[Tokens]:
-    """The tokens between the words of a kind, but for the AND of a BETWEEN."""
+    """Split the tokens at a word, but not at the AND of a BETWEEN."""
     places, between = list[int](), 0
     for index, found in enumerate(own_words(tokens)):
         between += found == "BETWEEN"
@@ -107,7 +105,6 @@ def parted(tokens: Tokens, word: str) -> list[Tokens]:
 
 
 def in_brackets(tokens: Tokens) -> Tokens | None:
-    """What is between two round brackets that enclose all of the tokens; None where there are no such."""
     if len(tokens) < 3 or tokens[0].text != "(" or tokens[-1].text != ")":
         return None
     inner = tokens[1:-1]

@@ -1,10 +1,10 @@
-"""The text of SQL values for polars, changed where polars takes it otherwise than other engines.
+"""Rewrite SQL text that polars would evaluate unlike other engines.
 
-    coalesce(b IS TRUE, FALSE)      polars has null for `null IS TRUE`, and SQL has false
-    CASE WHEN v = 1 IS UNKNOWN …    polars knows no UNKNOWN
+    coalesce(b IS TRUE, FALSE)      `null IS TRUE` is null in polars and false in SQL
+    CASE WHEN v = 1 IS UNKNOWN …    polars has no UNKNOWN
 
-A truth test is written as `<=>`, which is never null, with its left side in brackets. The left side begins where it
-does in SQL: after AND, OR, NOT, a comma, an open bracket or a word of CASE.
+A truth test becomes `<=>`, which is never null, with its left side in brackets. The left side begins as in SQL: after
+AND, OR, NOT, a comma, an open bracket or a word of CASE.
 """
 
 from __future__ import annotations
@@ -26,19 +26,16 @@ _TESTS = {
     ("NOT", "FALSE"): "<=> FALSE <=> FALSE",
     ("NOT", "UNKNOWN"): "IS NOT NULL",
 }
-"""The words after IS that make a truth test, and the operators of polars that say the same."""
+"""Truth tests, by the words after IS, in polars' SQL."""
 
 
 def written(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[str, Part]) -> str:
-    """The text of some tokens of a condition, for polars.
-
-    parts: by the names of the columns in their place.
-    """
+    """Return the text of tokens for polars; `parts` have the names of their columns."""
     return "".join(_pieces(text, tokens, columns, parts))
 
 
 def _pieces(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[str, Part]) -> Iterator[str]:
-    """The text of tokens; in quotes where a column has the name of one of SQL's functions without brackets."""
+    """Yield pieces of the text; quote a column named like an SQL function without brackets."""
     named = {part.first: quoted(name) for name, part in parts.items()}
     inside = {part.first + number: "" for part in parts.values() for number in range(part.size)}
     opened, tested = defaultdict[int, int](int), dict[int, str]()
@@ -56,10 +53,7 @@ def _pieces(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[
 
 
 def _truth_tests(text: str, tokens: Tokens, inside: Collection[int]) -> Iterator[tuple[int, int, int]]:
-    """Of each IS before a truth value: where its left side begins, where it stands, how many words follow.
-
-    inside: the places of the tokens of parts.
-    """
+    """Yield the begin of the left side, the position and the number of words of each truth test, outside of parts."""
     starts, between = defaultdict[int, int](int), defaultdict[int, int](int)
     for at, token in enumerate(tokens):
         depth, word = token.depth, token.word
@@ -85,7 +79,7 @@ def _words(tokens: Tokens, at: int, size: int) -> tuple[str, ...]:
 
 
 def _refuse_misread(tokens: Tokens, text: str) -> None:
-    """Raise for an IS DISTINCT FROM whose right side polars takes to go on; the tokens begin with it."""
+    """Raise for an IS DISTINCT FROM, the first token, whose right side polars reads too far."""
     if "DISTINCT" not in _words(tokens, 1, 2):
         return
     depth = tokens[0].depth
@@ -93,6 +87,6 @@ def _refuse_misread(tokens: Tokens, text: str) -> None:
     here = [token.word for token in left if token.depth == depth]
     if "DISTINCT" in here[:2] and not (PREDICATES | {"AND", "OR"}).isdisjoint(here[here.index("DISTINCT") :]):
         raise InvalidInputError(
-            "IS DISTINCT FROM inside of a function, a CASE or a comparison does not end before AND, OR and comparisons "
-            f"in polars: put brackets around it. filter={text}"
+            "polars reads IS DISTINCT FROM inside a function, a CASE or a comparison past AND, OR and comparisons: "
+            f"put brackets around it. filter={text}"
         )

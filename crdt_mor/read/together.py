@@ -1,18 +1,20 @@
-"""Which file slices are merged together, since a merge has a fixed cost, that of some ten thousand rows.
+"""Merge file slices together: each merge costs as much as about ten thousand rows.
+
+Small slices are merged as one:
 
     slice 1    base ── log ── log
     slice 2    base ── log            ─►    the bases as one, all blocks by START_COMMIT_TIME    ─►    one merge
     slice 3    base ── log ── log
 
-So it is with small slices. Of larger ones with small logs the logs alone are merged together, and then the bases are
-read, each without the keys that its logs replace; some at once for a caller that keeps all rows:
+For larger slices with small logs, only the logs are merged together. Then each base is read without the keys that its
+logs replace; a caller that keeps all rows reads several at once:
 
     slice 1    base                                                            ─►    rows of the base
     slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
     slice 3    base                                                            ─►    rows of the base
 
-Every rule merges them at once to what it merges them to one by one where no key is in two of them. So it is in one
-partition of a table of ours, whose bucket index finds the one file group of a key, for files that we wrote.
+The result equals that of separate merges if no two slices share a key. This holds within one partition of our tables:
+the bucket index assigns each key to one file group, in files that this engine wrote.
 """
 
 from __future__ import annotations
@@ -37,33 +39,34 @@ from crdt_mor.read.resolved import Resolved
 from crdt_mor.store.protocol import Store
 
 BYTES_MAX: Final = 1 << 20
-"""The most bytes of files that are merged together. Of larger slices each base is worth a merge of its own."""
+"""Maximum bytes of files merged together. Above it, each base is worth a merge of its own."""
 
 LOG_BYTES_MAX: Final = 16 << 20
-"""The most bytes of logs that are merged together, and of what is in memory of their bases, as it waits for that."""
+"""Maximum bytes in memory for one shared merge: logs, and fetched parts of bases."""
 
 BASE_BYTES_MAX: Final = 64 << 20
-"""The most bytes of bases that are read together for a caller that keeps all rows; else each is read by itself."""
+"""Maximum bytes of bases read together for a caller that keeps all rows; others read each alone."""
 
 SLICES_MAX: Final = 64
-"""The most slices that are merged together: a scan makes a table of all touched keys for each base file."""
+"""Maximum slices merged together: a scan builds a table of all touched keys for each base."""
 
 T = TypeVar("T")
 Kind = tuple[object, ...]
 
 Item = tuple[FileSlice, Slice]
-"""A file slice, and its blocks or those of a part of it."""
+"""A file slice and its opened blocks, or a part of them."""
 
 Merge = Callable[[], list[pl.DataFrame]]
-"""A merge that is yet to be done, of what a reader sees of one or more slices."""
+"""A deferred merge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merges:
-    """The merges of a scan, of the columns `select` and the rows that meet `predicate`, or of `limit` of them.
+    """The merges of a scan.
 
-    kept: the caller keeps all rows, so that what is read together is no more in memory than it would be anyway.
-    asked: as in `kernel.merge`. resolved: where it is noted what the merges find out of their slices.
+    Attributes:
+        kept: the caller keeps all rows, so reading bases together needs no more memory.
+        asked: see `kernel.merge`.
     """
 
     store: Store
@@ -77,12 +80,12 @@ class Merges:
     resolved: Resolved
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
-        """The merges of all items, each to be done in any thread. What they share is done here."""
+        """Yield the merges of all items, for any thread; shared work is done here."""
         for run in _runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
             yield from self._sharing_logs(run) if len(run) > 1 else [partial(self._together, run[0])]
 
     def _shares_logs(self, items: list[Item]) -> tuple[Kind | None, int]:
-        """What neighbours that share the merge of their logs have in common, None for others; and bytes in memory."""
+        """Return a common kind for slices whose logs may be merged together, and their bytes in memory."""
         slice_, part = items[0]
         kind = _kind(items[0], self.config) if len(items) == 1 and self.limit is None else None
         held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))
@@ -90,10 +93,9 @@ class Merges:
         return kind if kind and is_at_once else None, held
 
     def _sharing_logs(self, run: Sequence[list[Item]]) -> Iterator[Merge]:
-        """The merges of slices whose logs are merged here."""
         items = list(chain.from_iterable(run))
         resolved: list[kernel.AtOnce] = []
-        # An error of several slices does not name the file that is gone or damaged; that of each alone does.
+        # On an error each slice is merged alone, so that the error names the missing or damaged file.
         with suppress(OSError, *POLARS_ERRORS):
             resolved = kernel.resolve_at_once(
                 [part for _, part in items],
@@ -109,8 +111,6 @@ class Merges:
         return (partial(self._bases, some) for some in _runs(left, _bytes_of_base, BASE_BYTES_MAX if self.kept else 0))
 
     def _bases(self, some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
-        """The rows of slices whose logs are merged."""
-
         def read(some: Sequence[tuple[FileSlice, kernel.AtOnce]]) -> list[pl.DataFrame]:
             found = kernel.read_at_once([one for _, one in some], select=self.select, predicate=self.predicate)
             return [
@@ -120,8 +120,6 @@ class Merges:
         return self._all_or_each(some, read)
 
     def _together(self, items: Sequence[Item]) -> list[pl.DataFrame]:
-        """The merge of slices whose files are merged as those of one, if they can be."""
-
         def read(items: Sequence[Item]) -> list[pl.DataFrame]:
             if len(items) == 1:
                 return self._merge(*items[0])
@@ -135,9 +133,9 @@ class Merges:
         some: Sequence[tuple[FileSlice, T]],
         read: Callable[[Sequence[tuple[FileSlice, T]]], list[pl.DataFrame]],
     ) -> list[pl.DataFrame]:
-        """What `read` gives of several slices, one frame or more; where it gives none, or fails, what it gives of each.
+        """Read several slices at once, or each alone if that fails or returns no frame.
 
-        An error of several slices does not name the file that is gone or damaged; that of each alone does.
+        Only the error of a single slice names the missing or damaged file.
         """
         if len(some) > 1:
             with suppress(OSError, *POLARS_ERRORS):
@@ -150,7 +148,7 @@ class Merges:
             return merge()
 
     def _merge(self, slice_: FileSlice | None, part: Slice) -> list[pl.DataFrame]:
-        """The rows of a slice, or of what is merged as one, of which nothing is noted."""
+        """Merge a slice, or several as one (`slice_` None), without storing the resolution."""
         columns, select, predicate = self.merging.columns, self.select, self.predicate
         if part.resolution is not None:
             alone = kernel.resolve_at_once([part], columns, select=select, predicate=predicate)
@@ -165,20 +163,16 @@ class Merges:
         return [rows]
 
     def _noted(self, slice_: FileSlice, merged: kernel.Merged) -> list[pl.DataFrame]:
-        """The rows of a merged slice."""
         self.resolved.note(slice_, merged.resolution)
         return merged.frames
 
 
 def _bytes_of_base(one: tuple[FileSlice, kernel.AtOnce]) -> tuple[Kind | None, int]:
-    """Of a slice whose logs are merged how many bytes are left to be read; all such slices are of one kind."""
     base = one[0].base
     return (), 0 if base is None else base.size
 
 
 def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[list[Item]]:
-    """The items in their order, neighbours that can be merged together in one list, each other one in its own."""
-
     def kind(item: Item) -> tuple[Kind | None, int]:
         is_resolved = item[1].resolution is not None
         return None if is_resolved else _kind(item, config), sum(file.size for file in item[0].files)
@@ -187,7 +181,7 @@ def small_ones_together(items: Iterable[Item], config: TableConfig) -> Iterator[
 
 
 def _runs(items: Iterable[T], kind_and_bytes: Callable[[T], tuple[Kind | None, int]], most: int) -> Iterator[list[T]]:
-    """The items in their order, in lists of neighbours of one kind, of so many bytes at most. Kind None: in its own."""
+    """Group neighbours of one kind, up to `most` bytes; kind None stays alone."""
     run: list[T] = []
     size, kind = 0, None
     for item in items:
@@ -203,7 +197,6 @@ def _runs(items: Iterable[T], kind_and_bytes: Callable[[T], tuple[Kind | None, i
 
 
 def _kind(item: Item, config: TableConfig) -> Kind | None:
-    """What slices have in common that can be merged together; None: one that is merged alone."""
     slice_, part = item
     whole = part.base_rows is None and part.base_ranges is None
     bucketed = config.buckets is not None and bucket_of_file_id(slice_.file_id) is not None

@@ -1,6 +1,6 @@
-"""Expressions of polars with some of their parts replaced, by way of their JSON.
+"""Replace parts of polars expressions in their JSON.
 
-A column is an object of one key, {"Column": "n"}, and so is a literal: {"Literal": {"Scalar": {"Null": "Null"}}}.
+A column is an object of one key, {"Column": "n"}; so is a literal, {"Literal": {"Scalar": {"Null": "Null"}}}.
 """
 
 from __future__ import annotations
@@ -12,30 +12,24 @@ from typing import Any
 import polars as pl
 
 Node = Any
-"""A part of an expression's JSON."""
 
 Replace = Callable[[Node], Node | None]
-"""Returns the node that stands for a node; None to look inside of it."""
+"""Returns the replacement of a node, or None to descend into it."""
 
 _NULL: Node = json.loads(pl.lit(None).meta.serialize(format="json"))
 
 
 def with_columns_named(expression: pl.Expr, names: Mapping[str, str]) -> pl.Expr | None:
-    """The expression on columns of other names; None for one of which that cannot be said, such as a selector.
-
-    names: the new names by the old ones, of all columns that it may name.
-    """
+    """Rename an expression's columns by `names` (new by old); return None if impossible, as for a selector."""
     return _replaced(expression, lambda node: {"Column": names[node["Column"]]} if _is_column(node) else None)
 
 
 def with_columns_replaced(expression: pl.Expr, parts: Mapping[str, pl.Expr]) -> pl.Expr | None:
-    """The expression with other expressions in place of some columns; None where polars cannot say it."""
     trees = {name: tree_of(part) for name, part in parts.items()}
     return _replaced(expression, lambda node: trees.get(node["Column"]) if _is_column(node) else None)
 
 
 def with_nulls_from(expression: pl.Expr, column: str) -> pl.Expr | None:
-    """The expression with a column in place of each null; None where polars cannot say it."""
     return _replaced(expression, lambda node: {"Column": column} if node == _NULL else None)
 
 
@@ -47,23 +41,21 @@ def _replaced(expression: pl.Expr, replace: Replace) -> pl.Expr | None:
 
 
 def tree_of(expression: pl.Expr) -> Node:
-    """The JSON of an expression, as Python values."""
     return json.loads(expression.meta.serialize(format="json"))
 
 
 def expression_of(tree: Node) -> pl.Expr:
-    """The way back of `tree_of`; raises polars' errors for a tree that is none or too deep."""
+    """Invert `tree_of`; raise polars' errors for an invalid or too deep tree."""
     return pl.Expr.deserialize(json.dumps(tree).encode(), format="json")
 
 
 def mapped(node: Node, replace: Replace) -> Node:
-    """A tree in which some nodes are replaced, the outermost first."""
     if isinstance(node, list):
         return node if node and isinstance(node[0], int) else [mapped(part, replace) for part in node]  # bytes
     if not isinstance(node, dict):
         return node
     if "Selector" in node:
-        raise LookupError("what a selector means depends on all columns")
+        raise LookupError("the meaning of a selector depends on all columns")
     found = replace(node)
     if found is not None:
         return found

@@ -1,7 +1,7 @@
-"""Tables of Hudi's without meta columns (`hoodie.populate.meta.fields=false`): keys and partition paths are made here.
+"""Compute keys and partition paths for Hudi tables without meta columns (`hoodie.populate.meta.fields=false`).
 
-Their files have the five columns, and nothing in them, so that Hudi's readers make the record key from the columns of
-the key whenever they merge. The partition path is that of the folder. When a row was written stays unknown.
+Their five meta columns are empty; Hudi's readers compute the record key from the key columns in each merge. The
+partition path is the folder's. Commit times of rows are unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from crdt_mor.model.config import TableConfig
 
 
 def base_with_keys(base: ParquetSource, partition: str, config: TableConfig) -> ParquetSource:
-    """A base file, in memory, with the keys and the partition path of its rows."""
     with base.open() as file:
         rows = file.read()
     made = _made(rows, partition, config)
@@ -32,7 +31,6 @@ def base_with_keys(base: ParquetSource, partition: str, config: TableConfig) -> 
 
 
 def block_with_keys(block: DataBlock, partition: str, config: TableConfig) -> DataBlock:
-    """A block of rows with their keys and the partition path."""
     rows = block.rows if isinstance(block.rows, pl.DataFrame) else pl.read_parquet(io.BytesIO(block.rows))
     fields = [name for name in config.key.fields if name in rows.columns]
     made = pl.from_arrow(pa.table(_made(to_arrow(rows.select(fields)), partition, config)))
@@ -41,12 +39,11 @@ def block_with_keys(block: DataBlock, partition: str, config: TableConfig) -> Da
 
 
 def _made(rows: pa.Table, partition: str, config: TableConfig) -> dict[str, pa.Array]:
-    """The meta columns of rows."""
     missing = [name for name in config.key.fields if name not in rows.column_names]
     if missing:
         raise UnsupportedFeatureError(
-            "a file of this table lacks columns of its key, and the table has no meta columns, so that nobody can say "
-            f"whose rows these are: let Hudi compact the table. missing={missing} partition={partition!r}"
+            "a file lacks key columns, and the table has no meta columns, so the keys of its rows are unknown: "
+            f"compact the table with Hudi. missing={missing} partition={partition!r}"
         )
 
     def repeated(text: str) -> pa.Array:

@@ -1,15 +1,13 @@
-"""From a key to its life: every contribution to its row that is kept, and what the merge made of each.
+"""Trace the history of one row: each kept contribution, and the row that the merge makes of it.
 
-    file groups that have held the key ─► their slices, one after another ─► the key's own lines
-                                            a merge of the lines up to each of them ─► the row then
+    file groups that held the key ─► their slices, one after another ─► the key's own lines
+                                       a merge up to each of these lines ─► the row then
 
-A file group has a slice for each compaction, which has folded what the logs of the slice before it hold: into a base
-file, or into the carry, which passes on what a pending write may come before. A commit that rewrites rows instead of
-adding to them, as an overwrite or a copy-on-write commit of Hudi's does, begins anew: what follows is merged onto its
-base file.
+Each compaction begins a new slice. It folds the logs before it into a base file, or passes them on in a carry if a
+pending write may come before them. A commit that rewrites rows, as an overwrite or a Hudi copy-on-write commit does,
+begins anew: later lines are merged onto its base file.
 
-The merge is the one of every read, of a slice that has nothing of other keys. As lines stand in the order of their
-requests, it goes on from the row that the line before has made.
+Lines are in request order, so each merge continues from the row of the line before.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window import require_times, within
 
 Change = Literal["upsert", "delete", "kept", "rewritten", "removed"]
-"""What a contribution is.
+"""The kind of a contribution.
 
-kept: the fold of what is no longer kept by itself, as the oldest base file that is kept has it, or its carry.
-rewritten: the row as a commit wrote it that rewrote the base file, or that moved the key to another file group.
-removed: an overwrite, a truncation or a delete of the partition has left the row out.
+kept: older contributions in one row, from the oldest kept base file or its carry. rewritten: the row from a commit that
+rewrote the base file or moved the key to another file group. removed: an overwrite, a truncation or a partition delete
+dropped the row.
 """
 
 Block = DataBlock | DeleteBlock
@@ -54,14 +52,19 @@ Blocks = dict[InstantTime, list[Block]]
 
 @dataclass(frozen=True)
 class Line:
-    """One contribution to the row, and what the merge makes of the row with it.
+    """One contribution, with the merged row before and after it.
 
-    requested: its place. commit: the one that wrote it; None: of what is kept no longer, or not by itself.
-    written: of an upsert the row as it was written, which gives the columns `given`; else no row.
-    before, after: the row without it and with it: a frame of one row, or of none. Stored names and types; states too.
-    ordering: of a delete of a table with an ordering column the value that it was given, if any.
-    afresh: the same commit has deleted the row before it wrote this one.
-    folded: the compaction that has folded it into a base file. carried: those that have passed it on in a carry.
+    Frames have one row or none, stored names and types, and payload states.
+
+    Attributes:
+        requested: its position in the merge order.
+        commit: its commit; None if no longer kept or folded with others.
+        written: the row of an upsert.
+        given: the columns that the upsert set.
+        ordering: the ordering value of a delete, if any.
+        afresh: the same commit deleted the row first.
+        folded: the compaction that folded it into a base file.
+        carried: the compactions that passed it on in a carry.
     """
 
     partition: str
@@ -80,14 +83,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Chapter:
-    """The slice of a file group between two of its base files: what it holds of the key.
+    """A file group's contents for one key, from one base file to the next.
 
-    begun: the commit that has made the base file; None: there is none, or its commit is kept no longer.
-    ended: the commit that has made the next one.
-    row: the key's in the base file: one, or none. base_latest: the latest requested time that the file has folded in.
-    unstable: the requested time from which on the compaction that ended it passed on what it folded, as a write was
-        pending that had begun then; None: it passed nothing on.
-    logs: what its logs hold, by requested time. carry: the same of its carry, where several contributions may be one.
+    Attributes:
+        begun: the commit of the base file; None without a base file or if no longer kept.
+        ended: the commit of the next base file.
+        row: the key's row in the base file, or none.
+        base_latest: the latest requested time folded into the base file.
+        unstable: requested time from which `ended` passed contributions on, for an earlier pending write, or None.
+        logs: blocks of the logs, by requested time.
+        carry: blocks of the carry; several contributions may be folded into one.
     """
 
     begun: Completion | None
@@ -100,22 +105,23 @@ class Chapter:
 
     @property
     def rewrites(self) -> bool:
-        """Whether its base file says more than a compaction of the chapter before it would."""
         return self.begun is not None and not is_compaction(self.begun)
 
 
 def is_compaction(commit: Completion) -> bool:
-    """Whether a commit leaves every row as it was, in the same file group."""
+    """Return True if the commit leaves every row unchanged in its file group."""
     is_ours = commit.action == COMMIT and not commit.adopted and commit.overwriting is None
     return is_ours or not is_commit(commit)
 
 
 def life_of(snapshot: Snapshot, condition: pl.Expr, record_key: str) -> list[Line]:
-    """The lines of a key, partition by partition, each in the order in which the merge takes them.
+    """Return the lines of a key, by partition, in merge order.
 
-    condition: that the key's columns have its values, and maybe that partition columns have theirs; stored names.
+    Args:
+        condition: on the key columns, and optionally partition columns; stored names.
 
-    Raises `UnsupportedFeatureError` for tables whose rows do not say when they were written.
+    Raises:
+        UnsupportedFeatureError: the table's rows have no commit times.
     """
     require_times(snapshot.session)
     return _Life(snapshot, condition, record_key).lines()
@@ -131,7 +137,7 @@ class _Life:
         completions = self._session.views.completions(snapshot.value)
         self._shown = sorted((c for c in completions if snapshot.cut.shows(c)), key=lambda c: c.completed)
 
-    # --- where the key was ------------------------------------------------------------------------------------------
+    # --- file groups of the key -------------------------------------------------------------------------------------
 
     def lines(self) -> list[Line]:
         told: dict[str, list[Line]] = {}
@@ -140,7 +146,7 @@ class _Life:
         return [line for partition in sorted(told) for line in told[partition]]
 
     def _groups(self) -> Iterator[tuple[FileGroup, Completion | None]]:
-        """The file groups that have held the key, the oldest first, each with the commit that has replaced it."""
+        """Yield the file groups that held the key, oldest first, each with the commit that replaced it."""
         for commit in self._shown:
             if commit.replaced:
                 before = [c for c in self._shown if c.completed < commit.completed]
@@ -151,22 +157,22 @@ class _Life:
             yield slice_.group, None
 
     def _pruned(self, completions: Sequence[Completion]) -> tuple[FileSlice, ...]:
-        """The slices that may hold the key when these commits are shown."""
         return prune(self._folded(completions), self._condition, self._session.config, self._snapshot.schema).kept
 
-    # --- what a file group holds of it ------------------------------------------------------------------------------
+    # --- contents of a file group -----------------------------------------------------------------------------------
 
     def _chapters(self, group: FileGroup, ended: Completion | None) -> list[Chapter]:
-        """The chapters of a file group that are kept, the oldest first."""
         since = self._snapshot.value.retention.since_of(group)
-        there = [c for c in self._shown if ended is None or c.completed < ended.completed]
-        there = within(there, frozenset({group}))
-        makers = [c for c in there if any(file.is_base for file in c.files)]
+        completions = [c for c in self._shown if ended is None or c.completed < ended.completed]
+        completions = within(completions, frozenset({group}))
+        makers = [c for c in completions if any(file.is_base for file in c.files)]
         oldest = next((c for c in reversed(makers) if c.completed <= since), None)
         bases = [c for c in makers if c.completed > since]
         found: list[Chapter] = []
         for begun, end in zip([oldest, *bases], [*bases, None], strict=True):
-            slice_ = self._slice(there if end is None else [c for c in there if c.completed < end.completed])
+            slice_ = self._slice(
+                completions if end is None else [c for c in completions if c.completed < end.completed]
+            )
             if slice_ is None:
                 continue
             try:
@@ -174,11 +180,10 @@ class _Life:
             except SnapshotExpiredError:
                 if end is None:
                     raise
-                found.clear()  # Hudi has cleaned it: what is older than the next base file is kept no longer
+                found.clear()  # cleaned by Hudi: nothing before the next base file is kept
         return found
 
     def _slice(self, completions: Sequence[Completion]) -> FileSlice | None:
-        """The slice of the one file group of which some commits say anything."""
         return next(iter(self._folded(completions)), None)
 
     def _folded(self, completions: Sequence[Completion]) -> list[FileSlice]:
@@ -196,7 +201,7 @@ class _Life:
         return Chapter(begun, ended, row, opened.base_latest, unstable, logs, carry)
 
     def _unstable(self, compaction: Completion) -> InstantTime | None:
-        """When the oldest write was requested that was pending when a compaction was planned, as far as it is known."""
+        """Return the requested time of the oldest write pending at the compaction's plan, if known."""
         pending = ((p.requested, "~") for p in self._snapshot.value.pending)
         known = [*((c.requested, c.completed) for c in self._shown), *pending]
         barrier = compaction.requested
@@ -210,12 +215,10 @@ class _Life:
         return found
 
     def _row_of(self, base: ParquetSource) -> pl.DataFrame:
-        """The row of the key in a base file: a frame of one row, or of none."""
         columns = self._merging.columns
         return scan(base, columns).filter(self._asked.condition).select(columns.select_all()).collect()
 
     def _own(self, block: Block) -> Iterator[tuple[InstantTime, Block]]:
-        """What a block says of the key, each of it with the time at which it was requested."""
         if isinstance(block, DeleteBlock):
             keys = block.keys.filter(pl.col(RECORD_KEY).cast(pl.String) == self._record_key)
             for i in range(keys.height):
@@ -226,7 +229,7 @@ class _Life:
             return
         columns = self._merging.columns
         rows = decode([block], columns, columns.select_all(), self._asked)
-        # The frame has columns that the block lacks, and of this rule alone the merge asks which ones a block gives.
+        # The decoded frame includes columns absent from the block. Only this rule needs the block's own columns.
         given = tuple(given_names(block)) if self._merging.rule.kind == "columns" else block.given
         for i in range(rows.height):
             row = rows.slice(i, 1)
@@ -243,10 +246,9 @@ class _Life:
         value = pl.Series([self._record_key]).cast(self._merging.columns.schema[key])
         return kernel.Asked(key, pl.col(key).is_in(value.implode()))
 
-    # --- what the merge makes of it ---------------------------------------------------------------------------------
+    # --- merged rows ------------------------------------------------------------------------------------------------
 
     def _tell(self, told: list[Line], group: FileGroup, ended: Completion | None) -> None:
-        """Add the lines of a file group, and one of the commit that has replaced it, to those of its partition."""
         others = len(told)
         for number, run in enumerate(_runs(self._chapters(group, ended))):
             self._begin(told, group, run[0], others)
@@ -261,9 +263,9 @@ class _Life:
             told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
 
     def _begin(self, told: list[Line], group: FileGroup, chapter: Chapter, others: int) -> None:
-        """Add a line of the base file that a run of chapters begins with, if the key is in it, or is in it no more.
+        """Append a line of the base file of a run, if the key is in it or was dropped by it.
 
-        others: how many of the lines are of other file groups.
+        `others` counts the lines of other file groups.
         """
         row, begun = chapter.row, chapter.begun
         if not row.height and not (chapter.rewrites and len(told) > others and _row(told).height):
@@ -275,7 +277,7 @@ class _Life:
             at = InstantTime(str(row[COMMIT_TIME][0]))
             told.append(Line(group[0], at, "kept", None, row, given, _row(told), row, folded=begun))
         else:
-            assert begun is not None, "a base file is of a commit that is kept, or it is the first line of all"
+            assert begun is not None, "the commit of a base file is kept, or its line is the first"
             change: Change = "rewritten" if row.height else "removed"
             told.append(Line(group[0], begun.requested, change, begun, row, given, _row(told), row))
 
@@ -298,7 +300,7 @@ class _Life:
         return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering)
 
     def _with_upkeep(self, line: Line, run: Sequence[Chapter]) -> Line:
-        """A line with the compaction that has folded it, and those that have passed it on, by itself or with others."""
+        """Add the compactions that passed the line on or folded it."""
         carried: list[Completion] = []
         first = next(i for i, chapter in enumerate(run) if line.requested in chapter.logs)
         for chapter, following in pairwise(run[first:]):
@@ -310,10 +312,10 @@ class _Life:
         return replace(line, carried=tuple(carried))
 
     def _is_passed_on(self, line: Line, chapter: Chapter, following: Chapter) -> bool:
-        """Whether a compaction has put a line into its carry, where the fold of rows stands at the last of them.
+        """Return True if a compaction put the line into its carry.
 
-        That of deletes, and of what they remove, stands at the first of them. Where the latest commit wins, rows go
-        into the base file, but for those of a log compaction.
+        A fold of rows has the time of the last of them; a fold of deletes and removed rows that of the first. If the
+        latest commit wins, rows go into the base file, except rows of a log compaction.
         """
         if self._merging.rule.kind == "latest" and line.change == "upsert":
             rows = (at for at, own in following.carry.items() if any(isinstance(block, DataBlock) for block in own))
@@ -322,7 +324,6 @@ class _Life:
         return bool(following.carry) and line.requested >= min(since)
 
     def _gives(self, block: DataBlock, column: str) -> bool:
-        """Whether a block gives a column, or the state of its payload."""
         assert block.given is not None
         hidden = [member.hidden for member in self._merging.rule.members if column in member.columns]
         return column in block.given or any(name in block.given for name in hidden)
@@ -333,19 +334,17 @@ class _Life:
 
 
 class _Onto:
-    """What lines are merged onto, one after another in the order of their requests: the row that they have made so far.
+    """The row so far, onto which later lines are merged in request order.
 
-    Deletes that have ordering values count against later lines as well, and are kept beside the row. Partial updates of
-    Hudi's are folded among themselves before they meet a base, so that all lines are merged again with each of these.
+    Deletes with ordering values also count against later lines and stay beside the row. Hudi folds partial updates with
+    each other before the base, so after a partial update each merge starts again with all lines.
     """
 
     def __init__(self, row: pl.DataFrame, latest: str | None, merging: Merging) -> None:
-        """latest: the latest requested time that the base file of the row has folded in, if it is known."""
         self._merging, self._blocks = merging, list[Block]()
         self._set(row, latest)
 
     def merged(self, requested: InstantTime, blocks: Sequence[Block]) -> pl.DataFrame:
-        """The row with what was requested at a later time: a frame of one row, or of none."""
         rule, columns = self._merging.rule, self._merging.columns
         self._blocks += blocks
         files = Slice(self._base, self._latest, tuple(self._blocks))
@@ -367,12 +366,10 @@ def _as_base(row: pl.DataFrame) -> ParquetSource:
 
 
 def _row(told: Sequence[Line]) -> pl.DataFrame:
-    """The row after some lines."""
     return told[-1].after if told else pl.DataFrame()
 
 
 def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
-    """Chapters that are merged onto one base file, together."""
     runs: list[list[Chapter]] = []
     for chapter in chapters:
         if not runs or chapter.rewrites:
@@ -382,5 +379,4 @@ def _runs(chapters: Sequence[Chapter]) -> list[list[Chapter]]:
 
 
 def _as_kept(line: Line) -> Line:
-    """A line of a carry, where the contributions of several commits may be one."""
     return replace(line, change="kept" if line.change == "upsert" else line.change, commit=None, afresh=False)

@@ -1,10 +1,9 @@
-"""From two cuts of a table's commits to what changed between them.
+"""Compute the changes between two cuts of a table's commits.
 
-    commits that one cut shows and the other does not ─► the keys that they wrote ─► their merged state at either cut
+    commits that only one cut shows ─► the keys that they wrote ─► their merged state at either cut
 
-Which keys changed is what the commits' own log files say, so that a small commit costs little in a large table. Where a
-commit rewrote base files or replaced file groups, as Hudi's copy-on-write and insert_overwrite do, its files say too
-little, and the two states are compared instead.
+The commits' log files name the changed keys, so a small commit costs little in a large table. If a commit rewrote base
+files or replaced file groups, as Hudi's copy-on-write does, the two states are compared instead.
 """
 
 from __future__ import annotations
@@ -34,17 +33,19 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window_states import Scope, States, TouchedGroups, expired_start
 
 Mode = Literal["merged", "difference", "images", "raw"]
-"""The ways to see a window; see the methods of `Window` of these names."""
+"""The forms of changes; see the `Window` methods of these names."""
 
 IN_TURN_BYTES_MAX: Final = 64 << 20
-"""The most bytes of log files whose rows are made images together."""
+"""Maximum bytes of log files in memory whose images are computed together."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """What happened between two cuts: `between` are the completions that one of them shows and the other does not.
+    """The changes between two cuts.
 
-    history: those that the file slices at both cuts, and between them, consist of; None: to be looked up in the value.
+    Attributes:
+        between: completions that exactly one cut shows.
+        history: completions of the file slices from one cut to the other; None to read them from the value.
     """
 
     session: Session
@@ -56,34 +57,29 @@ class Window:
 
     @classmethod
     def seal(cls, session: Session, value: Timeline, start: Cut, end: Cut) -> Window:
-        """The window between two cuts of `value`."""
         require_times(session)
         first, last = sorted((start.time, end.time))
-        # By completion, a segment says whether it has anything between; by request, only that it may.
+        # Segments are sorted by completion: ordered by request, a later segment may contain commits of the window.
         closed = end.by == "completed"
         completions = session.views.completions(value, lambda s: s.last > first and not (closed and s.first > last))
         return cls(session, value, start, end, tuple(c for c in completions if start.shows(c) != end.shows(c)))
 
     @cached_property
     def commits(self) -> list[Completion]:
-        """Those that wrote something, in the order of the cuts."""
         commits = [c for c in self.between if is_commit(c)]
         return sorted(commits, key=lambda c: c.completed if self.end.by == "completed" else c.requested)
 
-    # --- less of it -------------------------------------------------------------------------------------------------
+    # --- parts ------------------------------------------------------------------------------------------------------
 
     def until(self, end: Cut) -> Window:
-        """This window, ended earlier; where it begins with the empty table, not before the history that is kept."""
+        """Return this window with an earlier end; from the empty table, no earlier than the kept history."""
         if self._whole and end.time < self.value.retention.since:
             end = replace(end, time=min(self.value.retention.since, self.end.time))
         between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))
         return replace(self, end=end, between=between)
 
     def parts(self, mode: Mode, size: int) -> list[Window]:
-        """The window cut by file groups, for processes that know nothing else of the table.
-
-        mode: the way in which they will be seen, which decides what has to be read.
-        """
+        """Split the window by file groups, for processes without the rest of the timeline."""
         if mode == "merged" and self._whole:
             history = self._completions(self.end)
             weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in self._folded(history)]
@@ -96,16 +92,13 @@ class Window:
 
     @property
     def _whole(self) -> bool:
-        """Whether it begins with the empty table, so that what is merged is a snapshot."""
+        """True if the window starts at the empty table; the merged changes are then a snapshot."""
         return self.start.time == EPOCH
 
-    # --- the ways to see it -----------------------------------------------------------------------------------------
+    # --- forms of changes -------------------------------------------------------------------------------------------
 
     def frames(self, mode: Mode, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The changes in one of the ways to see them; stored types.
-
-        Where `select` names no column, the frames have the key, so that they have rows.
-        """
+        """Yield the changes in a form, with stored types; for an empty `select`, the key."""
         select = select or [self._states.key]
         match mode:
             case "merged":
@@ -118,7 +111,7 @@ class Window:
                 return self.raw(select)
 
     def merged(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Each changed key once, as it is at the end; stored types."""
+        """Yield each changed key once, in its state at the end."""
         if self._whole:
             slices = tuple(self._folded(self._completions(self.end)))
             for frame in Snapshot(self.session, self.value, self.end, slices).frames(select, None):
@@ -146,10 +139,10 @@ class Window:
     def difference(
         self, select: Sequence[str], known: dict[FileGroup, pl.DataFrame] | None = None
     ) -> Iterator[pl.DataFrame]:
-        """The rows in which the two ends differ, as images.
+        """Yield the images of all rows that differ between the two ends.
 
-        known: by file group, the rows at the start of all keys that this window and later ones write; the rows become
-            those at the end of this window.
+        Args:
+            known: rows at the start, by file group, of all keys written from this window on; updated to its end.
         """
         states = self._states
 
@@ -168,7 +161,7 @@ class Window:
             yield from frames
 
     def images(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Changes commit by commit: what each of them changed when it became visible."""
+        """Yield the changes of each commit, computed when it became visible."""
         if not self._is_in_order():
             yield from self.images_by_states(select)
             return
@@ -177,17 +170,18 @@ class Window:
             yield from run.images_by_states(select) if found is None else found
 
     def _is_in_order(self) -> bool:
-        """Whether all that was seen before a commit is older than it, so that what it wrote is what is seen then."""
+        """Return True if each commit was requested after all commits visible before it, so its rows are the visible
+        ones.
+        """
         if self._states.merging.rule.kind != "latest" or self.start.time > self.end.time or self._written is not None:
             return False
         touched = self._touched()
         if any(groups.written is None for groups in touched):
             return False
-        there = (file.name.instant for groups in touched for slice_ in groups.before for file in slice_.files)
-        return all(a < b for a, b in pairwise([max(there, default=EPOCH), *(c.requested for c in self.commits)]))
+        earlier = (file.name.instant for groups in touched for slice_ in groups.before for file in slice_.files)
+        return all(a < b for a, b in pairwise([max(earlier, default=EPOCH), *(c.requested for c in self.commits)]))
 
     def _runs(self) -> list[Window]:
-        """This window as several, one after another, of as many commits as may be in memory together."""
         ends, size = list[Cut](), 0
         for commit, following in pairwise(self.commits):
             size += sum(file.size for file in commit.files)
@@ -198,7 +192,7 @@ class Window:
         return [self._between(first, last) for first, last in pairwise(cuts)] if ends else [self]
 
     def images_in_turn(self, select: Sequence[str]) -> list[pl.DataFrame] | None:
-        """`images` of commits that are in order, of all of them at once; None where some wrote parts of rows."""
+        """Return `images` of ordered commits, all at once; None if a commit wrote partial rows."""
         states, numbered = self._states, enumerate(self._touched())
         found = list(in_threads(lambda item: states.versions(item[1], item[0], select), numbered))
         some = [versions for versions in found if versions is not None]
@@ -208,7 +202,6 @@ class Window:
         return [with_commit(images[c.requested], c, local=local) for c in self.commits if c.requested in images]
 
     def images_by_states(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """`images` of any commits: the states before and after each are compared."""
         states = self._states
         known = {
             groups.written.group: states.before(groups, states.keys(groups), select)
@@ -222,13 +215,11 @@ class Window:
                 yield with_commit(pl.concat(frames), commit, local=self.session.config.local_times)
 
     def raw(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows and deletes of each commit as it wrote them."""
         for commit, window in self._steps():
             for frame in window.contributions(select):
                 yield with_commit(frame, commit, local=self.session.config.local_times)
 
     def contributions(self, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows and deletes that the commits wrote, as they wrote them."""
         states = self._states
         for groups in self._touched():
             if self._overwriting:
@@ -245,11 +236,10 @@ class Window:
 
     @property
     def _overwriting(self) -> bool:
-        """Whether the one commit of this window is an overwrite."""
         return len(self.commits) == 1 and self.commits[0].overwriting is not None
 
     def _replaced(self, groups: TouchedGroups, select: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """What an overwrite wrote to a file group: its rows, and a delete of each other key that was there."""
+        """Yield an overwrite's rows in a file group, and a delete for each other key in it."""
         states = self._states
         after = states.after(groups, None, select)
         before = states.before(groups, None, [])
@@ -258,17 +248,16 @@ class Window:
         yield with_change(states.deleted_rows(gone, groups, select), DELETE)
 
     def _rewriting_commits(self) -> list[InstantTime]:
-        """The requested times of the commits; refuses those of which no file says what they deleted."""
+        """Return the commits' requested times; raise if a commit's files do not record its deletes."""
         for commit in self.commits:
             if commit.replaced or commit.deletes:
                 raise UnsupportedFeatureError(
-                    "this commit of Hudi rewrote files, which do not say what it deleted: ask for changes without raw. "
+                    "this Hudi commit rewrote files, so its deletes are not recorded: read changes without raw. "
                     f"requested_at={commit.requested} operation={commit.operation}"
                 )
         return [commit.requested for commit in self.commits]
 
     def _steps(self) -> Iterator[tuple[Completion, Window]]:
-        """Each commit, and the window that it alone makes."""
         before = self.start
         for commit in self.commits:
             after = Cut.after(commit, self.end.by)
@@ -276,24 +265,22 @@ class Window:
             before = after
 
     def _between(self, start: Cut, end: Cut) -> Window:
-        """A part of this window."""
         between = tuple(c for c in self.between if start.shows(c) != end.shows(c))
         return replace(self, start=start, end=end, between=between)
 
     def touched(self) -> tuple[States, list[TouchedGroups]]:
-        """The file groups that the commits touched, and what reads them at both ends."""
         return self._states, self._touched()
 
-    # --- where it happened ------------------------------------------------------------------------------------------
+    # --- touched file groups ----------------------------------------------------------------------------------------
 
     @property
     def _states(self) -> States:
         return States(self.session, self.value.schema, forward=self.start.time <= self.end.time)
 
     def _touched(self) -> list[TouchedGroups]:
-        """The file groups that the commits touched, and their slices at both cuts.
+        """Return the touched file groups with their slices at both cuts.
 
-        Raises `CheckpointExpiredError` where their history has been given up.
+        Raises `CheckpointExpiredError` if their history was dropped.
         """
         self._require_kept()
         before, after = self._slices(self.start), self._slices(self.end)
@@ -301,7 +288,7 @@ class Window:
         for commit in self.commits:
             for file in commit.files:
                 files.setdefault(file.group, []).append(file)
-        # A clustering changes no row, but the keys of its partition are in other groups afterwards.
+        # A clustering changes no row, but moves the keys of its partition to other groups.
         written = {partition for partition, _ in files} | {p for c in self.commits for p, _ in c.replaced}
         replaced = written & {partition for c in self.between for partition, _ in c.replaced}
         touched = [
@@ -319,16 +306,16 @@ class Window:
         oldest = self.value.retention.since
         if self._whole and oldest != EPOCH:
             raise CheckpointExpiredError(
-                "what the first commits of this table wrote is gone, a clean has given that history up, so that "
-                "changes since the empty table can only be had merged: leave images and raw out, or give since. "
+                "a clean dropped the history of the table's first commits, so only merged changes can start at the "
+                "empty table: omit images and raw, or pass since. "
                 f"since={self.start} oldest={oldest}"
             )
         erased = {group: since for group, since in self.value.retention.groups if since > self.start.time}
         touched = {file.group for commit in self.commits for file in commit.files} if erased else set()
         for group in sorted(erased.keys() & touched):
             raise CheckpointExpiredError(
-                "rows that these changes would show were erased, with the history of their file group: scan the table, "
-                "and go on from the scan's checkpoint (a Spark stream: start it with a new checkpointLocation). "
+                "rows of these changes were erased, with the history of their file group: scan the table "
+                "and continue from the scan's checkpoint (a Spark stream: with a new checkpointLocation). "
                 f"since={self.start} oldest={erased[group]} partition={group[0]!r} file_group={group[1]}"
             )
 
@@ -340,43 +327,42 @@ class Window:
 
     @property
     def _written(self) -> Committed | None:
-        """The commits whose blocks in their logs are looked for: in a table that was upgraded, others may be there."""
+        """The commits to look for in log files; an upgraded table's log may contain others."""
         upgraded = self.session.config.was_upgraded
         return Committed.only(commit.requested for commit in self.commits) if upgraded else None
 
     def _completions(self, first: Cut, last: Cut | None = None) -> Sequence[Completion]:
-        """What the file slices at a cut consist of; with `last`, those at two cuts and at all cuts between them."""
+        """Return the completions of the slices at a cut; with `last`, also at all cuts up to it."""
         if self.history is not None:
             return self.history if last is not None else [c for c in self.history if first.shows(c)]
         if last is None:
             return self.session.views.snapshot_completions(self.value, first)
         first = min(first, last, key=lambda cut: cut.time)
-        # Later cuts need no segment that this one can do without, but those that complete after it.
+        # Later cuts need the segments of the first cut and later ones.
         return self.session.views.completions(self.value, lambda s: s.last > first.time or first.needs(s))
 
 
 def require_times(session: Session) -> None:
-    """Raise `UnsupportedFeatureError` of a table whose rows, or log files, do not say when each commit wrote them."""
+    """Raise `UnsupportedFeatureError` if rows or log files record no commit times."""
     if session.config.virtual_keys:
         raise UnsupportedFeatureError(
-            "this table has no meta columns (hoodie.populate.meta.fields=false), so that no row says when it was "
-            f"written: scan it as of both moments, and compare them. table={session.config.name}"
+            "this table has no meta columns (hoodie.populate.meta.fields=false), so its rows have no commit times: "
+            f"scan the table at both moments and compare. table={session.config.name}"
         )
     if session.config.layout_one:
         raise UnsupportedFeatureError(
-            "changes are not read of a table from before version 8, whose commits share their log files: let Hudi "
-            "upgrade the table to version 9, or scan it now and then and compare. "
+            "changes cannot be read before version 8, because commits share log files: upgrade the table to "
+            "version 9 with Hudi, or compare two scans. "
             f"version={session.config.version} table={session.config.name}"
         )
 
 
 def _each_once(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
-    """Files, each once, though several commits name one, in the order of a slice."""
     return tuple(sorted({file.path: file for file in files}.values(), key=log_order))
 
 
 def within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:
-    """What the completions did to some file groups."""
+    """Return the completions' effects on some file groups."""
 
     def inside(group: FileGroup) -> bool:
         return group in scopes or (group[0], None) in scopes
@@ -391,5 +377,4 @@ def within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[
 def _slices_of(
     slices: Mapping[FileGroup, FileSlice], partition: str, file_id: str | None = None
 ) -> tuple[FileSlice, ...]:
-    """The slices of a partition, or of one file group."""
     return tuple(s for s in slices.values() if s.partition == partition and file_id in (None, s.file_id))

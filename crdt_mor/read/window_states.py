@@ -1,7 +1,7 @@
-"""What file groups hold at the two ends of a window of changes, read for the keys that the window's commits wrote.
+"""Read the states of file groups at both ends of a window of changes, for the keys of the window's commits.
 
-logs that the commits wrote ─► keys ─► the file slices at the start, merged: the rows before
-                                  └──► the file slices at the end, merged: the rows after
+logs of the commits ─► keys ─► the file slices at the start, merged: the rows before
+                          └──► the file slices at the end, merged: the rows after
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from crdt_mor.read.images import Versions
 from crdt_mor.read.open_slice import open_slice
 
 Scope = tuple[str, str | None]
-"""A file group: partition and file id. Or, with None for the file id, all file groups of a partition."""
+"""A file group (partition and file id), or all file groups of a partition (file id None)."""
 
 
 @dataclass(frozen=True)
 class TouchedGroups:
-    """File groups that a window's commits touched and whose keys live in no others, with their slices at both ends.
+    """File groups that a window's commits touched, with their slices at both ends.
 
-    That is one file group, or all of a partition in which some were replaced; those have no `file_id`.
-    written: the logs that the commits wrote to the one file group; None where they rewrote rows instead.
+    Either a single file group, or all of a partition in which some were replaced (no `file_id`): no other group
+    contains their keys. `written` is None if the commits rewrote rows.
     """
 
     partition: str
@@ -51,17 +51,15 @@ class TouchedGroups:
         return self.partition, self.file_id
 
     def weight(self, raw: bool) -> int:
-        """What reading them costs, in bytes: of raw rows only what was written, else the states beside it as well."""
         written = (self.written,) if self.written is not None else self.after
         return sum(slice_.weight for slice_ in (written if raw else (*written, *self.before, *self.after)))
 
 
 @dataclass(frozen=True)
 class States:
-    """Reads the states of touched file groups.
+    """Reader of the states of touched file groups.
 
-    schema: the table's at the window's end, as the timeline keeps it.
-    forward: the window does not end before it starts, so that its commits are shown at its end.
+    `forward` is True if the window's end shows its commits.
     """
 
     session: Session
@@ -74,11 +72,9 @@ class States:
 
     @property
     def key(self) -> str:
-        """The column that names a row of one partition."""
         return self.merging.columns.merge_key
 
     def keys(self, groups: TouchedGroups) -> pl.Series | None:
-        """The keys that the commits wrote, as the kernel compares them; None where their files do not say."""
         if groups.written is None:
             return None
         blocks = self._blocks(groups.written)
@@ -86,13 +82,12 @@ class States:
             return kernel.touched(blocks, self.merging.columns)
 
     def written(self, logs: FileSlice, select: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
-        """The rows and the deleted keys that logs hold, as they were written."""
         blocks = self._blocks(logs)
         with naming_damage(self.session.store, logs):
             return kernel.written(blocks, self.merging.columns, select)
 
     def versions(self, groups: TouchedGroups, number: int, select: Sequence[str]) -> Versions | None:
-        """What the commits wrote to the file group of this number, each row as it then was, if no row is partial."""
+        """Return all row versions that the commits wrote to file group `number`, or None if a row is partial."""
         assert groups.written is not None
         blocks = self._blocks(groups.written)
         if any(is_partial(block) for block in blocks):
@@ -103,14 +98,14 @@ class States:
         return Versions.of(before.select(rows.columns), rows, lines, number, self.key)
 
     def before(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
-        """The state at the start, of some keys or of all: `select`, and before it the key and the commit time."""
+        """Return the state at the start: key, commit time and `select`, of some keys or (None) all."""
         with expired_start():
             return self.merged(groups.before, keys, select)
 
     def after(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
-        """The state at the end, of all keys that the commits wrote, or of all keys; columns as those of `before`.
+        """Return the state at the end, with the columns of `before`.
 
-        Where the latest commit wins, whatever was requested before the window's commits has lost, and is not read.
+        If the latest commit wins, rows requested before the window's commits have lost and are not read.
         """
         since = None
         if groups.written is not None and self.merging.rule.kind == "latest" and self.forward:
@@ -124,7 +119,6 @@ class States:
         select: Sequence[str],
         since: InstantTime | None = None,
     ) -> pl.DataFrame:
-        """Merged rows of some keys, or of all: `select`, and before it the key and the commit time."""
         merging = self.merging
         columns = distinct([self.key, COMMIT_TIME], select)
         predicate = None if keys is None else pl.col(self.key).is_in(keys.implode())
@@ -140,7 +134,6 @@ class States:
         return pl.concat(frames)
 
     def deleted_rows(self, keys: pl.Series, groups: TouchedGroups, select: Sequence[str]) -> pl.DataFrame:
-        """What is left of deleted rows: their key and partition columns, all others null."""
         merging, spec = self.merging, self.session.config.key
         stored = TableSchema.from_json(self.schema).stored
         known: dict[str, pl.Series | object] = dict(spec.partition_values(groups.partition, stored))
@@ -161,10 +154,9 @@ class States:
         return pl.DataFrame(columns)
 
     def _last_values(self, keys: pl.Series, groups: TouchedGroups, names: Sequence[str]) -> dict[str, pl.Series]:
-        """Partition columns of deleted rows, as the rows had them before the window or in it.
+        """Return the partition columns of deleted rows, from their last state.
 
-        Needed where the partition's path does not tell them: another key generator's path may not, and neither does
-        the path of rows without a value.
+        Needed if the path does not contain the values: for another key generator, or for rows without a value.
         """
         states = [self.before(groups, keys, names).select(self.key, *names)]
         if groups.written is not None:
@@ -178,7 +170,7 @@ class States:
             return open_slice(self.session.store, logs, self.session.config).blocks
 
     def _open(self, slice_: FileSlice, since: InstantTime | None) -> Slice:
-        """A slice, without what was requested before `since`, unless later rows are partial and stand on it."""
+        """Open a slice without rows requested before `since`, unless later partial updates need them."""
         store, config = self.session.store, self.session.config
         if since is None:
             return open_slice(store, slice_, config)
@@ -193,10 +185,10 @@ class States:
 
 @contextmanager
 def expired_start() -> Iterator[None]:
-    """A file that is missing inside this block is one that the window's start needs."""
+    """Raise `CheckpointExpiredError` for files missing inside the block: the window's start needs them."""
     try:
         yield
     except SnapshotExpiredError as error:
         raise CheckpointExpiredError(
-            f"what is after this checkpoint is gone: scan the table and go on from the scan's checkpoint. {error}"
+            f"files after this checkpoint are gone: scan the table and continue from the scan's checkpoint. {error}"
         ) from error

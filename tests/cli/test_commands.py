@@ -497,7 +497,7 @@ def test_a_checkpoint_is_refused_by_the_table_that_came_in_the_place_of_its_own(
     crdt_mor("append", table, data)
     for begin in (["--since", checkpoint], ["--checkpoint", state], ["--checkpoint", state, "--follow"]):
         said = crdt_mor("changes", table, *begin, "--format", "jsonl", code=1)
-        assert "this checkpoint is of another table" in said.stderr
+        assert "this checkpoint belongs to another table" in said.stderr
         assert said.stdout == ""
     assert state.read_text().strip() == checkpoint
 

@@ -66,8 +66,8 @@ def test_the_history_says_who_what_for_and_beside_whom(table: mor.Table) -> None
     assert [int(crdt_mor("count", table.uri, "--as-of", version).stdout) for version in versions] == [4, 4, 3, 2, 1]
     for command in (("count", table.uri, "--as-of", "99"), ("changes", table.uri, "--since", "99")):
         said = " ".join(crdt_mor(*command, code=1).stderr.split())
-        assert "A whole number is a version" in said
-        assert "has as `ordinal` counts commits" in said
+        assert "Use the `version` column of crdt-mor history URI" in said
+        assert "not `ordinal`" in said
 
 
 @pytest.fixture

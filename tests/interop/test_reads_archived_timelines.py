@@ -392,7 +392,7 @@ def test_a_column_of_hudis_own_that_we_do_not_know_is_refused(root: Path) -> Non
 
 def test_a_type_that_a_file_cannot_be_turned_into_is_refused(root: Path) -> None:
     with_schema(root, 4, [ID, {"name": "n", "type": ["null", "string"]}, V])
-    with pytest.raises(UnsupportedFeatureError, match="let Hudi rewrite it"):
+    with pytest.raises(UnsupportedFeatureError, match="rewrite the file with Hudi"):
         Table.open(root).scan().to_arrow()
 
 

@@ -246,7 +246,7 @@ def test_a_scan_of_a_base_file_of_such_chunks_does_not_end_the_process(fast_path
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [
-        (OSError("Couldn't deserialize thrift"), "damaged Parquet, crdt-mor verify says which.*thrift.*log"),
+        (OSError("Couldn't deserialize thrift"), "damaged Parquet: run crdt-mor verify to find the file.*thrift.*log"),
         (OSError(errno.EIO, "Input/output error"), "Input/output error"),
         (FileNotFoundError("the object is gone"), "the object is gone"),
     ],

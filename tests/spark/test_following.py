@@ -189,7 +189,7 @@ def test_a_new_column_shows_when_the_query_starts_again(spark: SparkSession, tab
 def test_what_a_checkpoint_needs_and_is_gone_is_said(spark: SparkSession, table: Table, fast_path: Path) -> None:
     for path in Path(table.uri).rglob(".*.log.*"):
         path.unlink()
-    with pytest.raises(StreamingQueryException, match="what is after this checkpoint is gone: scan the table"):
+    with pytest.raises(StreamingQueryException, match="files after this checkpoint are gone: scan the table"):
         Stream(spark, table, fast_path / "checkpoint", changes="raw").run()
 
 
@@ -202,11 +202,11 @@ def test_a_query_is_refused_by_the_table_that_came_in_the_place_of_its_own(
     shutil.rmtree(table.uri)
     again = Table.create(table.uri, SCHEMA, key="id")
     again.upsert(rows(("a", 1)))
-    with pytest.raises(StreamingQueryException, match=r"this checkpoint is of another table.*new checkpointLocation"):
+    with pytest.raises(StreamingQueryException, match=r"belongs to another table.*new checkpointLocation"):
         Stream(spark, again, fast_path / "checkpoint", changes="raw").run()
-    with pytest.raises(AnalysisException, match="this checkpoint is of another table"):
+    with pytest.raises(AnalysisException, match="this checkpoint belongs to another table"):
         Stream(spark, again, fast_path / "another", since=since).run()
-    with pytest.raises(AnalysisException, match="this checkpoint is of another table"):
+    with pytest.raises(AnalysisException, match="this checkpoint belongs to another table"):
         spark.read.format("crdt_mor").option("since", since).load(again.uri).collect()
     assert Stream(spark, again, fast_path / "new", changes="merged").run() == {0: [("a", 1, "upsert")]}
 
@@ -257,7 +257,7 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_refused(spark: SparkSession,
         ({"filter": "n > 1"}, "filter has no place in a stream"),
         ({"names": "then"}, "names has no place in a stream"),
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger is a number above 0"),
-        ({"since": "99"}, "no such version yet"),
+        ({"since": "99"}, "this version does not exist yet"),
     ],
 )
 def test_what_a_stream_has_not_is_refused_in_the_first_line(

@@ -122,7 +122,7 @@ def test_no_moment_is_handed_out_that_hudis_clock_has_reached_and_ours_has_not(t
     scan = table.scan()
     assert keys(scan) == ["a", "hudi"]
     for hand_out in HANDED_OUT:
-        with pytest.raises(FutureSnapshotError, match="scan again when it has come"):
+        with pytest.raises(FutureSnapshotError, match="scan again after that time"):
             hand_out(scan)
     with pytest.raises(FutureSnapshotError, match="not decided yet"):
         table.scan(as_of=completed)

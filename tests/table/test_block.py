@@ -167,7 +167,7 @@ def test_a_scan_of_a_block_shows_what_had_been_written_when_it_was_made(fast_pat
         assert before.checkpoint
         assert tx.scan().count() == 0
         for moment in (lambda: after.checkpoint, lambda: after.as_of, lambda: after.version):
-            with pytest.raises(InvalidInputError, match="before the block is committed"):
+            with pytest.raises(InvalidInputError, match="scan again after the block"):
                 moment()
     assert tx.commit is not None
     assert times[2] == tx.commit.requested_at

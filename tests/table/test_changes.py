@@ -348,9 +348,9 @@ def test_a_checkpoint_ahead_of_the_table_is_refused(make: Make) -> None:
 def test_checkpoints_of_two_consistencies_do_not_mix(make: Make) -> None:
     table = make()
     table.upsert(frame(("a", "x", 1)))
-    with pytest.raises(InvalidInputError, match="another consistency"):
+    with pytest.raises(InvalidInputError, match="another `consistency`"):
         table.changes(table.changes().checkpoint, consistency="stable")
-    with pytest.raises(InvalidInputError, match="another consistency"):
+    with pytest.raises(InvalidInputError, match="another `consistency`"):
         table.changes(table.changes(consistency="stable").checkpoint)
     with pytest.raises(InvalidInputError, match="checkpoint of stable"):
         table.changes(1, consistency="stable")
@@ -384,7 +384,7 @@ def test_where_files_are_gone_it_says_what_to_do(make: Make, place: Place) -> No
     first = table.upsert(frame(("a", "x", 1)))
     for name in data_files(place):
         place.store.delete(name)
-    with pytest.raises(CheckpointExpiredError, match=r"scan the table and go on .* file=\."):
+    with pytest.raises(CheckpointExpiredError, match=r"scan the table and continue .* file=\."):
         table.changes(0, raw=True).to_arrow()
     with pytest.raises(CheckpointExpiredError):
         table.changes("20200101000000000").to_arrow()

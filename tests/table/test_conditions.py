@@ -109,7 +109,7 @@ OF_OTHER_ROWS: dict[str, pl.Expr | str] = {
 @pytest.mark.parametrize("name", OF_OTHER_ROWS)
 def test_a_filter_that_looks_at_other_rows_is_refused(shared: Table, name: str) -> None:
     condition = OF_OTHER_ROWS[name]
-    why = "the filter cannot be applied" if name == "SQL: subquery" else r"other rows.*scan\(\)\.to_polars\(\)"
+    why = "the filter cannot be applied" if name == "SQL: subquery" else r"element-wise.*scan\(\)\.to_polars\(\)"
     with pytest.raises(InvalidInputError, match=why):
         shared.scan(filter=condition)
     with pytest.raises(InvalidInputError, match=why):
@@ -119,7 +119,7 @@ def test_a_filter_that_looks_at_other_rows_is_refused(shared: Table, name: str) 
 @pytest.mark.parametrize("name", ["max", "over", "is_first_distinct", "SQL: MAX"])
 def test_a_delete_by_a_filter_that_looks_at_other_rows_is_refused_and_deletes_nothing(table: Table, name: str) -> None:
     for attempt in (table.delete, in_a_transaction(table)):
-        with pytest.raises(InvalidInputError, match=r"other rows.*delete\(\.\.\.\)"):
+        with pytest.raises(InvalidInputError, match=r"element-wise.*delete\(\.\.\.\)"):
             attempt(where=OF_OTHER_ROWS[name])
     assert table.scan().count() == 12
     assert not any(commit["deletes"] for commit in table.inspect.timeline().to_pylist())
@@ -213,7 +213,7 @@ def test_the_command_line_refuses_a_filter_that_looks_at_other_rows(shared: Tabl
     for rest in ([], ["--explain"], ["--format", "jsonl"]):
         done = CliRunner().invoke(app, ["cat", shared.uri, "--where", "v = MAX(v)", *rest])
         assert done.exit_code != 0
-        assert "other rows" in str(done.exception) + done.output
+        assert "element-wise" in str(done.exception) + done.output
     done = CliRunner().invoke(app, ["cat", shared.uri, "--where", "v >= 11", "--format", "jsonl"])
     assert [json.loads(line)["id"] for line in done.output.splitlines()] == ["k11"]
 

@@ -293,7 +293,7 @@ def test_a_checkpoint_belongs_to_its_table(make: Make, path: str) -> None:
     new = replaced(path, 5)
     for kind, checkpoint in taken.items():
         consistency: Literal["latest", "stable"] = "stable" if "stable" in kind else "latest"
-        told = f"begin anew: scan it.*={checkpoint!r} found={table_id(new)}"
+        told = f"If the table was recreated, scan it.*={checkpoint!r} found={table_id(new)}"
         for table in (new, Table.open(path)):
             with pytest.raises(TableReplacedError, match=told):
                 table.changes(checkpoint, consistency=consistency)

@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
         lambda t: t.merge(numbers(a=1).append_column("m", pa.array([1]))).when_matched_update_all(),
     ),
     "a column of one of two rows": (
-        r"'n' is a field of 'source' and of 'target': write source\.n or target\.n in SQL, and pl\.col\('source'\)\.st",
+        r"'n' is a field of 'source' and of 'target': write source\.n or target\.n in SQL, or pl\.col\('source'\)\.st",
         lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "n + 1"}),
     ),
     "a column of one of two rows, in a condition": (
@@ -292,10 +292,10 @@ REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
         lambda t: t.merge(numbers(a=1)).when_matched_delete("n > 1"),
     ),
     "a column of polars": (
-        r"'target\.n' is a field of 'target': write .* and pl\.col\('target'\)\.struct\.field\('n'\) in polars",
+        r"'target\.n' is a field of 'target': write .* or pl\.col\('target'\)\.struct\.field\('n'\) in polars",
         lambda t: t.merge(numbers(a=1)).when_matched_delete(pl.col("target.n") > 1),
     ),
-    "an aggregate": ("other rows", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "sum(source.n)"})),
+    "an aggregate": ("element-wise", lambda t: t.merge(numbers(a=1)).when_matched_update({"n": "sum(source.n)"})),
 }
 
 

@@ -150,7 +150,7 @@ def test_an_update_of_a_partition_names_move() -> None:
     table = make()
     for update in (table.update, partial(table.update_in_parts, execute_parts=lambda parts: [])):
         with pytest.raises(
-            InvalidInputError, match=r"changes no partition.*: move\(keys, partition=\{'country': …\}\)"
+            InvalidInputError, match=r"partition columns: move rows with move\(keys, partition=\{'country': …\}\)"
         ):
             update({"country": "'FR'"})
 

@@ -157,11 +157,11 @@ def test_a_window_cannot_end_before_it_begins_nor_in_the_future(make: Make) -> N
     first, second = table.upsert(frame(("a", "x", 1))), table.upsert(frame(("a", "x", 2)))
     with pytest.raises(InvalidInputError, match="ends before it begins"):
         table.changes(second, until=first)
-    with pytest.raises(FutureSnapshotError, match="no such version yet"):
+    with pytest.raises(FutureSnapshotError, match="this version does not exist yet"):
         table.changes(until=99)
     with pytest.raises(InvalidInputError, match=r"checkpoint is ahead of the table.*until="):
         table.changes(until="completed:99991231235959000")
-    with pytest.raises(InvalidInputError, match=r"another consistency.*until="):
+    with pytest.raises(InvalidInputError, match=r"another `consistency`.*until="):
         table.changes(until=table.changes(consistency="stable").checkpoint)
 
 

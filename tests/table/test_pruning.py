@@ -498,7 +498,7 @@ def test_a_late_condition_is_asked_of_each_row_where_all_rows_have_one_value(
 def test_a_filter_without_names_is_refused_since_it_would_mean_other_columns_each_time(
     make: Make, every: pl.Expr
 ) -> None:
-    with pytest.raises(InvalidInputError, match="names each of its columns"):
+    with pytest.raises(InvalidInputError, match="must be a single expression"):
         make().scan(filter=every)
 
 

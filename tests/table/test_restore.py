@@ -201,9 +201,9 @@ def test_a_restore_goes_back_to_a_savepoint_and_what_came_after_it_is_gone(table
     assert "2 commits dropped" in str(done)
     for reader in (table, again(table)):
         assert shown(reader) == shown(reader, as_of="one") == {1}
-        with pytest.raises(SnapshotExpiredError, match=r"history was cut here.*restored_to="):
+        with pytest.raises(SnapshotExpiredError, match=r"the table was restored to an earlier moment.*restored_to="):
             reader.scan(as_of=later)
-        with pytest.raises(SnapshotExpiredError, match="history was cut here"):
+        with pytest.raises(SnapshotExpiredError, match="the table was restored to an earlier moment"):
             reader.scan(as_of=later.version)
     assert files(table) == before
     names = told(table)
@@ -224,7 +224,7 @@ def test_a_restore_takes_whatever_as_of_takes(table: Table) -> None:
         assert shown(table) == {n}
     nothing = table.maintenance.restore("now")
     assert (nothing.commits, nothing.instants, "nothing to drop" in str(nothing)) == (0, (), True)
-    with pytest.raises(SnapshotExpiredError, match="history was cut"):
+    with pytest.raises(SnapshotExpiredError, match="the table was restored to an earlier moment"):
         table.maintenance.restore(commits[4])
     with pytest.raises(InvalidInputError):
         table.maintenance.restore("nobody-made-it")
@@ -252,7 +252,7 @@ def test_followers_are_told_that_history_was_cut_or_miss_nothing(table: Table) -
     now, stable_now = table.scan().checkpoint, table.scan(consistency="stable").checkpoint
     write(table, 3)
     for since, consistency in ((ahead, "latest"), (stable_ahead, "stable")):
-        with pytest.raises(CheckpointExpiredError, match=r"history was cut.*scan the table"):
+        with pytest.raises(CheckpointExpiredError, match=r"was restored to an earlier moment.*scan the table"):
             table.changes(since=since, consistency=consistency)  # type: ignore[arg-type]
     for since, consistency in ((behind, "latest"), (stable, "stable"), (now, "latest"), (stable_now, "stable")):
         changes = table.changes(since=since, consistency=consistency)  # type: ignore[arg-type]
@@ -349,7 +349,7 @@ def test_a_restore_beside_the_moments_that_it_cannot_reach(table: Table) -> None
         table.maintenance.restore(commits[1])
     table.drop_savepoint("three")
     table.maintenance.clean(commits=2, readers=NONE)
-    with pytest.raises(SnapshotExpiredError, match="no longer keeps history"):
+    with pytest.raises(SnapshotExpiredError, match="a clean dropped the history"):
         table.maintenance.restore(commits[1])
     table.maintenance.restore(commits[3])
     assert shown(table) == {3}

@@ -240,7 +240,7 @@ def test_what_is_no_default_is_refused(store: mor.MemoryStore, schema: Any, defa
 @pytest.mark.parametrize(
     ("rules", "match"),
     [
-        ({"check": {"a": "sum(price) > 0"}}, "looks at other rows"),
+        ({"check": {"a": "sum(price) > 0"}}, "element-wise"),
         ({"check": {"a": "price"}}, "condition"),
         ({"check": {"a": "pricee > 0"}}, "pricee"),
         ({"check": {"a": "1 = 1"}}, "columns that users write"),

@@ -220,13 +220,13 @@ def test_time_in_a_zone_is_truncated_in_that_zone() -> None:
 
 
 REFUSED = {
-    "DATE_TRUNC('fortnight', d) = d": "takes a unit.*'month'.*sql=DATE_TRUNC",
-    "DATE_TRUNC(s, d) = d": "takes a unit",
-    "DATE_TRUNC('month', n) = 1": "takes a date or a timestamp.*type=Int64",
-    "DATE_TRUNC('month', nope) = d": "has not.*unknown=\\['nope'\\]",
+    "DATE_TRUNC('fortnight', d) = d": "pass a unit.*'month'.*sql=DATE_TRUNC",
+    "DATE_TRUNC(s, d) = d": "pass a unit",
+    "DATE_TRUNC('month', n) = 1": "needs a date or a timestamp.*type=Int64",
+    "DATE_TRUNC('month', nope) = d": "names unknown columns.*unknown=\\['nope'\\]",
     "m['k']['a'] = 1": "List",
     "st['nope'] = 1": "no such field",
-    "COALESCE(n, CASE WHEN ts > '2026-01-02 12:00+05:00' THEN 1 END": "no SQL condition",
+    "COALESCE(n, CASE WHEN ts > '2026-01-02 12:00+05:00' THEN 1 END": "not an SQL condition",
 }
 
 
@@ -264,8 +264,8 @@ def test_update_sets_a_map_that_polars_makes_of_the_row() -> None:
         ({"a": 1.5}, "cannot hold this value unchanged"),
         ({"a": 2**63}, "cannot hold this value unchanged"),
         ({"a": "x"}, "another type"),
-        ({1: 1}, "no new value"),
-        ([("a", 1), ("a", 2)], "each key once"),
+        ({1: 1}, "invalid new value"),
+        ([("a", 1), ("a", 2)], "must not repeat a key"),
     ],
 )
 def test_map_that_the_column_cannot_hold_is_refused(value: object, why: str) -> None:

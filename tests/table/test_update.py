@@ -192,18 +192,18 @@ def test_a_null_that_would_say_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({}, "sets columns by name"),
-        ("n = 1", "sets columns by name"),
-        ({"id": "'z'"}, "changes no key"),
-        ({"n": "Total Sales + 1"}, r"no plain word, or is a word of SQL, stands in double quotes, '\"order\" \+ 1'\. "),
+        ({}, "pass a dict as `set`"),
+        ("n = 1", "pass a dict as `set`"),
+        ({"id": "'z'"}, "cannot change key columns"),
+        ({"n": "Total Sales + 1"}, r"special characters in double quotes: '\"order\" \+ 1'\. "),
         ({"m": "1"}, "is 'n' meant by 'm'|no such columns"),
-        ({"n": "m + 1"}, "names columns that are not there"),
-        ({"n": "sum(n)"}, "looks at other rows"),
-        ({"n": pl.col("n").shift()}, "looks at other rows"),
-        ({"n": pl.all()}, "one value"),
-        ({"n": object()}, "no new value"),
-        ({"n": "n +"}, "no new value"),
-        ({"n": "n + 'x'"}, "no new value|another type"),
+        ({"n": "m + 1"}, "names unknown columns"),
+        ({"n": "sum(n)"}, "element-wise"),
+        ({"n": pl.col("n").shift()}, "element-wise"),
+        ({"n": pl.all()}, "a single expression"),
+        ({"n": object()}, "invalid new value"),
+        ({"n": "n +"}, "invalid new value"),
+        ({"n": "n + 'x'"}, "invalid new value|another type"),
     ],
     ids=[
         "nothing",
@@ -239,7 +239,7 @@ def test_a_value_that_the_column_cannot_hold_is_refused() -> None:
 
 def test_a_filter_that_is_none_is_refused() -> None:
     table = make()
-    with pytest.raises(InvalidInputError, match="the filter names columns"):
+    with pytest.raises(InvalidInputError, match="the filter names unknown columns"):
         table.update({"n": 1}, where="m = 1")
     with pytest.raises(InvalidInputError, match="wait is a time"):
         table.update({"n": 1}, wait=3)  # type: ignore[arg-type]
@@ -305,7 +305,7 @@ def test_null_is_a_value_of_every_column() -> None:
 def test_a_name_that_is_a_word_of_sql_stands_in_quotes() -> None:
     table = make(pa.schema([("id", pa.string()), ("order", pa.int64())]))
     table.upsert(pa.table({"id": ["a"], "order": [1]}))
-    with pytest.raises(InvalidInputError, match=r"stands in double quotes.* column=order set=order \+ 1"):
+    with pytest.raises(InvalidInputError, match=r"in double quotes.* column=order set=order \+ 1"):
         table.update({"order": "order + 1"})
     table.update({"order": '"order" + 1'})
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "order": 2}]

@@ -153,7 +153,7 @@ def test_a_base_file_of_an_attempt_that_the_commit_does_not_name(table: VersionS
     ids=["scan", "changes since", "all changes", "files"],
 )
 def test_earlier_moments_and_changes_are_refused(table: VersionSix, ask: Callable[[Table], object]) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=r"before version 8.*let Hudi upgrade the table to version 9"):
+    with pytest.raises(UnsupportedFeatureError, match=r"before version 8.*version 9"):
         ask(table.open())
 
 
