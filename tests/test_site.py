@@ -71,6 +71,26 @@ def test_lines_of_a_docstring_that_say_what_a_name_is_become_a_list() -> None:
     ]
 
 
+def test_sections_of_a_docstring_become_lists_prose_and_code() -> None:
+    text = (
+        "Read rows.\n\nArgs:\n    columns: which.\n    filter, where: an expression: one,\n        or a text.\n\n"
+        "Returns:\n    The rows: sorted\n    by key.\n\nRaises:\n    InvalidInputError: no rows.\n\n"
+        "Example:\n    >>> read(columns=1)\n\n    >>> read()\n"
+    )
+    assert docstrings.as_list(text).split("\n\n") == [
+        "Read rows.",
+        "**Parameters**",
+        "- `columns`: which.\n- `filter`, `where`: an expression: one, or a text.",
+        "**Returns**",
+        "The rows: sorted by key.",
+        "**Raises**",
+        "- `InvalidInputError`: no rows.",
+        "**Example**",
+        "    >>> read(columns=1)",
+        "    >>> read()",
+    ]
+
+
 def test_a_picture_in_a_docstring_stays_as_it_is() -> None:
     assert docstrings.as_list("Modes:\n\n    merged   one: a row\n    raw      two") == (
         "Modes:\n\n    merged   one: a row\n    raw      two"

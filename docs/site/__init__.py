@@ -1,10 +1,10 @@
-"""What makes the site of the documentation: `make docs` builds it as mkdocs.yml says.
+"""The site of the documentation, built by `make docs` from mkdocs.yml.
 
-    hooks.py           which files are pages, and where links lead that leave docs/
-    docstrings.py      docstrings as Markdown: parameters as a list, names of others as links
-    entries.py         what the pages of the reference describe
-    style.css          widths, and fonts of the system
-    iframe-worker.js   the search on pages that are opened from a disk
+    hooks.py           selects the pages, and mends links that leave docs/
+    docstrings.py      turns docstrings into Markdown, with links
+    entries.py         lists the entries of the reference
+    style.css          sets widths and system fonts
+    iframe-worker.js   makes the search work on pages opened from a disk
 
-The site itself needs nothing from other hosts, so that it can be read without a network.
+The site loads nothing from other hosts, so it works without a network.
 """

@@ -1,13 +1,13 @@
-"""Docstrings as Markdown, for the pages of the reference.
+"""Turn docstrings into Markdown for the pages of the reference.
 
-A docstring of ours is prose, with a line for each parameter, field or column of a result:
+A docstring has prose and Google-style sections. Parameters may stand as lines in the prose, too:
 
-    keep: the history of so much time. commits: views as of each of the last so many commits.
-    readers: readers that began less than this long ago keep
-        their files.
+    keep: the time of which history is kept.             Args:
+    readers: files stay for readers that                     keep: the time of which history is kept.
+        began later than this.
 
-Such lines become a list. Names of the public API between backticks become links to where they are described, and names
-of pages, such as docs/stores.md, links to these.
+Both become lists. Names of the public API become links to their entries: in prose where they stand between backticks,
+and as the exceptions of `Raises`. Names of pages, such as docs/stores.md, become links to these pages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import groupby, pairwise
+from textwrap import dedent
 from typing import Any
 
 import griffe
@@ -27,15 +28,18 @@ from docs.site.entries import entries
 ITEM = re.compile(r"(?:^|(?<=[.)] ))([a-z]\w*(?:, [a-z]\w*)*): (?=\S)")
 CODE = re.compile(r"(?<![`\[\w])`([A-Za-z_][\w.]*)`(?![`\w])")
 PAGE = re.compile(r"(?<![`\w/\[])(?<!\]\()docs/([\w/-]+)\.md\b")
+SECTION = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Warns|Examples?):\n(?=    )")
+LISTS = ("Args", "Attributes", "Raises", "Warns")
+TITLES = {"Args": "Parameters"}
 OWNERS = {"maintenance": "Maintenance", "inspect": "Inspect", "table": "Table"}
-"""The classes of what prose calls so."""
+"""Classes by their names in prose."""
 
 
 class Readable(griffe.Extension):
-    """Makes docstrings of the project Markdown when they are loaded."""
+    """Turns the docstrings of the project into Markdown when they are loaded."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Once a package is read."""
+        """Rewrite the docstrings of a package."""
         for described in _described(pkg):
             assert described.docstring is not None
             text = as_list(described.docstring.value)
@@ -43,7 +47,7 @@ class Readable(griffe.Extension):
 
 
 def _described(of: griffe.Object) -> Iterator[griffe.Object]:
-    """Whatever has a docstring within a package; not the package, nor its modules."""
+    """Yield the classes, functions and attributes of a package that have a docstring."""
     for member in of.members.values():
         if not isinstance(member, griffe.Alias):
             if member.docstring is not None and not member.is_module:
@@ -52,22 +56,45 @@ def _described(of: griffe.Object) -> Iterator[griffe.Object]:
 
 
 def as_list(text: str) -> str:
-    """A docstring of which the lines that say what a name is are a list."""
+    """Return a docstring with its parameters and sections as Markdown lists."""
     found: list[str] = []
-    for paragraph in re.split(r"\n{2,}", text):
-        if paragraph.startswith(" "):
-            found.append(paragraph)  # a picture, or code
-            continue
-        pieces = [piece for chunk in _chunks(paragraph) for piece in _pieces(chunk)]
-        if found and found[-1].startswith("- ") and pieces[0].startswith("- "):
-            found.append("<!-- another list -->")
-        for is_list, alike in groupby(pieces, lambda piece: piece.startswith("- ")):
-            found.append(("\n" if is_list else "\n\n").join(alike))
+    section = ""
+    for paragraph in re.split(r"\n{2,}", text.rstrip()):
+        if title := SECTION.match(paragraph):
+            section = title[1]
+            found += [f"**{TITLES.get(section, section)}**", *_in_section(section, paragraph[title.end() :])]
+        elif section and paragraph.startswith("    "):
+            found += _in_section(section, paragraph)
+        elif paragraph.startswith(" "):
+            found.append(paragraph)  # a diagram, or code
+        else:
+            section = ""
+            pieces = [piece for chunk in _chunks(paragraph) for piece in _pieces(chunk)]
+            if found and found[-1].startswith("- ") and pieces[0].startswith("- "):
+                found.append("<!-- another list -->")
+            for is_list, alike in groupby(pieces, lambda piece: piece.startswith("- ")):
+                found.append(("\n" if is_list else "\n\n").join(alike))
     return "\n\n".join(found)
 
 
+def _in_section(section: str, text: str) -> list[str]:
+    """Return the Markdown of a paragraph in a section: a list, prose, or code as it is."""
+    if section.startswith("Example"):
+        return [text]
+    lines = dedent(text).splitlines()
+    if section not in LISTS:
+        return [" ".join(line.strip() for line in lines)]
+    items = " ".join(line if line.startswith(" ") else f"\n{line}" for line in lines).split("\n")
+    return ["\n".join(_item(" ".join(item.split())) for item in items if item.strip())]
+
+
+def _item(text: str) -> str:
+    names, colon, meaning = text.partition(": ")
+    return f"- {', '.join(f'`{name}`' for name in names.split(', '))}: {meaning}" if colon else f"- {text}"
+
+
 def _chunks(paragraph: str) -> Iterator[str]:
-    """The lines of a paragraph, each that says what a name is with those that are indented below it."""
+    """Yield the lines of a paragraph, each parameter with its indented lines."""
     lines: list[str] = []
     for line in paragraph.splitlines():
         names_something = lines and (ITEM.match(line) or ITEM.match(lines[0]))
@@ -79,7 +106,7 @@ def _chunks(paragraph: str) -> Iterator[str]:
 
 
 def _pieces(chunk: str) -> Iterator[str]:
-    """A sentence or several, and behind them the names that are explained in the same line, each an item of a list."""
+    """Yield the prose of a line, then a list item for each parameter in it."""
     items = list(ITEM.finditer(chunk))
     starts = [item.start() for item in items]
     if not starts or starts[0] > 0:
@@ -90,7 +117,7 @@ def _pieces(chunk: str) -> Iterator[str]:
 
 
 def _class_of(described: griffe.Object) -> str:
-    """The public class that something belongs to, or to whose methods; "": none."""
+    """Return the name of the public class that the object is or belongs to, or ""."""
     of = described if described.is_class else described.parent
     if of is None or not of.is_class:
         return ""
@@ -105,9 +132,12 @@ def _parameters(described: griffe.Object) -> set[str]:
 
 
 def with_links(text: str, owner: str, parameters: Collection[str] = ()) -> str:
-    """A docstring with links. owner: the class whose methods it names without saying so.
+    """Add links to a docstring.
 
-    parameters: names that mean these, also where a method has the same.
+    Args:
+        text: the docstring.
+        owner: the class of methods that are named without a class.
+        parameters: names that stay without a link, although methods have them, too.
     """
 
     def linked(code: re.Match[str]) -> str:
@@ -118,7 +148,7 @@ def with_links(text: str, owner: str, parameters: Collection[str] = ()) -> str:
 
 
 def public_path(name: str, owner: str) -> str:
-    """The full name under which the reference has something; "" where it has not. owner: as of `with_links`."""
+    """Return the full name of a name's entry in the reference, or "". owner: as in `with_links`."""
     first, _, rest = name.removeprefix("crdt_mor.").partition(".")
     first = OWNERS.get(first, first) if rest else first
     paths = [f"crdt_mor.{base}.{rest}" for base in _bases(first)] if rest else [f"crdt_mor.{first}"]
@@ -129,7 +159,7 @@ def public_path(name: str, owner: str) -> str:
 
 @cache
 def _described_paths() -> frozenset[str]:
-    """The full names of all that the reference describes."""
+    """Return the full names of all entries of the reference."""
     found = set()
     for entry in entries():
         found.add(entry.path)
@@ -139,7 +169,7 @@ def _described_paths() -> frozenset[str]:
 
 
 def _bases(name: str) -> list[str]:
-    """A public class and those from which it has methods, by their names; none for another name."""
+    """Return the names of a public class and its public bases; none for other names."""
     found = getattr(crdt_mor, name) if name in crdt_mor.__all__ else None
     return (
         [base.__name__ for base in found.__mro__ if base.__name__ in crdt_mor.__all__] if inspect.isclass(found) else []
