@@ -30,7 +30,8 @@ def metadata_fault(footer: Footer, schemas: Schemas) -> str | None:
     unknown = sorted(footer.metadata.keys() - _KEYS)
     if unknown:
         return f"it has metadata that no writer puts. keys={unknown}"
-    wrong = {key for key, said in CALENDAR.items() if footer.metadata.get(key, said) != said}
+    wrong = {key for key, value in CALENDAR.items() if footer.metadata.get(key, value) != value}
+    wrong |= {key for key in (LATEST_REQUESTED, ORDER) if footer.metadata.get(key) == ""}
     if wrong:
         return f"it has a metadata value that no writer puts. key={min(wrong)}"
     return schemas.fault(footer.metadata.get(AVRO_SCHEMA, ""))
