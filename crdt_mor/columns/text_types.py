@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64decode
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
@@ -78,7 +79,7 @@ def csv_type(kind: pa.DataType) -> pa.DataType:
 
 
 def json_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Arrow's JSON reader is asked for. A map becomes a list of entries."""
+    """Return the type that Arrow's JSON reader is asked for. A map becomes a list of entries, bytes become text."""
     if isinstance(kind, pa.JsonType):
         return pa.string()
     if pt.is_dictionary(kind):
@@ -89,11 +90,16 @@ def json_type(kind: pa.DataType) -> pa.DataType:
         return pa.struct([inner.with_type(json_type(inner.type)) for inner in kind])
     if is_list(kind):
         return pa.list_(kind.value_field.with_type(json_type(kind.value_type)))
-    if pt.is_temporal(kind) or pt.is_fixed_size_binary(kind) or pt.is_string_view(kind):
+    if pt.is_temporal(kind) or _is_bytes(kind) or pt.is_string_view(kind):
         return pa.string()
     if pt.is_decimal(kind) and kind.precision <= 38:
         return pa.decimal128(kind.precision, kind.scale)
-    return pa.binary() if pt.is_binary_view(kind) else pa.float32() if pt.is_float16(kind) else kind
+    return pa.float32() if pt.is_float16(kind) else kind
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    binary = pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind) or pt.is_fixed_size_binary(kind)
+    return bool(binary)
 
 
 def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -111,7 +117,24 @@ def in_type(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return to_declared(in_type(data, kind.value_type), kind)
     if pt.is_float16(kind):
         return _half(data.cast(pa.float32()))
-    return from_texts(data, kind) if pt.is_string(data.type) else data.cast(kind)
+    if pt.is_string(data.type):
+        return _from_base64(data, kind) if _is_bytes(kind) else from_texts(data, kind)
+    return data.cast(kind)
+
+
+def _from_base64(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Decode the bytes of JSON texts (RFC 4648, section 4), as the command line prints them."""
+    values = [None if text is None else _decoded(text) for text in texts.to_pylist()]
+    return pa.chunked_array([pa.array(values, pa.binary()).cast(kind)])
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError as error:
+        raise pa.ArrowInvalid(
+            f"bytes in JSON are base64 text, and this is not: {error}. value={text[:40]!r}"
+        ) from error
 
 
 def _nested(data: pa.Array, kind: pa.DataType) -> pa.Array:

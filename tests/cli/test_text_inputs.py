@@ -140,3 +140,13 @@ def test_object_of_types_is_a_schema_wherever_it_comes_from(fast_path: Path, nam
     rows_of_texts = b'{"a": "x", "b": "y"}\n'
     run("create", fast_path / "u", "--like", "-", "--key", "a", stdin=rows_of_texts)
     assert mor.Table.open(fast_path / "u").schema == pa.schema([("a", pa.string()), ("b", pa.string())])
+
+
+def test_cat_prints_bytes_that_upsert_reads_back(fast_path: Path) -> None:
+    table = mor.Table.create(fast_path / "t", pa.schema([("id", pa.int64()), ("b", pa.binary())]), key="id")
+    table.upsert(pa.table({"id": [1, 2], "b": [b"hi\xff", b""]}, table.schema))
+    printed = run("cat", fast_path / "t", "--format", "jsonl").stdout
+    before = table.to_arrow().sort_by("id")
+    run("truncate", fast_path / "t", "--yes")
+    run("upsert", fast_path / "t", "-", "--input-format", "jsonl", stdin=printed.encode())
+    assert table.to_arrow().sort_by("id").equals(before)

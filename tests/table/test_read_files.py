@@ -273,6 +273,22 @@ def test_csv_in_another_encoding_says_so(folder: Path, content: bytes) -> None:
         mor.read_files(folder / "a.csv").to_arrow()
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.binary(2), pa.large_binary(), pa.binary_view(), pa.dictionary(pa.int32(), pa.binary())]
+)
+def test_read_files_bytes_in_json_are_base64(folder: Path, kind: pa.DataType) -> None:
+    (folder / "a.jsonl").write_text('{"s": "aGk=", "l": ["eP8="]}\n{"s": null, "l": null}\n')
+    rows = mor.read_files(folder / "a.jsonl", schema={"s": kind, "l": pa.list_(pa.binary())}).to_arrow()
+    assert rows["s"].to_pylist() == [b"hi", None]
+    assert rows["l"].to_pylist() == [[b"x\xff"], None]
+
+
+def test_read_files_bytes_in_json_that_are_not_base64_are_refused(folder: Path) -> None:
+    (folder / "a.jsonl").write_text('{"s": "hi!"}\n')
+    with pytest.raises(InvalidInputError, match="column 's': bytes in JSON are base64 text"):
+        mor.read_files(folder / "a.jsonl", schema={"s": pa.binary()}).to_arrow()
+
+
 def test_bytes_in_csv_are_bytes_where_that_is_said(folder: Path) -> None:
     (folder / "a.csv").write_bytes(b"id,s\na,\xe9\n")
     rows = mor.read_files(folder / "a.csv", schema={"s": pa.binary()})
