@@ -1,4 +1,4 @@
-"""A change of the columns' names, as protocol steps."""
+"""Change the names of columns, as protocol steps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from crdt_mor.model.timeline import Timeline
 def alter(
     publisher: TablePublisher, known: Timeline, asked: Asked, config: TableConfig, author: Author | None = None
 ) -> Steps[Timeline]:
-    """Columns get other names, comments, or are not shown any more: decided on the value that the event follows."""
+    """Rename, comment or hide columns, decided on the value before the event."""
     nonce = yield Nonce()
     tried: list[Alteration] = []
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         if any(alteration in tail.alterations for alteration in tried):
-            return None  # an attempt has landed that so many others followed that its publisher could not tell
+            return None  # an earlier attempt landed, followed by many others
         require_not_moving(tail.moving, "alter")
         require_arrived(tail.origin)
         require_not_handed_over(tail.handed_over)

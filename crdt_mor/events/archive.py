@@ -1,10 +1,8 @@
-"""Archiving, as protocol steps: instants leave Hudi's active timeline, so that it stays small.
+"""Archive old instants, as protocol steps, to keep Hudi's active timeline small.
 
-    look       list Hudi's directory and the versions, read the completions after the watermark
-    derive     the watermark moves over the prefix that `planners.archive` allows, in one event
-    project    the history is written, then the files are removed (`hudi.archive`), by anybody
-
-The event begins and ends nothing, and no reader of ours sees a difference.
+look       list Hudi's directory and the versions, read the completions after the watermark
+derive     move the watermark over the prefix that `planners.archive` allows, in one event
+project    write the history, then remove the files (`hudi.archive`); any process may do so
 """
 
 from __future__ import annotations
@@ -24,22 +22,21 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.planners.archive import Prefix, archivable, data_file_name, files_with
 from crdt_mor.store.protocol import Stat
 
-_REFUSAL = (  # two processes that write one history would lose each other's
-    "Hudi's own writers have archived instants of this table, so we do not: leave it to them, or tell them "
-    "hoodie.archive.automatic=false and copy the table, Table.create(...).append(Table.open(...).scan())."
+_REFUSAL = (  # two writers of one history would overwrite each other
+    "Hudi's writers have archived instants of this table, so crdt_mor does not. Leave archiving to Hudi, or set "
+    "hoodie.archive.automatic=false for its writers and copy the table, "
+    "Table.create(...).append(Table.open(...).scan())."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPrefix:
-    """What one event has archived, how it was derived, and the newest value."""
-
     value: Timeline
     prefix: Prefix
 
 
 def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps[ArchivedPrefix]:
-    """One event that archives what may go; none where nothing may."""
+    """Publish an event that archives the allowed prefix, if any."""
     nonce = yield Nonce()
     prefix = Prefix((), "")
 
@@ -59,11 +56,11 @@ def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps
 
 
 def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
-    """The prefix of a table's instants that may be archived now."""
+    """Return the prefix of instants that may be archived."""
     yield from require_own_history(projector, tail, _REFUSAL)
     listed: list[Stat] = yield List(projector.folder)
     names = [timeline_file_name(stat.path) for stat in listed]
-    versions = yield from listed_versions()  # deleted oldest first, so what is missing below the least is gone
+    versions = yield from listed_versions()  # deleted oldest first: all versions below the least are gone
     numbers = [whole_number(_stem(stat)) for stat in versions]
     oldest = min((number for number in numbers if number is not None), default=0)
     completions = yield from completions_after(tail)
@@ -71,7 +68,7 @@ def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
 
 
 def completions_after(tail: Timeline) -> Steps[list[Completion]]:
-    """The completions after the watermark of the archive, in the value and in its segments; and some before it."""
+    """Return the completions after the archive's watermark, and some earlier ones."""
     completions = list(tail.completions)
     for segment in tail.segments:
         if segment.last > tail.archive.watermark:

@@ -1,15 +1,12 @@
-"""A copy of a table begins, or moves on to a later moment of the table that it is a copy of: the put that decides it.
+"""Create a copy of a table or move the copy to a later moment, by deciding puts.
 
-    note       the source's version m, put before anything else of it: which moments the copy may show
-    objects    what m names (`services.copy`)
-    versions   the first one of the copy is m; else a bridge for each version between its tail and m, and then m
+    note       put the source's version m first: the moments that the copy may show
+    objects    put the objects that m names (`services.copy`)
+    versions   put m as first version; or a bridge for each version between the copy's tail and m, then m
 
-All are put if absent. The versions of the copy have no gap, so a process that has the copy open finds m above the
-version that it knows, and one that writes to the copy wins or loses the next version as it does against every writer.
-Bridges say what the copy's tail says (`planners.copy`): a process that dies between them leaves the earlier moment.
-
-What the tail of a copy says is what one of its notes says, unless somebody has written there: then it is a table with
-commits of its own, and is not moved.
+All puts are put-if-absent, and the versions have no gap. So processes with the copy open find m above their version,
+and writers race for the next version as usual. A bridge repeats the tail (`planners.copy`): a process that dies between
+bridges leaves the earlier moment. If somebody writes to the copy, its tail matches no note and the copy is not moved.
 """
 
 from __future__ import annotations
@@ -27,12 +24,11 @@ from crdt_mor.store.protocol import Stat
 
 
 def note(value: Timeline, data: bytes) -> Steps[None]:
-    """Note in the copy which version of the source it is to show. data: that version, byte for byte."""
+    """Put a note with the source version to show, byte for byte."""
     yield from put_surely(Put(copied_path(value.version), data))
 
 
 def notes() -> Steps[list[Timeline]]:
-    """The versions of the source that are noted in a copy; none where there is no copy."""
     listed: list[Stat] = yield List(COPIED)
     found = []
     for stat in listed:
@@ -43,7 +39,6 @@ def notes() -> Steps[list[Timeline]]:
 
 
 def tail_of_copy() -> Steps[Timeline | None]:
-    """The newest version of a copy; None where it has none yet."""
     try:
         return (yield from find_tail(None))
     except TableNotFoundError:
@@ -51,7 +46,7 @@ def tail_of_copy() -> Steps[Timeline | None]:
 
 
 def require_movable(value: Timeline) -> Steps[None]:
-    """Raise unless the copy may be made to show the source's version `value`, as far as it is known before."""
+    """Raise unless the copy can move to `value`, as far as known beforehand."""
     tail = yield from tail_of_copy()
     if tail is not None and tail.version >= value.version:
         yield from _beyond(tail, value)
@@ -60,10 +55,10 @@ def require_movable(value: Timeline) -> Steps[None]:
 
 
 def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
-    """Make the copy show the source's version `value`, whose objects are there; the newest version of the copy then.
+    """Make the copy show `value`, whose objects exist. Returns the copy's newest version.
 
-    None where another process copies a later moment, or has: then that is to be copied, as what was put for this one
-    may have come too late to be removed. Raises `InvalidInputError` where the copy has commits of its own.
+    None if another process copies a later moment. Copy that then: this moment's objects may have come too late to be
+    removed. Raises `InvalidInputError` if the copy contains other commits.
     """
     seen, tries = -1, 0
     with deciding() as decision:
@@ -80,7 +75,7 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
             seen, tries = version, tries + 1 if version == seen else 0
             if tries == PUTS_MAX:
                 raise CommitUnknownError(
-                    "the store makes no next version in the copy, nor does it say that there is one: run the copy "
+                    "the store neither created the copy's next version nor reported an existing one. Run the copy "
                     f"again. path={version_path(version + 1)} tries={PUTS_MAX}"
                 )
             if tries:
@@ -93,10 +88,10 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
 
 
 def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
-    """Put the versions between the tail and `value`, one after another, until one is taken.
+    """Put the versions between the tail and `value` until another process is faster.
 
-    Their names last with that of `value`, in the same folder: where a power cut comes before, what is left says the
-    same. What they hold has to last by itself, as an empty object is no version.
+    Their names become durable with `value`'s name, in the same folder: after an earlier power cut the rest shows the
+    same. Their contents must be durable at once, as an empty object is no version.
     """
     for _ in range(tail.version + 1, value.version):
         nonce = yield Nonce()
@@ -106,7 +101,7 @@ def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
 
 
 def _beyond(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
-    """What `publish` gives where the copy has had as many versions as the source, or more."""
+    """Return the result of `publish` if the copy is not behind the source."""
     moments = yield from notes()
     shown = _require_moment(tail, value, moments)
     if shown.version == value.version:
@@ -117,27 +112,25 @@ def _beyond(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
 
 
 def _require_earlier(tail: Timeline, value: Timeline) -> Steps[None]:
-    """Raise unless the copy shows an earlier moment of the same table, and nothing else."""
     _require_moment(tail, value, (yield from notes()))
     if tail.clock > value.clock:
         raise _ahead(tail, value)
 
 
 def _require_moment(tail: Timeline, value: Timeline, moments: Sequence[Timeline]) -> Timeline:
-    """The latest moment of the source that says what the copy's tail says; raises where none does."""
+    """Return the latest moment of the source that equals the copy's tail, or raise."""
     same = [moment for moment in moments if says_the_same(tail, moment)]
     if tail.table_id != value.table_id or not same:
         raise InvalidInputError(
-            "the copy has commits of its own, or other events, which would be lost if it were moved to a later moment "
-            "of the table: nothing was changed. Copy to another address; or, if what was written here is not wanted, "
-            f"remove the copy and copy again. version={tail.version} clock={tail.clock}"
+            "the copy contains its own commits or events, and moving the copy would lose them. Nothing was changed. "
+            f"Copy to another address, or remove the copy and copy again. version={tail.version} clock={tail.clock}"
         )
     return max(same, key=lambda moment: moment.version)
 
 
 def _ahead(tail: Timeline, value: Timeline) -> InvalidInputError:
     return InvalidInputError(
-        "the copy was asked for moments after its own, each of which is an event of its timeline, so that it is ahead "
-        "of the table that it is a copy of: update it when that has had later events, or copy to another address. "
-        f"copy={tail.version} copy_clock={tail.clock} source={value.version} source_clock={value.clock}"
+        "readers of the copy asked for later moments, and each adds an event, so the copy is ahead of its source. "
+        f"Update the copy after later events of the source, or copy to another address. copy={tail.version} "
+        f"copy_clock={tail.clock} source={value.version} source_clock={value.clock}"
     )

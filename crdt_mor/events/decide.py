@@ -1,18 +1,14 @@
-"""Moments: what a table showed at a moment is decided once its clock has reached it, since all later events are later.
+"""Decide the contents of the table at a moment, by moving the table's clock there: all later events have later times.
 
-A table that is written to moves its clock all the time. The clock of an idle table stays where the last event took it,
-so that nothing would be decided of a moment after that, though the moment is long over. Then the reader that asks for
-the moment decides it: it publishes an event that moves the clock there and does nothing else.
+An idle table's clock stays at its last event. A reader that asks for a later moment publishes an event that only moves
+the clock.
 
     the moment is not after the clock            nothing is published
-    the store's clock has passed the moment      the event is published, by put-if-absent as all events are; a reader
-                                                 that loses the race to a later event finds the moment decided
+    the store's clock has passed the moment      the event is published; if a later event wins the race, it decides
     the store's clock is not there yet           nothing is published: the moment lies in the future
 
-A write that is pending completes after the event, so after the moment. What Hudi has completed by the moment becomes
-part of the value in the same event. A commit of Hudi's that turns up later, with a completion time before the moment,
-meets what every such commit meets (`hudi.adoption`): it is shown, or refused by name if it lies below a base file
-of ours.
+A pending write completes after the event, so after the moment. The event adopts Hudi's commits up to the moment. Later
+found commits with an earlier completion time are shown, or refused if they lie below our base files (`hudi.adoption`).
 """
 
 from __future__ import annotations
@@ -26,16 +22,15 @@ from crdt_mor.model.instant import EPOCH, InstantTime, tick_after, to_ms
 from crdt_mor.model.timeline import Timeline
 
 AWAITED_MS = 250
-"""How far in the future of the store's clock a moment may lie that is waited for.
+"""A reader waits for a moment that lies at most this far ahead of the store's clock.
 
-"Now" by a reader's own clock is often a few milliseconds ahead of the store's, whose clock ticks more coarsely.
-"""
+A reader's own clock is often a few milliseconds ahead."""
 
 _LOOKS_MAX = 16
 
 
 def decide(publisher: TablePublisher, known: Timeline, moment: InstantTime) -> Steps[Timeline]:
-    """The newest value, whose clock has reached `moment` wherever the store's clock has passed it."""
+    """Return the newest value, with its clock at `moment` or later if the store's clock is."""
     tail = yield from find_tail(known)
     if moment <= tail.clock or not (yield from _is_past(moment)):
         return tail
@@ -57,7 +52,7 @@ def decide(publisher: TablePublisher, known: Timeline, moment: InstantTime) -> S
 
 
 def _is_past(moment: InstantTime) -> Steps[bool]:
-    """Whether the store's clock has passed the time to which deciding a moment may move the table's clock."""
+    """Return True if the store's clock is past the time of the event that decides `moment`."""
     reached_ms = to_ms(tick_after(max(moment, EPOCH), 0))
     for attempt in range(_LOOKS_MAX):
         now_ms: int = yield StoreNow()

@@ -1,19 +1,19 @@
-"""A group commit: a small write that is not alone is posted whole, and one of its kind commits all that are posted.
+"""Group commits: small concurrent writes are posted whole, and any writer may commit all posts.
 
-    post      put one object with all of the write: its rows, author and token, and the version that it is made at
-    look      list the posts, and read the versions that have followed ─ is this one taken? whose turn is it?
-    commit    one whose turn it is commits all open posts in one event (`events.one_event`), its own among them
-    void      an owner that has to raise an error makes sure that its post is never taken, in an event of its own
+    post      put one object with the whole write: rows, author, token, and the version it is made at
+    look      list the posts, read the versions since ─ is this post taken? who publishes next?
+    commit    the next writer commits all open posts in one event (`events.one_event`)
+    void      before an owner raises an error, an event makes sure that its post is never taken
 
-A group is one instant with one log file a file group, and one file for Hudi, of many authors. Nobody leads: each owner
-may publish whenever it likes, and does so after some looks, as the others may be dead.
+A group is one instant with many authors, one log file per file group, and one file for Hudi. Nobody leads: each owner
+may publish at any time, and does so after some looks, as the others may be dead.
 
 *Why no write is committed twice, or after its owner was told that it failed.* A post is open for a few versions after
-the one that it names, and the value keeps for just as long which were taken or voided. A publisher judges both by the
-very value that it derives from. So neither an old list, nor a late second copy of a post, nor a clock decides anything.
+its own. For as long, the value lists the taken and voided posts, and a publisher judges by the value it derives from.
+So an old listing, a late second copy of a post, or a wrong clock decides nothing.
 
-*Why an owner believes what it finds.* Its post is taken in a value that stands, or in the history of one; else, once
-its window has passed, by nobody any more, and it is posted anew under another name.
+*Why an owner believes what it finds.* A genuine value or its history lists the post as taken. Otherwise nobody can take
+the post after its window, and the owner posts again under another name.
 """
 
 from __future__ import annotations
@@ -65,16 +65,12 @@ from crdt_mor.model.timeline_parts import Completion
 from crdt_mor.store.protocol import Stat
 
 Make = Callable[[Timeline, InstantTime, Sequence[Post], Post], LoneWrite]
-"""The commit that follows a value, at a claimed time, of the posts that fit; they come in their order, and the last
-argument is this process's own among them."""
+"""Make the commit of the fitting posts after a value, at a claimed time. The last argument is this process's post."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A whole small write before it is posted, without a name.
-
-    may_follow: whether it may still be committed after a value; where not, it is voided. make: see `Make`.
-    """
+    """A small write before it is posted. may_follow: False if this value voids the write."""
 
     post: Post
     may_follow: Callable[[Timeline], bool]
@@ -83,10 +79,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommit:
-    """The commit that took a post, the post's part of it, and a value that holds it, or a later one.
-
-    is_own: whether this process has published it.
-    """
+    """The commit that took a post, and the post's part of it. is_own: this process published it."""
 
     completion: Completion
     member: Member
@@ -103,11 +96,10 @@ def commit(
     shortcuts: Shortcuts,
     left: list[str],
 ) -> Steps[GroupCommit | Timeline]:
-    """Post a write, and see it committed, by whichever process; where it cannot be, the value that has it voided.
+    """Post a write and wait until a process commits it, or return the value in which it is void.
 
-    left: the objects of posts are added, which are to be deleted, and which nobody waits for.
-    Raises `CommitUnknownError` where it may have been committed, and `WriterExpiredError` where the table was restored
-    meanwhile: if the write was committed, it is not any more.
+    left: collects posts to delete later. Raises `CommitUnknownError` if the write may have been committed, and
+    `WriterExpiredError` if the table was restored meanwhile, which undoes a commit.
     """
     try:
         tail = known
@@ -136,13 +128,11 @@ def commit_alone(
     expected: Expected | None,
     shortcuts: Shortcuts,
 ) -> Steps[LoneCommit | Timeline | None]:
-    """As `one_event.commit`, of a write that was not posted, which takes along what others have posted.
+    """Commit as `one_event.commit`, without posting, and publish others' posts as well.
 
-    It looks beside its claim, so that nothing is staged where others have published meanwhile, or a service asks for a
-    turn. Where one version has followed, as since a while ago, and nobody has posted, it follows that one instead, at
-    the time that it has claimed.
-
-    draft: where it is a commit that is made already, which no other write may join, it takes along events alone.
+    The process looks beside its claim. If others have published or a service asks for a turn, nothing is staged. After
+    a single new version without posts, the commit follows that version at the claimed time. A finished `LoneWrite`
+    takes only the events of others.
     """
 
     def make(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
@@ -157,7 +147,7 @@ def commit_alone(
         now_ms: int = (yield StoreNow()) if listed else 0
         crowd.is_asked |= giving_way.is_asked_in(listed, now_ms)
         if crowd.is_asked:
-            return None  # among those that have posted, and in the long way, it waits for the service
+            return None  # posted writes and the long way wait for the service
         stats = chosen(listed, tail, now_ms)
         paths = [*(writes_in(stats, "") if isinstance(draft, Draft) else ()), *events_in(stats, "")]
         found = (yield Together(tuple(map(Read, paths)))) if paths else ()
@@ -175,12 +165,12 @@ def commit_alone(
 
 
 def _has_passed(tail: Timeline, requested: InstantTime) -> bool:
-    """Whether a version's clock has passed a time that was claimed before, so that a sweep may remove what it has."""
+    """Return True if the clock is past a claimed time: a sweep may remove its files."""
     return tail.clock >= requested
 
 
 def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
-    """A commit that was not posted: that of a group, where it took along what others have posted."""
+    """Return the commit as a group commit if it took posts of others."""
     members = committed.completion.members
     own = next((member for member in members if member.post is None), None)
     return committed if own is None else GroupCommit(committed.completion, own, committed.value, is_own=True)
@@ -188,7 +178,7 @@ def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
 
 @dataclass(slots=True)
 class _Posted:
-    """One post, and what its owner does about it. is_over: its window has passed, and nobody has taken it."""
+    """A post and its owner's steps. is_over: nobody took the post in its window."""
 
     publisher: TablePublisher
     name: PostName
@@ -205,10 +195,7 @@ class _Posted:
         return post_path(self.name)
 
     def find_or_commit(self, made_at: Timeline) -> Steps[GroupCommit | Timeline]:
-        """Put the post, which may land at any time, or never; and see what becomes of it.
-
-        It is committed, or voided, or its window passes, as of the value returned.
-        """
+        """Put the post, which may land late or never. Wait until the post is committed, void or closed."""
         turn = Turn(self.path, self.crowd.others + 1)
         tail = genuine = made_at
         post = Put(self.path, encode_post(self.post, made_at.table_id), durable=False, decides=True)
@@ -232,9 +219,9 @@ class _Posted:
                 return (yield from self._void(made_at, genuine))
             listed: list[Stat] = replies[-1] if self.shortcuts.is_far else (yield List(POSTS))
             is_alone = all(stat.path == self.path for stat in listed)
-            now_ms: int = 0 if is_alone else (yield StoreNow())  # which takes requests, and tells how old others' are
+            now_ms: int = 0 if is_alone else (yield StoreNow())  # for the age of requests and posts
             posts = chosen(listed, tail, now_ms)
-            writes = [stat for stat in posts if not is_event(stat.path)]  # whose owners publish events as well
+            writes = [stat for stat in posts if not is_event(stat.path)]  # their owners also publish events
             if not turn.is_due(tail, writes, is_asked=giving_way.is_asked_in(listed, now_ms)):
                 yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
                 continue
@@ -248,26 +235,25 @@ class _Posted:
             if genuine.version == tail.version:
                 if turn.looks >= LOOKS_MAX or (yield from self._is_changed()):
                     return (yield from self._void(made_at, genuine))
-                # Another process has claimed this time: it publishes now, or is dead.
+                # Another process claimed this time, and is publishing or dead.
                 yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
             tail = genuine
 
     def _is_changed(self) -> Steps[bool]:
-        """Whether the object is another one by now that the write was made by: it is made again by the new one."""
         expected = self.expected
         return expected is not None and (yield GetStat(expected.path)) != expected.stat
 
     def _require_own(self, made_at: Timeline) -> Steps[None]:
-        """Raise where another process has a post of this name, which is committed, or not, for that process."""
         data = yield Read(self.path)
         if data not in (None, encode_post(self.post, made_at.table_id)):
-            raise CommitUnknownError(f"two writes drew one name, which should never be: write again. path={self.path}")
+            raise CommitUnknownError(
+                f"two writes drew the same post name, which should never happen. Write again. path={self.path}"
+            )
 
     def _commit(self, genuine: Timeline, tail: Timeline, stats: Sequence[Stat]) -> Steps[LoneCommit | Timeline | None]:
-        """Commit all open posts after `tail`, and with them the events that are posted; see `one_event.commit`.
+        """Commit all open posts and events after `tail`.
 
-        genuine: a value that was found by `find_tail`, and from which `tail` was found. It is seen to stand before
-        anything is done by `tail`, which may be a ghost: beside the claim, where every round trip counts.
+        `tail`, found from `genuine`, may be a ghost. So `genuine` is checked first, or in a bucket beside the claim.
         """
         proof = () if genuine is tail else (Read(version_path(genuine.version)),)
         if proof and not self.shortcuts.is_far and not (yield from still_stands(genuine)):
@@ -280,7 +266,7 @@ class _Posted:
                 return None
             self._note(tail, unread, replies[len(proof) :])
             there = stats
-            if not self.shortcuts.is_far:  # others post while the disk is waited for
+            if not self.shortcuts.is_far:  # others post while this process waits for the disk
                 yield MakeDurable(self.publisher.projector.claim_path(requested))
                 there = chosen((yield List(POSTS)), tail, (yield StoreNow()))
                 new = self._unread(there)
@@ -297,11 +283,9 @@ class _Posted:
         return (yield from one_event.commit(self.publisher, tail, write, self.expected, self.shortcuts))
 
     def _unread(self, stats: Sequence[Stat]) -> list[str]:
-        """Of the posts that a commit may take those that this process has not read yet."""
         return [path for path in self._paths(stats) if path not in self._known]
 
     def _paths(self, stats: Sequence[Stat]) -> list[str]:
-        """The objects of others' posts that a commit may take, and of the events that its version publishes."""
         return [*writes_in(stats, self.path), *events_in(stats, self.path)]
 
     def _note(self, tail: Timeline, paths: Sequence[str], found: Sequence[bytes | None]) -> None:
@@ -311,10 +295,7 @@ class _Posted:
     # --- the outcome --------------------------------------------------------------------------------------------------
 
     def _outcome(self, made_at: Timeline, genuine: Timeline, newest: Timeline) -> Steps[GroupCommit | Timeline | None]:
-        """What has become of a post that no version after `newest` may take; None where `newest` may be a ghost.
-
-        genuine: a value that was found by `find_tail`, and from which `newest` was found.
-        """
+        """Return the fate of a post that no version after `newest` may take, or None if `newest` may be a ghost."""
         taken = newest.find_taken(self.name)
         files = (yield from self.publisher.projector.files(newest)) if taken is not None else ()
         looks = [GetStat(file.path) for file in files[-1:]]
@@ -323,19 +304,19 @@ class _Posted:
             return None
         completion = taken or (yield from find_taken(self.name, made_at.clock, newest))
         if completion is not None:
-            is_told = completion.version < newest.version or (told and None not in told)  # by the next one, see rule 2
+            is_told = completion.version < newest.version or (told and None not in told)  # by the next writer: rule 2
             if not is_told and not (yield from wait_for_projection(self.publisher.projector, newest)):
                 yield from self.publisher.help_project(newest)
             return self._found(completion, newest)
         if may_be_dropped(made_at.clock, newest):
             raise CommitUnknownError(
-                "whether this write was committed is not known any more: it was posted before the history that the "
-                "table has dropped. Look at the table before writing again, or write with a token, which may be "
-                f"repeated. version={newest.version}"
+                "whether this write was committed is unknown: the table dropped the history of that time. Check "
+                "whether the rows are in the table before you write again; a write with a token may be repeated. "
+                f"version={newest.version}"
             )
         if restored_since(newest.restores, made_at.version) is not None:
             raise WriterExpiredError(
-                "the table was restored to an earlier moment while this write was under way. Nothing of it is visible. "
+                "the table was restored to an earlier moment during this write. Nothing of the write is visible. "
                 f"Write again. version={newest.version}"
             )
         self.is_over = not is_open(self.name, newest.version)
@@ -344,7 +325,6 @@ class _Posted:
     def _found(
         self, completion: Completion, value: Timeline, stats: Sequence[Stat] = (), is_own: bool = False
     ) -> GroupCommit:
-        """stats: the posts that this process has seen, its own among them."""
         member = completion.find_member(self.name)
         assert member is not None, "a commit that took a post says so"
         writes = sum(not is_event(stat.path) for stat in stats)
@@ -354,7 +334,6 @@ class _Posted:
         return GroupCommit(completion, member, value, is_own)
 
     def _void(self, made_at: Timeline, known: Timeline) -> Steps[GroupCommit | Timeline]:
-        """Make sure that nobody takes the post from here on; somebody may have done so meanwhile."""
         value = yield from void(self.publisher, known, [self.name])
         outcome = yield from self._outcome(made_at, value, value)
         self.is_over = False
@@ -362,7 +341,7 @@ class _Posted:
 
 
 def void(publisher: TablePublisher, known: Timeline, posts: Sequence[PostName]) -> Steps[Timeline]:
-    """Make sure that nobody takes posts from here on. An owner that is alive writes again, in a write that begins."""
+    """Make sure that nobody takes these posts any more."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -372,16 +351,13 @@ def void(publisher: TablePublisher, known: Timeline, posts: Sequence[PostName]) 
 
 
 def _is_left(stat: Stat, now_ms: int) -> bool:
-    """Whether an object asks for a turn, and has done so for so long that its process is dead."""
+    """Return True if a request for a turn is so old that its process is dead."""
     return giving_way.is_request(stat.path) and abs(now_ms - stat.modified_ms) > ABANDONED_MS
 
 
 def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | None = None) -> Steps[list[str]]:
-    """Delete the posts that nobody may take any more, and what a process has left there that asked for a turn and died.
-
-    Returns the paths of posts that could not be deleted.
-
-    before_ms: those that were put by then are voided first, so that nobody may take them either.
+    """Delete closed posts and turn requests of dead processes. Returns undeleted posts. before_ms: void older posts
+    first.
     """
     listed = only_own((yield List(POSTS)))
     now_ms: int = (yield StoreNow()) if listed else 0

@@ -1,11 +1,11 @@
-"""A table is handed over to Hudi's writers and taken back, as protocol steps.
+"""Hand a table over to Hudi's writers and take it back, as protocol steps.
 
-    hand over    the event, of a quiet and fully compacted value ─ the properties say Hudi's plain rule
-    take back    Hudi's commits become part of the value ─ the properties say our rule ─ the event
+    hand over    publish the event, on a quiet, fully compacted value ─ set Hudi's plain rule in the properties
+    take back    adopt Hudi's commits ─ set our rule in the properties ─ publish the event
 
-So whatever process dies, nothing of ours begins while the properties say the plain rule; called again, either goes on.
-A process that has stalled may change the properties when its event is long undone: so each looks at the value again
-afterwards, and gives them what it asks for. Where it dies before, the properties alone keep our writers away.
+So none of our writes begins under the plain rule, whatever process dies, and each call can be repeated. A stalled
+process may set the properties too late. So each then reads the value again and corrects them. If it dies before that,
+the properties alone keep our writers away.
 """
 
 from __future__ import annotations
@@ -28,12 +28,9 @@ from crdt_mor.planners.handover import handed_over, taken_back
 
 
 def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | None]:
-    """Nothing begins in the table from here on, and its properties say so; None where it is to be compacted first.
+    """Stop our writes and set Hudi's rule; None if there are logs or open compactions, which must be completed first.
 
-    It is where there are logs, or plans of compactions that nobody has completed, as their process has died.
-
-    Raises `InvalidInputError` where a write is pending or another plan open, or where Hudi has left behind what it has
-    begun.
+    Raises `InvalidInputError` if a write or another plan is open, or Hudi left unfinished instants.
     """
     nonce = yield Nonce()
     is_uncompacted = False
@@ -47,7 +44,7 @@ def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | No
         _require_quiet(tail)
         if is_uncompacted := bool(tail.plans):
             return None
-        yield from publisher.help_project(tail)  # else what a dead process has ended would seem to have begun alone
+        yield from publisher.help_project(tail)  # otherwise a dead process's completed instant would look open
         yield from _require_nothing_left(publisher.projector.folder)
         completions = yield from all_completions(tail)
         is_uncompacted = any(slice_.logs for slice_ in fold_slices(completions))
@@ -60,17 +57,16 @@ def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | No
 
 
 def take_back(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
-    """Writers of ours begin again. Precondition: what Hudi has written is part of the value.
-
-    Raises `InvalidInputError` where Hudi has begun something that has not ended.
+    """Let our writers begin again. Precondition: Hudi's commits are adopted. Raises `InvalidInputError` for open
+    instants.
     """
     nonce, since = (yield Nonce()), known.handed_over
     if since != EPOCH:
         names = yield from named_in(publisher.projector.folder)
         if begun := open_instants(names, since):
             raise InvalidInputError(
-                "writers of Hudi's have begun what has not ended: let them end it, or roll it back with Hudi (call "
-                f"run_rollback_inflight_tasks, or its next write), and take the table back then. instants={begun}"
+                "Hudi's timeline contains unfinished instants. Finish them or roll them back with Hudi "
+                f"(run_rollback_inflight_tasks, or its next write), then call takeback() again. instants={begun}"
             )
         yield from change_properties(own_properties(publisher.projector.config.merge))
 
@@ -82,7 +78,7 @@ def take_back(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 
 
 def _settle(publisher: TablePublisher, value: Timeline) -> Steps[Timeline]:
-    """Give the properties what the newest value asks for, which is returned. value: that one, or an earlier one."""
+    """Set the properties that the newest value asks for, and return that value."""
     own = own_properties(publisher.projector.config.merge)
     with deciding(is_made=True):
         while True:
@@ -94,23 +90,23 @@ def _settle(publisher: TablePublisher, value: Timeline) -> Steps[Timeline]:
 
 
 def _require_nothing_left(folder: str) -> Steps[None]:
-    """Raise where an instant of Hudi's was requested and has not ended. Precondition: nothing of ours is under way."""
+    """Raise for unfinished instants of Hudi. Precondition: our writers are idle."""
     names = yield from named_in(folder)
     requested = {instant: found for instant, found in names.items() if any(n.state == "requested" for n in found)}
     if left := open_instants(requested, EPOCH):
         raise InvalidInputError(
-            "Hudi has begun what has not ended, which its writers cannot roll back once commits of ours lie after it: "
-            "while no writer of Hudi's runs, move the files of these instants, and of a rollback among them, out of "
-            f"{folder}, and hand the table over then. instants={left}"
+            "unfinished instants of Hudi cannot be rolled back below commits of ours. Stop all Hudi writers, move "
+            f"the files of these instants and their rollbacks out of {folder}, then hand the table over. "
+            f"instants={left}"
         )
 
 
 def _require_quiet(tail: Timeline) -> None:
-    """Raise where a write or a plan is under way, unless it is a compaction's, which anybody may complete."""
+    """Raise if a write or plan is open, except compactions: anybody may complete these."""
     pending = [pending.requested for pending in tail.pending]
     plans = [plan.barrier for plan in tail.plans if plan.action != COMPACT.name]
     if pending or plans:
         raise InvalidInputError(
-            "a table is handed over while nothing is under way in it: let these writes and plans end, or give them up "
-            f"with table.maintenance.roll_back, and hand it over then. pending={pending} plans={plans}"
+            "writes are pending or plans are open. Let them end or give them up with table.maintenance.roll_back, "
+            f"then hand the table over. pending={pending} plans={plans}"
         )

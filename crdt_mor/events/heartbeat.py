@@ -1,8 +1,7 @@
-"""Heartbeats: a background task touches a file of each write that is under way.
+"""Heartbeats: a background task touches a file of each running write.
 
-The first heartbeat is part of the begin (`events.begin`), since a writer may be gone before the first turn here. In a
-bucket, where a heartbeat is a round trip, a write has none before that: its age is that of its begin. Ages are compared
-by the store's modification times, never by local clocks.
+The begin writes the first heartbeat (`events.begin`), as a writer may die before the first turn. In a bucket, where
+that costs a round trip, the age of the begin counts at first. Only the store's modification times tell ages.
 """
 
 from __future__ import annotations
@@ -19,21 +18,20 @@ from crdt_mor.store.protocol import Store
 BEATS_PER_EXPIRY = 5
 
 BEATS_MISSED = 3
-"""A writer of which as many heartbeats are missing is told to people as stuck. Only the expiry decides anything."""
+"""Missing heartbeats until a writer is reported as stuck. Only the expiry acts."""
 
 
 def beat_every(expiry_ms: int) -> timedelta:
-    """How much time passes between two heartbeats of a writer."""
     return timedelta(milliseconds=expiry_ms) / BEATS_PER_EXPIRY
 
 
 def beating(
     store: Store, environment: Environment, requested: InstantTime, expiry_ms: int
 ) -> AbstractContextManager[None]:
-    """Touch the heartbeat of a write until the block is left."""
+    """Touch the heartbeat of a write until the block ends."""
 
     def beat() -> None:
-        with suppress(CrdtMorError):  # the next beat may reach the store, and silence is what expiry is about
+        with suppress(CrdtMorError):  # the next beat may succeed; the expiry handles silence
             store.touch(heartbeat_path(requested))
 
     return environment.every(beat_every(expiry_ms).total_seconds(), beat, name=f"heartbeat-{requested}")

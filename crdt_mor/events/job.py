@@ -1,4 +1,4 @@
-"""The write of a job, which many processes make together: it begins once, and one driver alone completes it."""
+"""The write of a job: many processes make it together, and a single driver completes it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,10 @@ def join(
     author: Author | None = None,
     declared: Declared = ANYTHING,
 ) -> Steps[tuple[ValueOf, Pending] | WriteOutcome]:
-    """Begin the write of a job, or join it: the first process begins, and all hold the value that it began from.
+    """Begin or join the write of a job. All processes hold the value that the write began from: the ticket.
 
-    A job begins once. When its write has ended in a commit, that commit is the answer; when it was given up, an error.
-
-    The ticket is the value that the write began from. A process that dies before it has put the ticket leaves the
-    version that published the begin, and the ticket is made from it.
-
-    job: its name. planned: the table's clock at that time. declared: all that it may touch.
+    A job begins once. After a commit, the result is that commit; after a rollback, an error. If a process dies before
+    its ticket is put, others make the ticket from the version of the begin. planned: the table's clock at planning.
     """
     ticket = yield from read_ticket(job)
     if ticket is None:
@@ -60,16 +56,16 @@ def join(
     if value is not None:
         yield Put(ticket_path(job), value.encode(), durable=False)
     ticket = yield from read_ticket(job)
-    if ticket is None:  # the process that began it has died, and the version that others need to join is deleted
+    if ticket is None:  # the first process died, and the version of the begin is deleted
         yield from give_up(publisher, tail, pending.requested, None, others=True)
         raise expired_error(pending.requested)
     return _with_file_ids(ticket, tail)
 
 
 def _with_file_ids(ticket: tuple[ValueOf, Pending], tail: Timeline) -> tuple[ValueOf, Pending]:
-    """A ticket with the newest file ids, where the object of its own is to be read and may be gone.
+    """Return a ticket with the newest file ids, if its own are unread and perhaps deleted.
 
-    Tasks of a job may stage by others: whichever they are, the job's end asks again, and stages anew what was moved.
+    Tasks may use different file ids: the job's end checks them again and stages moved files anew.
     """
     value, begun = ticket
     read = replace(value, file_ids=tail.file_ids) if isinstance(value.file_ids, Unread) else value
@@ -85,10 +81,9 @@ def _begin_once(
     author: Author | None,
     declared: Declared,
 ) -> Steps[Tail]:
-    """A value in which the write of a job has begun, unless it had ended before.
+    """Return a value in which a job's write has begun, unless already ended.
 
-    A write that has ended is found in the value or among the completions. Where the value has forgotten a write that
-    was given up, a note says so, which is put before the value forgets and stays as long as the job could begin.
+    Before a value forgets a rolled-back write, a note is put. The note stays as long as the job could begin.
     """
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
 
@@ -97,15 +92,15 @@ def _begin_once(
             return None
         if may_be_dropped(planned, tail):
             raise DroppedHistoryError(
-                "this job was planned before the history that the table has dropped, so that whether its write was "
-                "committed is not known, and it does not begin again: look at the table, then plan the write anew. "
-                f"job={job} planned_at={planned} dropped_until={tail.retention.dropped}"
+                "whether this job's write was committed is unknown: the table dropped the history since the job was "
+                f"planned, so the write does not begin again. Check the table, then plan the write again. job={job} "
+                f"planned_at={planned} dropped_until={tail.retention.dropped}"
             )
         last = last_begin_time(job)
         if last is None or tail.clock > last:
             raise WriterExpiredError(
-                "this job was planned too long ago to begin, or to know whether it had begun before and was given up; "
-                f"it was never committed. Plan the write again. job={job} planned_at={planned} clock={tail.clock}"
+                "this job was planned too long ago to begin, and was never committed. Plan the write again. "
+                f"job={job} planned_at={planned} clock={tail.clock}"
             )
         if (yield GetStat(note_path(job))) is not None:
             return None
@@ -116,7 +111,7 @@ def _begin_once(
 
 
 def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> Steps[Pending]:
-    """Make `claimed.driver` the one driver that may complete the write; the write with that driver and its author."""
+    """Make `claimed.driver` the only driver that may complete the write."""
     nonce = yield Nonce()
     requested, driver = claimed.requested, claimed.driver
 
@@ -134,7 +129,7 @@ def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> S
 
 
 def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Steps[None]:
-    """Remove files that drivers before number `drivers` gave final names. They can no longer complete the write."""
+    """Remove final files of drivers before number `drivers`, which can no longer complete the write."""
     earlier = []
     for file in (yield Walk()):
         name = data_file_name(file.path)
@@ -144,15 +139,14 @@ def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Ste
     if not (yield from delete_for_good(earlier)):
         raise StorageUnavailableError(
             "files that an earlier driver of this job placed cannot all be removed, and Hudi's readers would show "
-            f"them; nothing was published. Remove them, or plan the write again. files={earlier}"
+            f"them. Nothing was published. Remove these files, or plan the write again. files={earlier}"
         )
 
 
 def clear_staged(publisher: TablePublisher, known: Timeline, requested: InstantTime, job: str) -> Steps[None]:
-    """Remove what was staged for the write of a job, unless it goes on.
+    """Remove the staged files of a job's ended write.
 
-    Its driver calls this, and so does a task that finds the write over: that may be just after the event of an
-    overwrite, which needs what was staged until the base files have their names.
+    A task may call this just after an overwrite, which needs its staged files until the base files have their names.
     """
     tail = yield from find_tail(known)
     if tail.find_pending(requested) is None:

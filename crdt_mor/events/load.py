@@ -1,18 +1,17 @@
-"""First loads: what is put for a table before it is there, and how the table appears with it in one step.
+"""First loads: fill a table before it exists, and let it appear with its rows in one step.
 
-    a load      puts base files at their places, and everything else into a folder of its own, `loads/<table id>`
-    appears     puts the settings at their place, if there are none: the one event, of which one load or create is first
-    in place    a process that opens a table without a timeline copies what the load's folder holds, the timeline last
+    a load      puts base files at their final paths, and everything else into its own folder, `loads/<table id>`
+    appears     puts the properties if there are none: the event, which only the first load or create wins
+    in place    a process that opens a table without a timeline copies the load's folder, the timeline last
 
-Loads do not wait for one another, nor for one that has died. Each of them has its folder, and the names of its base
-files bear a token of its own, so that none of them meets what another one has put. Before there is a table nobody
-removes what others have put: a load that has been silent for long may be the one that appears. From then on all other
-loads have lost, alive or dead, and what they have put is removed (`clear`).
+Loads never wait for each other: each has its own folder, and its own token in base file names. Before the table exists,
+nobody removes files of others, as a silent load may be the first to appear. Afterwards all other loads have lost, and
+their files are removed (`clear`).
 """
 
 from __future__ import annotations
 
-import builtins  # inside the class, `list` is the store's
+import builtins  # inside the class, `list` is a method
 import hashlib
 from collections.abc import Sequence
 
@@ -28,23 +27,20 @@ _TOKENS = 1_000_000_000
 
 
 def load_folder(table_id: str) -> str:
-    """Where the load of a table puts everything but base files."""
     return f"{LOADS}/{table_id}"
 
 
 def load_token(table_id: str) -> str:
-    """The write token of the base files that the load of a table puts.
-
-    It is of the kind that drivers of distributed writes have: a sweep removes such files where no commit names them.
+    """Return the write token of a load's base files: a driver's token, so a sweep removes files that no commit
+    names.
     """
     digest = hashlib.sha256(table_id.encode()).digest()
     return driver_token(int.from_bytes(digest[:8], "big") % _TOKENS)
 
 
 class LoadStore:
-    """A table's store as its load sees it: with the load's own objects alone, which nobody else finds.
-
-    Base files of the load's token are where they will stay. Every other path is one below the load's folder.
+    """The store as a load sees it: base files with the load's token at their final paths, all other objects in its
+    folder.
     """
 
     def __init__(self, store: Store, table_id: str) -> None:
@@ -56,32 +52,26 @@ class LoadStore:
         return f"LoadStore({self._store!r}, {self._folder!r})"
 
     def read(self, path: str) -> bytes | None:
-        """The whole object; None if there is none."""
         return self._store.read(self._at(path))
 
     def view(self, path: str) -> memoryview | None:
-        """The whole object, uncopied where the store can; None if there is none."""
         return self._store.view(self._at(path))
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        """Create the object if there is none: True. False if there is one already."""
         return self._store.put(self._at(path), data, durable=durable, after=[self._at(earlier) for earlier in after])
 
     def copy(self, source: str, target: str) -> bool:
-        """Create `target` with the content of `source`, if there is no `target`: True."""
         return self._store.copy(self._at(source), self._at(target))
 
     def stat(self, path: str) -> Stat | None:
-        """Size and age of an object; None if there is none."""
         stat = self._store.stat(self._at(path))
         return None if stat is None else Stat(path, stat.size, stat.modified_ms)
 
     def list(self, folder: str) -> builtins.list[Stat]:
-        """The objects directly in `folder`, by path."""
         return self._merged(self._store.list(self._below(folder)), self._store.list(folder))
 
     def walk(self, folder: str) -> builtins.list[Stat]:
-        """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
+        """List all objects below `folder`, without `.hoodie` unless `folder` is inside."""
         below = self._store.walk(self._below(folder))
         hudi = f"{self._folder}/.hoodie/"
         inside = folder.startswith(".hoodie")
@@ -90,23 +80,18 @@ class LoadStore:
         )
 
     def delete(self, path: str) -> None:
-        """Remove the object; removing what is not there is fine."""
         self._store.delete(self._at(path))
 
     def touch(self, path: str) -> None:
-        """Set the modification time of an object to now, creating it empty if need be."""
         self._store.touch(self._at(path))
 
     def make_durable(self, path: str) -> None:
-        """Make an object that another process put last through a power cut, if it is there."""
         self._store.make_durable(self._at(path))
 
     def now_ms(self) -> int:
-        """The store's own clock."""
         return self._store.now_ms()
 
     def parquet(self, path: str) -> ParquetSource | None:
-        """The Parquet file at a path; None if there is none."""
         return self._store.parquet(self._at(path))
 
     def _at(self, path: str) -> str:
@@ -123,10 +108,9 @@ class LoadStore:
 
 
 def put_in_place(store: Store, table_id: str | None) -> bool:
-    """Give a table that has appeared with its first load its timeline, if it has none; returns whether it has one.
+    """Copy the timeline of a first load into place if missing. Returns True if the table has a timeline.
 
-    Any process that finds no timeline does so, and all do the same: of the load's folder everything is copied
-    that Hudi's readers look for, and then the newest version of the timeline.
+    Every process that finds no timeline copies all files for Hudi's readers, then the newest version.
     """
     if table_id is None or versions_in(store):
         return table_id is not None
@@ -134,11 +118,11 @@ def put_in_place(store: Store, table_id: str | None) -> bool:
     paths = [stat.path for stat in store.walk(folder)]
     versions = [path for path in paths if path.startswith(f"{folder}/{VERSIONS}/")]
     if not versions:
-        return bool(versions_in(store))  # what was in the load's folder is gone once it is in its place
-    store.make_durable(PROPERTIES)  # who has put them may have died before, and a power cut would take all with them
+        return bool(versions_in(store))  # the load's folder is deleted once everything is in place
+    store.make_durable(PROPERTIES)  # their writer may have died, and a power cut would lose the table
     passing = tuple(f"{folder}/{name}/" for name in (VERSIONS, HEARTBEATS, STAGED))
     others = [path for path in paths if not path.startswith(passing)]
-    # Of Hudi's timeline a completed instant comes last, and all of it after the metadata of the partitions.
+    # Partition metadata comes first, then Hudi's timeline, with the completed instant last.
     for path in (*sorted(others, key=lambda path: (path.startswith(f"{folder}/.hoodie/"), path)), versions[-1]):
         if not _copied(store, path, path.removeprefix(f"{folder}/")):
             return bool(versions_in(store))
@@ -147,7 +131,7 @@ def put_in_place(store: Store, table_id: str | None) -> bool:
 
 
 def _copied(store: Store, source: str, target: str) -> bool:
-    """Copy an object, unless it was there; False where the source is gone."""
+    """Copy an object unless the target exists. Return False if the source is gone."""
     for _ in range(PUTS_MAX):
         try:
             if not store.copy(source, target):
@@ -159,25 +143,25 @@ def _copied(store: Store, source: str, target: str) -> bool:
                 raise
             return False
         return True
-    raise StorageUnavailableError(f"the store does not say whether it has copied an object. path={target}")
+    raise StorageUnavailableError(f"the store did not confirm the copy of an object. Try again. path={target}")
 
 
 def is_under_way(store: Store, expiry_ms: int) -> bool:
-    """Whether some load has put or touched anything lately. A word to people: nothing rests on it."""
+    """Return True if some load was active lately. Only for messages: no decision depends on this."""
     found = store.walk(LOADS)
     now_ms = store.now_ms() if found else 0
     return any(abs(now_ms - stat.modified_ms) < expiry_ms for stat in found)
 
 
 def clear(store: Store, table_id: str | None) -> None:
-    """Remove what loads have put that are not the one of the table which is there: none of them can appear any more."""
+    """Remove the files of all other loads: they can no longer appear."""
     others = {stat.path.removeprefix(f"{LOADS}/").partition("/")[0] for stat in store.walk(LOADS)}
     for other in sorted(other for other in others if is_own(load_folder(other))):
         remove(store, other, base_files=other != table_id)
 
 
 def remove(store: Store, table_id: str, *, base_files: bool = True) -> None:
-    """Remove what a load has put; its folder last, by which others know of the load. base_files: those as well."""
+    """Remove the files of a load, its folder last: others find the load by the folder."""
     token = load_token(table_id)
     for stat in outside_other_tables(store.walk("")) if base_files else ():
         if _is_of(stat.path, token):
@@ -187,6 +171,5 @@ def remove(store: Store, table_id: str, *, base_files: bool = True) -> None:
 
 
 def _is_of(path: str, token: str) -> bool:
-    """Whether a path is that of a base file with a token."""
     name = data_file_name(path)
     return isinstance(name, BaseFileName) and name.token == token

@@ -1,9 +1,9 @@
-"""A migration's events, as protocol steps: those of the table that moves, and those of the table that it moves to.
+"""Events of a migration, as protocol steps in the source and the target table.
 
     source   announce ──► close           reopen, once the target was given up
     target   receive ──► aim … ──► open   give_up_arrival
 
-Each is derived from the tail, like every event, so that a process that slept finds out what became of the migration.
+Each derives from the tail, so a process that slept sees the migration's progress.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from crdt_mor.planners.migration import arriving, closed, moving_to, opened
 
 
 def require_restorable(tail: Timeline) -> None:
-    """Raise where the table must not be restored: it moves, or has moved, is still being filled, or is handed over."""
     require_not_moving(tail.moving, "restore")
     require_arrived(tail.origin)
     require_not_handed_over(tail.handed_over)
@@ -33,7 +32,7 @@ def require_restorable(tail: Timeline) -> None:
 
 
 def announce(publisher: TablePublisher, known: Timeline, moving: Moving) -> Steps[Timeline]:
-    """The table is about to move; it still takes writes. Raises where it moves, or has moved, to another address."""
+    """Announce the move; the table still takes writes. Raises if another move is announced."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -43,8 +42,8 @@ def announce(publisher: TablePublisher, known: Timeline, moving: Moving) -> Step
         if tail.moving.table_id != moving.table_id:
             require_not_moved(tail.moving)
             raise InvalidInputError(
-                "another migration of this table is under way: call migrate with its address, which goes on with it, "
-                f"or give it up with cancel_migration(). moves_to={tail.moving.uri} asked={moving.uri}"
+                "another migration of this table is under way. Continue it by calling migrate with its address, or "
+                f"stop it with cancel_migration(). moves_to={tail.moving.uri} asked={moving.uri}"
             )
         return None
 
@@ -52,19 +51,21 @@ def announce(publisher: TablePublisher, known: Timeline, moving: Moving) -> Step
 
 
 def close(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Timeline]:
-    """Nothing begins in the table from here on. Raises where its migration to this table was given up."""
+    """Stop new writes. Raises if the migration was given up."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         if tail.moving is None or tail.moving.table_id != table_id:
-            raise InvalidInputError(f"this migration was given up: the table stays where it is. target={table_id}")
+            raise InvalidInputError(
+                f"this migration was given up, and the table stays at its address. target={table_id}"
+            )
         return None if tail.moving.is_closed else closed(tail, nonce, wall_ms)
 
     return (yield from publisher.publish(derive, known))
 
 
 def reopen(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Timeline]:
-    """The table does not move to that table. Precondition: that one was given up, or is gone."""
+    """End the move. Precondition: the target was given up, or is gone."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -79,10 +80,7 @@ def reopen(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[T
 
 
 def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps[Timeline]:
-    """The rows of another table arrive in a table that was just made; raises where something else has happened here.
-
-    Nothing happens where they arrive already, or where that was given up, as the value returned says.
-    """
+    """Begin to fill a new target table, unless begun or given up. Raises for any other table."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -90,8 +88,8 @@ def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps
             return arriving(tail, nonce, wall_ms, origin)
         if tail.origin is None or tail.origin.table_id != origin.table_id:
             raise TableExistsError(
-                "there is a table already at the address to move to, and it was not made for this migration: give an "
-                f"address where there is none. found={tail.table_id} version={tail.version}"
+                "the target address already contains another table. Use an address without a table. "
+                f"found={tail.table_id} version={tail.version}"
             )
         return None
 
@@ -99,9 +97,8 @@ def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps
 
 
 def aim(publisher: TablePublisher, known: Timeline, until: InstantTime, count: int) -> Steps[Timeline]:
-    """The next step is the changes up to `until`, in `count` commits. Nothing happens where others have aimed since.
-
-    known: a value whose step is done.
+    """Set the next step: the changes up to `until`, in `count` commits, unless others did. known: a value whose step is
+    done.
     """
     nonce = yield Nonce()
     assert known.origin is not None
@@ -120,10 +117,9 @@ def aim(publisher: TablePublisher, known: Timeline, until: InstantTime, count: i
 def open_target(
     publisher: TablePublisher, known: Timeline, source: Timeline, author: Author | None = None
 ) -> Steps[Timeline]:
-    """The table takes writes; raises `TableArrivingError` where the migration was given up.
+    """Let the target take writes, unless others have set another step. Raises `TableArrivingError` if it was given up.
 
-    known: a value whose step is done, and was the last one then. source: the newest value of the closed source. Nothing
-    happens where others have aimed at another step since, which is to be done first.
+    known: a value with its last step done. source: the newest value of the closed source.
     """
     nonce = yield Nonce()
     assert known.origin is not None
@@ -142,19 +138,19 @@ def open_target(
 
 
 def give_up_arrival(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Timeline]:
-    """The table is never opened; raises where it has been, or where the rows of another table arrive in it."""
+    """Give the target up for good. Raises if the target was opened, or belongs to another source."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         origin = tail.origin
         if origin is None or origin.table_id != table_id:
             raise TableReplacedError(
-                "the table at the new address is not the one that this migration has made: remove that one, and call "
+                "the table at the new address does not belong to this migration. Remove that table, then call "
                 f"again. found={tail.table_id}"
             )
         if origin.is_opened:
             raise InvalidInputError(
-                "the migration is over, and the new table takes writes: it cannot be given up any more. To go back, "
+                "the migration is complete and the new table takes writes, so giving up is too late. To go back, "
                 f"migrate the new table to another address. opened={origin.opened}"
             )
         return None if origin.given_up else arriving(tail, nonce, wall_ms, replace(origin, given_up=True))

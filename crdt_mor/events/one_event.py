@@ -1,27 +1,24 @@
-"""A commit that is alone: a small write begins and is committed in one event.
+"""Commit a small write in one event: the same version begins and completes it.
 
-    claim     put T.deltacommit.requested with a nonce of one's own ─ and see that the table is still the same
-    stage     put the log files under T, and what else Hudi is to find
-    publish   put version n+1, which begins and completes T ─ look that n still stands (rule 3)
+    claim     put T.deltacommit.requested with the writer's nonce ─ check that the table is unchanged
+    stage     put the log files of T and Hudi's metadata
+    publish   put version n+1, which begins and completes T ─ check that n still stands (rule 3)
     project   put T_C.deltacommit
 
-Each line is a round trip or two, as what is on one line is put side by side. Where another process has published n+1
-before, the files are removed, then the claim, and the write is posted for itself or another process to commit
-(`events.group`), or made again the long way: begin, stage, complete.
+Each line takes one or two round trips. If another process publishes n+1 first, the writer removes its files, then its
+claim. It then posts the write (`events.group`), or goes the long way: begin, stage, complete.
 
-*Why a claim.* Nobody knows of T before its event, so two writers that hold version n might choose one T, and Hudi's
-readers show every file of a completed instant, no matter which writer put it. So a writer stages only under a T whose
-claim it has put, and a writer that finds T claimed keeps away. The name of the claim lasts before a file under T does.
-What it holds need not: the nonce is for its writer alone. Likewise the names of the log files last before that of the
-version, and that of the version before that of Hudi's file (`Put.after`). Claimed times are of a class of their own
-(`model.instant`), so a write that begins in an event of its own never meets one.
+*Why a claim.* Two writers of version n may choose the same T, and Hudi's readers show every file of a completed
+instant. So a writer stages only after claiming T, and avoids a claimed T. The claim becomes durable before any
+file of T; its content need not. Log files become durable before the version's name, and that before Hudi's file
+(`Put.after`). Claimed times never equal the time of a write that begins separately (`model.instant`).
 
-*Why the claim goes last.* A writer that finds no claim may take T. So a claim is removed only once the files of its
-owner are known to be gone, and none of them can land late: where the answer to a put was lost, the claim stays. A sweep
-removes such a claim, and what a crash has left, once the table's clock has passed T and nobody can claim it any more.
+*Why the claim goes last.* Without a claim, another writer may take T. So a claim is removed only when its owner's files
+are gone and none can land late. If the reply to a put was lost, the claim stays for a sweep, until the table's clock
+has passed T and nobody can claim T again.
 
-*Nothing comes between.* The event follows the very version that the write has seen. So what payloads ask about earlier
-commits is still true, and no barrier, overwrite or token in between has to be looked for.
+*Nothing comes between.* The event follows exactly the version that the write read. So answers to payloads about
+earlier commits are still true, and no barrier, overwrite or token can lie in between.
 """
 
 from __future__ import annotations
@@ -75,13 +72,11 @@ from crdt_mor.store.protocol import Stat
 
 @dataclass(frozen=True, slots=True)
 class LoneWrite:
-    """A write that is to be one event, with all that it puts.
+    """The objects of a write that is committed in one event.
 
-    requested: the time that it claims, later than the clock of the version that it follows.
-    logs: the log files, and what each holds. partitions: the metadata by which Hudi finds the partitions of the files.
-    seen: the paths of metadata that this process has found before, so that it is only looked at again.
-    members: of a commit of several writers, the part of each; none: it is one writer's, with its token and author.
-    events: what others have posted of their writes, and the same version publishes.
+    requested: the claimed time, after the clock of the previous version. logs: the log files and their contents.
+    partitions: puts of partition metadata. seen: metadata paths found before, which are only checked again.
+    members: the writers' parts of a group commit. events: events of other processes for the version to publish.
     """
 
     requested: InstantTime
@@ -97,10 +92,10 @@ class LoneWrite:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedWrite:
-    """A write that is made once its time is claimed, of what is read beside the claim.
+    """A write made after the claim, from objects read beside the claim.
 
-    reads: what is read. make: of the replies the write, and the version that it follows: the one of which it was known
-        when the time was claimed, or a later one whose clock has not passed that time. None: there is none after all.
+    make: turns the replies into the write and the version to follow, or None. That version is the known one, or a later
+    one with a clock before the claimed time.
     """
 
     requested: InstantTime
@@ -110,15 +105,13 @@ class ClaimedWrite:
 
 @dataclass(frozen=True, slots=True)
 class LoneCommit:
-    """The commit that a write became, and the value that holds it."""
-
     completion: Completion
     value: Timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An object that is looked at when the time is claimed: the write goes the long way where it is another by now."""
+    """An object to check during the claim. If changed, the write goes the long way."""
 
     path: str
     stat: Stat | None
@@ -126,9 +119,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The version that a write is to follow in one event, and the time that it claims.
-
-    is_crowded: others were in the way lately, so that the write is posted.
+    """The version to follow in one event, and the time to claim. is_crowded: post the write, as others were in
+    the way.
     """
 
     value: Timeline
@@ -138,10 +130,7 @@ class Followed:
 
 
 def may_be_alone(tail: Timeline, token: tuple[str, int] | None, author: Author) -> bool:
-    """Whether a write may follow this version in one event: not the first one, nor after an older release.
-
-    Nor where it would be refused, or repeats another: the long way says so, of the version that is the newest by then.
-    """
+    """Return False for the first version, an older release's version, or if the long way would refuse the write."""
     try:
         require_open(tail, author)
     except CrdtMorError:
@@ -157,12 +146,12 @@ def commit(
     expected: Expected | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[LoneCommit | Timeline | None]:
-    """Make a write visible in one event that follows `tail`, or what a `ClaimedWrite` says.
+    """Commit a write in one event after `tail`.
 
-    Where somebody else was faster, nothing of the write is left, nor ever will be seen. Then the newest version, which
-    is projected, is returned if it was found out; else None. So it is where there is no write after all.
+    If another process was faster, the files are removed and the write never becomes visible. The result is then the
+    newest version, projected, or None if unknown. The result is also None if there is nothing to commit.
 
-    shortcuts: where it has a list for late looks, every round trip counts, and the claim is put beside the first look.
+    shortcuts: with a list for late looks, round trips are expensive, and the claim is put beside the first look.
     """
     is_far, known = shortcuts.is_far, tail
     if not is_far and not (yield from _is_newest(tail, expected)):
@@ -213,17 +202,14 @@ def commit(
 def _claim(
     publisher: TablePublisher, requested: InstantTime, expected: Expected | None, reads: tuple[Single, ...]
 ) -> Steps[tuple[_Claim | None, list[Any]]]:
-    """The claim of a time, which is ours; None where it is another's, or what is `expected` is not so.
-
-    reads: what is read beside it, whose replies are returned, too.
-    """
+    """Claim a time. The claim is None if another writer owns the time, or `expected` differs."""
     nonce = yield Nonce()
     path = publisher.projector.claim_path(requested)
-    put = Put(path, claim_record(nonce), durable=False)  # its name lasts before that of a log file: `stage`
+    put = Put(path, claim_record(nonce), durable=False)  # durable before the log files are, see `stage`
     looks = (GetStat(expected.path),) if expected else ()
     created, *replies = yield Together((put, *looks, *reads))
     if not created and (yield Read(path)) != put.data:
-        return None, []  # where no answer came it may land yet, and then a sweep takes it
+        return None, []  # an unanswered put may still land; a sweep removes it
     if expected is not None and replies[0] != expected.stat:
         yield Delete(path)
         return None, []
@@ -231,7 +217,6 @@ def _claim(
 
 
 def _is_newest(tail: Timeline, expected: Expected | None) -> Steps[bool]:
-    """Whether nobody has followed a version yet, and the table is still the one that it is of."""
     if expected is not None and (yield GetStat(expected.path)) != expected.stat:
         return False
     return (yield GetStat(version_path(tail.version + 1))) is None and (yield from still_stands(tail))
@@ -239,21 +224,16 @@ def _is_newest(tail: Timeline, expected: Expected | None) -> Steps[bool]:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One attempt at one event, of a write whose time is claimed."""
-
     publisher: TablePublisher
     tail: Timeline
     write: LoneWrite
     claim: _Claim
 
     def stage(self, told: Sequence[str]) -> Steps[tuple[bool, frozenset[str], bool]]:
-        """Put the log files, and beside them what Hudi finds them by.
+        """Put the log files and metadata, and check meanwhile that the `told` files of the previous version exist.
 
-        told: files by which Hudi is told of the version that the write follows, which are looked for meanwhile.
-
-        Returns whether none of these puts can land any more, and the paths of log files at which there was another's:
-        that of a table which was made here since, or of a write that has not gone by the claim; and whether all that
-        is `told` is there.
+        Returns whether every put was answered, so that none can land late; the paths with files of another writer, who
+        ignores claims or uses a table created here since; and whether all `told` files exist.
         """
         logs = {file.path: data for file, data in self.write.logs}
         puts = [Put(path, data, durable="content", after=(self.claim.path,)) for path, data in logs.items()]
@@ -261,13 +241,13 @@ class _Attempt:
         puts += [inflight, *(put for put in self.write.partitions if put.path not in self.write.seen)]
         answered, there, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
         others: set[str] = set()
-        for put in there:  # another's inflight file is the claim of an earlier release
+        for put in there:  # earlier releases claim a time by its inflight file
             if (put.path in logs or put is inflight) and (yield Read(put.path)) != put.data:
                 others.add(put.path)
         return answered, frozenset(others), None not in seen
 
     def derive(self, wall_ms: int) -> Steps[Timeline | None]:
-        """The next version; None where a segment of `tail` is gone, which is thus not the newest one any more."""
+        """Return the next version, or None if a segment of `tail` is gone: `tail` is then not the newest."""
         write, tail, nonce = self.write, self.tail, self.claim.nonce
         files = [file for file, _ in write.logs]
         event = tail.commit(
@@ -280,15 +260,15 @@ class _Attempt:
             return None
 
     def publish(self, value: Timeline, shortcuts: Shortcuts) -> Steps[Timeline | None]:
-        """Put the version, and see that the partitions have their metadata, now that their files are there; project it.
+        """Put the version, then missing partition metadata, then project.
 
-        None where the put was lost, or its outcome is not known, or the store failed in what comes after it. Raises
-        `StorageUnavailableError` where the store failed before.
+        Returns None if the put was lost or uncertain, or the store failed after the put. Raises
+        `StorageUnavailableError` if the store failed before.
         """
         partitions = self.write.partitions
         looks = tuple(GetStat(put.path) for put in partitions)
         path = version_path(value.version)
-        unnamed = () if self.write.events else (path,)  # Hudi's file of this commit is the next thing that is put
+        unnamed = () if self.write.events else (path,)  # the next put is Hudi's file of this commit
         put = Put(path, value.encode(), "content" if unnamed else True, self._log_of_each_folder(), decides=True)
         created = None if shortcuts.is_far else (yield put)
         try:
@@ -307,9 +287,8 @@ class _Attempt:
         return owned
 
     def find_out(self, value: Timeline, answered: bool) -> Steps[LoneCommit | Timeline]:
-        """What has become of a put of `value` that was not seen to succeed.
-
-        If it was lost, everything is removed, and the newest version, which is projected, returned.
+        """Find the outcome of an uncertain put of `value`. If it was lost, remove all files and return the newest
+        version.
         """
         try:
             now = yield from self._decided(value)
@@ -329,18 +308,16 @@ class _Attempt:
             return LoneCommit(completion, now)
         if may_be_dropped(self.write.requested, now):
             raise CommitUnknownError(
-                "whether this write was committed is not known any more, so long did this process stand still: look at "
-                f"the table before writing again. requested={self.write.requested}"
+                "whether this write was committed is unknown: this process stopped for too long. Check whether "
+                f"its rows are in the table before you write again. requested={self.write.requested}"
             )
         self.publisher.tell(RaceLostEvent(version=value.version, attempt=1))
         yield from self.withdraw(answered)
         return now
 
     def _decided(self, value: Timeline) -> Steps[Timeline]:
-        """The newest version, which is projected, once a version has followed the one that `value` was to follow.
-
-        A put that was not answered may land as long as nobody has. So if nobody has, an event that moves nothing but
-        the clock does.
+        """Return the newest version, projected. If none follows `tail`, publish an event: an unanswered put can land
+        until then.
         """
         tail = self.tail
         now = yield from self.publisher.next_tail(tail, value)
@@ -355,10 +332,7 @@ class _Attempt:
         return (yield from self.publisher.publish(derive, now))
 
     def find_others(self) -> Steps[frozenset[str]]:
-        """The paths of log files and of the claim at which another's stands, of a table that was made here since.
-
-        Where the store does not say, it may be any of them.
-        """
+        """Return the paths with objects of a table created here since, or all paths if the store fails."""
         own = {file.path: data for file, data in self.write.logs} | {self.claim.path: claim_record(self.claim.nonce)}
         try:
             found = yield Together(tuple(map(Read, own)))
@@ -367,10 +341,10 @@ class _Attempt:
         return frozenset(p for (p, data), there in zip(own.items(), found, strict=True) if there not in (None, data))
 
     def withdraw(self, answered: bool, others: Collection[str] = ()) -> Steps[None]:
-        """Remove the files, and then the claim, if no put of them can land any more. The rest is a sweep's.
+        """Remove the files, then the claim, if none of their puts can still land. A sweep removes the rest.
 
-        The claim stays where files may be back after a power cut, and then of the commit of who takes the time.
-        others: paths at which another's log file was found. It stays, and so does what tells Hudi of the time.
+        The claim stays if a power cut may restore the files: they would join the next commit at this time. others:
+        paths of another writer's log files. They stay, as do Hudi's files of the time.
         """
         paths = [file.path for file, _ in self.write.logs if file.path not in others]
         if not others:
@@ -388,7 +362,5 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A claim that is ours."""
-
     path: str
     nonce: str

@@ -1,7 +1,7 @@
-"""An overwrite, as protocol steps: a pending write, whose base files are staged, and then one event.
+"""Overwrite a scope: stage base files for a pending write, then publish one event.
 
-The barrier and the file groups of the scope follow from the value that the event follows, so a lost race derives them
-again, and has had no effect. A process that follows the event gives the base files their names (`hudi.overwrite`).
+The barrier and the file groups derive from the value that the event follows, so a lost race changes nothing. A later
+process gives the base files their final names (`hudi.overwrite`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,10 @@ def overwrite(
     staged: StagedOverwrite,
     token: tuple[str, int] | None,
 ) -> Steps[WriteOutcome]:
-    """Overwrite a scope in one put; or find that the token was used, or that the write was given up.
+    """Overwrite a scope in one put, unless the token was used or the write was given up.
 
-    Raises `GroupsMovedError` where base files were staged for file groups that commits of Hudi's have replaced.
-
-    begun: the pending write, with the driver that completes it; a write of many processes has such a driver, and of two
-    drivers only the one that took the write over last can put the event. What both may have been told to publish, the
-    files that tasks have staged, is removed only when the write is over.
+    Only the driver that took the write over last can publish. Staged files are removed only when the write is over, as
+    several drivers may have them. Raises `GroupsMovedError` if Hudi's commits have replaced their file groups.
     """
     nonce = yield Nonce()
     segments: Contents = {}
@@ -52,13 +49,13 @@ def overwrite(
         cancelled = yield from plans_of(tail, staged.scope)
         return overwritten(tail, nonce, wall_ms, pending, staged, slices, cancelled, token)
 
-    tail = yield from adopt(publisher, known)  # what Hudi has written is covered as well
+    tail = yield from adopt(publisher, known)  # Hudi's commits are replaced as well
     value = yield from publisher.publish(derive, tail)
     with deciding(is_made=True):
         completion = yield from find_overwrite(begun.requested, value)
         if completion is not None:
             for path in sorted({file.staged for file in completion.files} | _staged_paths(staged)):
-                yield Delete(path)  # they have their names
+                yield Delete(path)  # the base files have their final names
             yield Delete(heartbeat_path(begun.requested))
             ended = yield from find_completion(begun.requested, value)
             return WriteOutcome(completion, value, repeated=ended is not None and ended.driver != begun.driver)
@@ -78,7 +75,7 @@ def _staged_paths(staged: StagedOverwrite) -> set[str]:
 
 
 def live_slices(tail: Timeline, known: Contents) -> Steps[list[FileSlice]]:
-    """The latest file slices. `known`: what was read of segments, which are read once however often a race is lost."""
+    """Return the latest file slices. `known` caches segments across lost races."""
     completions = list(tail.completions)
     for segment in tail.segments:
         if segment.superseded is None:
@@ -87,7 +84,6 @@ def live_slices(tail: Timeline, known: Contents) -> Steps[list[FileSlice]]:
 
 
 def plans_of(tail: Timeline, scope: Scope) -> Steps[list[OpenPlan]]:
-    """The open plans that hold a file group of the scope."""
     found = []
     for plan in tail.plans:
         frozen = yield from read_plan(tail, plan)

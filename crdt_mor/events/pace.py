@@ -1,4 +1,4 @@
-"""How one process publishes beside others: in one event or the long way, alone or posting, at once or giving way."""
+"""Choose how a process publishes beside others: alone, posted or the long way, at once or after giving way."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ V = TypeVar("V", bound=Timeline)
 _PARTITIONS_NOTED: Final = 4096
 
 BUSY_MS: Final = 1_000
-"""How young the newest version is, at most, of a table in which a process that opens it expects to race."""
+"""If the newest version is younger, a process that opens the table expects to race."""
 
 STALE_MS: Final = 1_000
-"""For how long a process takes what it has seen of a table for news: after that it looks beside its claim in a bucket,
-and before it posts on a disk."""
+"""How long a look counts as news. Then a process looks again, beside its claim in a bucket or before a post on
+a disk."""
 
 
 class Pace:
-    """What a session remembers of its races, of other writers, and of what is there already. Thread-safe.
+    """A session's memory of its races, other writers and known objects. Thread-safe.
 
-    crowd: whether others were in the way; then small writes are posted whole. In a bucket, where a look is a round
-        trip, the begins and ends of other writes are posted, too.
+    crowd: if others were in the way, small writes are posted. In a bucket, where a look is a round trip, begins and
+    ends of other writes are posted too.
     """
 
     def __init__(self, session: Session) -> None:
@@ -60,38 +60,30 @@ class Pace:
         self.crowd = Crowd()
 
     def meet(self, first: First) -> None:
-        """Note, of what was seen as the table was opened, whether others are at work: they have posted, or published.
-
-        By this machine's clock, as it is only a hint.
-        """
+        """Note from the listings at opening whether other writers are active, as a hint by this machine's clock."""
         now_ms = self._looked_ms = self._session.environment.now_ms()
         posted = any(abs(now_ms - stat.modified_ms) <= FRESH_MS for stat in first.posts)
         published = any(abs(now_ms - stat.modified_ms) <= BUSY_MS for stat in first.versions[-1:])
         self.crowd.is_crowded = posted or published
 
     def before_long_way(self) -> Shortcuts:
-        """Before a write begins in an event of its own: services get their turn, and upkeep is done."""
         self.give_way()
         self._races.upkeep(self._session.environment.now_ms())
         return self.shortcuts(self._projected)
 
     def give_way(self) -> None:
-        """Before a write: wait while a process asks for a turn. In a bucket only where that was seen in passing."""
+        """Wait while a process asks for a turn; in a bucket, only if seen in passing."""
         if not self._session.is_far or self.crowd.is_asked:
-            with suppress(CrdtMorError):  # it is only a hint
+            with suppress(CrdtMorError):  # only a hint
                 self._session.run(giving_way.give_way())
             self.crowd.is_asked = False
 
     def shortcuts(self, helped: int) -> Shortcuts:
-        """How this process publishes: in a bucket it looks again in the background, and posts events in a crowd."""
         is_far = self._session.is_far
         return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd if is_far else None)
 
     def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
-        """Note a value that this process has published, or found published, and that is projected.
-
-        What is still to be looked at, `shortcuts.late`, is so before the process ends, and nobody waits for it.
-        """
+        """Note a projected value. Late looks run in the background, before the process ends."""
         self._session.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)
@@ -101,20 +93,19 @@ class Pace:
         return value
 
     def _look_again(self, late: Sequence[Projected]) -> None:
-        with suppress(CrdtMorError):  # what is left is a sweep's
+        with suppress(CrdtMorError):  # a sweep does the rest
             self._session.run(self._session.publisher.look_again(late))
 
     def follow(self, author: Author, token: tuple[str, int] | None) -> Followed | None:
-        """The version that a small write may follow in one event, see `events.one_event`; None: it goes the long way.
+        """Return the version that a small write may follow in one event (`events.one_event`), or None for the long way.
 
-        So it does where upkeep is due, and where nothing is known yet. Where the last ones have lost their races, it is
-        not tried alone, but posted: `Followed.is_crowded`.
+        The long way is for upkeep, or if nothing is known. After lost races the write is posted: `Followed.is_crowded`.
         """
         self.give_way()
         value = self._session.known()
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
         if not self._session.is_far and (self.is_stale or not is_crowded):
-            value = self._session.tail()  # in a bucket the put tells as well, and a process that posts looks anyway
+            value = self._session.tail()  # in a bucket the put tells, and a post looks anyway
         self._session.views.look_before_write()
         now_ms = self._session.environment.now_ms()
         if self._session.views.has_foreign or not one_event.may_be_alone(value, token, author):
@@ -127,25 +118,20 @@ class Pace:
 
     @property
     def has_published(self) -> bool:
-        """Whether this process has published something, or found it published, so that the table can be written."""
         return self._projected >= 0
 
     def seen(self, partitions: Sequence[Put]) -> frozenset[str]:
-        """Of the metadata of partitions, the paths of that which this session has seen after a data file was there."""
+        """Return the metadata paths of partitions in which this session saw a data file."""
         return frozenset(put.path for put in partitions) & self._partitions.keys()
 
     def note_seen(self, partitions: Sequence[Put]) -> None:
-        """Note that partitions have their metadata, and a data file."""
         with self._lock:
             self._partitions.update(dict.fromkeys(put.path for put in partitions))
             while len(self._partitions) > _PARTITIONS_NOTED:
                 del self._partitions[next(iter(self._partitions))]
 
     def commit_alone(self, followed: Followed, draft: Draft | LoneWrite) -> LoneCommit | GroupCommit | None:
-        """Commit a write in one event; None where somebody else was faster.
-
-        Once in a while it takes along what others have posted, where it is one that could be.
-        """
+        """Commit a write in one event, now and then with posts of others; None if another process was faster."""
         session, value = self._session, followed.value
         shortcuts = self.shortcuts(self._projected)
         if isinstance(draft, LoneWrite) and not (session.is_far and self.is_look_due):
@@ -167,25 +153,23 @@ class Pace:
 
     @property
     def is_look_due(self) -> bool:
-        """Whether a write that commits alone looks beside its claim whether others have published or posted."""
         return self._races.is_look_due or (self.is_stale and self._session.is_far)
 
     @property
     def is_stale(self) -> bool:
-        """Whether what this process knows of the table is so old that others may well have published since."""
         return abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
 
     def is_changed(self, followed: Followed) -> bool:
-        """Whether a write that was not committed alone was made by an object that is another one by now.
+        """Return True if the properties changed after the write was made, so it must not be posted.
 
-        Then it must not be posted. One that has lost a race has looked beside its claim, and a post is looked at again.
+        After a lost race, the claim checked this, and a post checks again.
         """
         if self._session.known().version > followed.value.version:
             return False
         return self._session.store.stat(followed.expected.path) != followed.expected.stat
 
     def commit_posted(self, expected: Expected, draft: Draft) -> GroupCommit | None:
-        """Post a write, and see it committed by this process or another; None where it is to go the long way."""
+        """Post a write and wait for its commit; None if the write must go the long way."""
         session, left = self._session, list[str]()
         shortcuts = self.shortcuts(self._projected)
         steps = group.commit(session.publisher, session.known(), draft, self.crowd, expected, shortcuts, left)
@@ -205,7 +189,7 @@ class Pace:
         return outcome
 
     def _upkeep(self, value: Timeline) -> None:
-        """What the long way does of upkeep, after a group that this process has published, since none goes that way."""
+        """Do upkeep after a published group commit, as no write goes the long way."""
         session, now_ms = self._session, self._session.environment.now_ms()
         if not is_sweep_due(value, now_ms) and not self._races.is_upkeep_due(now_ms, value, session.expiry_ms):
             return
@@ -218,7 +202,6 @@ class Pace:
         afterwards(session.store, upkeep)
 
     def _remove(self, paths: Sequence[str]) -> None:
-        """Remove posts whose outcome is known; those that stay are a sweep's."""
         with suppress(CrdtMorError):
             for path in paths:
                 self._session.store.delete(path)

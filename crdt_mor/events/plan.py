@@ -1,16 +1,13 @@
-"""The life of a plan, as protocol steps: schedule, complete, cancel; and what an executor does about a cancel.
-
-Plans of every service live so. What Hudi is told of each is in the table of `hudi.actions`.
+"""Schedule, complete and cancel plans of all services, as protocol steps.
 
     schedule ──► open ──► complete     the outputs are visible
                    │
-                   └────► cancel ───► the outputs go, then the plan goes from Hudi's timeline
+                   └────► cancel ───► the outputs are deleted, then the plan in Hudi's timeline
 
-Hudi's readers put a log file into the slice of the newest base file before its completion, and they leave out a slice
-whose base file belongs to no instant of their timeline. So a plan stands in Hudi's timeline before its first output is
-put and until its last output is removed. They also refuse a table with two pending compactions of one file group. So
-the files of a cancelled plan are removed from Hudi's timeline before the next version is published, and the publisher
-of that version makes sure of it (`Publisher.help_project`).
+Hudi's readers assign a log file to the slice of the newest base file before its completion, and leave out a slice whose
+base file belongs to no instant of their timeline. So a plan enters Hudi's timeline before its first output, and leaves
+after its last. They also refuse two pending compactions of a file group. So a cancelled plan leaves Hudi's timeline
+before the next version; that version's publisher makes sure (`Publisher.help_project`).
 """
 
 from __future__ import annotations
@@ -44,21 +41,19 @@ def schedule(
 ) -> Steps[tuple[Timeline, P | None]]:
     """Schedule the plan that follows from the tail; None if there is nothing to do.
 
-    The plan derives from the very value that the event derives from; a lost race derives both again.
-
-    plan_from: a pure function of that value and of the file groups in its open plans. The new plan has none of these
-        groups: Hudi's readers refuse a table in which two pending plans have one file group.
+    plan_from: a pure function of the event's value and of the file groups in open plans. The plan must contain none of
+    these: Hudi's readers refuse two pending plans of a file group.
     """
     nonce = yield Nonce()
     written: list[str] = []
-    named = ""  # the object of the plan that this event has opened, unless it was cancelled
+    named = ""  # the path of the opened plan, unless cancelled
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         nonlocal named
         landed = yield from _barrier_of_attempt(nonce, known.clock, tail)
         if landed is not None:
             named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
-            return None  # a put that seemed lost had landed: the plan of that attempt is open, completed or cancelled
+            return None  # a put that seemed lost landed
         require_present(tail)
         taken = yield from groups_in_plans(tail)
         plan = plan_from(tail, taken)
@@ -78,7 +73,7 @@ def schedule(
     scheduled = next((plan for plan in value.plans if plan.nonce == nonce), None)
     for path in written:
         if path != named:
-            yield Delete(path)  # of an attempt that lost its race; that of a completed plan is swept
+            yield Delete(path)  # a lost attempt; completed plans are swept
     if scheduled is None:
         return value, None
     with deciding(is_made=True):
@@ -89,7 +84,7 @@ def schedule(
 
 
 def _barrier_of_attempt(nonce: str, since: InstantTime, tail: Timeline) -> Steps[InstantTime | None]:
-    """The barrier of the plan that was opened with this nonce, open or ended; None if no version has opened it."""
+    """Return the barrier of the open or ended plan with this nonce."""
     for plan in tail.plans:
         if plan.nonce == nonce:
             return plan.barrier
@@ -101,7 +96,6 @@ def _barrier_of_attempt(nonce: str, since: InstantTime, tail: Timeline) -> Steps
 
 
 def groups_in_plans(tail: Timeline) -> Steps[set[FileGroup]]:
-    """The file groups of the open plans."""
     taken: set[FileGroup] = set()
     for open_plan in tail.plans:
         plan = yield from read_plan(tail, open_plan)
@@ -110,9 +104,9 @@ def groups_in_plans(tail: Timeline) -> Steps[set[FileGroup]]:
 
 
 def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:
-    """The open plans of an action, oldest first: the order in which to execute them. Hudi knows of all of them."""
+    """Return the open plans of an action, oldest first, all projected."""
     tail = yield from find_tail(known)
-    yield from publisher.help_project(tail)  # the process that scheduled the newest may have died before it did
+    yield from publisher.help_project(tail)  # the newest plan's process may have died before this
     frozen: list[P] = []
     for open_plan in sorted(tail.plans, key=lambda plan: plan.barrier):
         plan = (yield from read_plan(tail, open_plan)) if open_plan.action == action.name else None
@@ -121,15 +115,15 @@ def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) 
 
 
 def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
-    """Whether the outputs of an executor may stay; if its plan was cancelled meanwhile, they are deleted.
+    """Return True if an executor's outputs may stay; delete them if the plan was cancelled.
 
-    A cancel deletes the outputs that it finds, and an executor calls this after its puts. So an output that is put
-    before the cancel looks is deleted by the cancel, and one that is put later by its executor.
+    An executor calls this after its puts. So a cancel deletes all outputs put before its listing, and the executor
+    deletes later ones.
     """
     if not (yield from is_given_up(barrier, known)):
         return True
     if may_be_dropped(barrier, (yield from find_tail(known))):
-        return False  # a savepoint of Hudi's may hold them, if the plan was completed; else they are swept
+        return False  # a savepoint of Hudi may need a completed plan's outputs; others are swept
     for path in outputs:
         yield Delete(path)
     return False
@@ -142,7 +136,7 @@ def complete(
     files: Sequence[DataFile],
     author: Author | None = None,
 ) -> Steps[tuple[Timeline, Completion | None]]:
-    """Publish that a plan is executed, unless somebody has; None if it was cancelled."""
+    """Publish the completion of a plan, unless it exists; None if the plan was cancelled."""
     nonce = yield Nonce()
     open_plan: OpenPlan | None = None
 
@@ -174,7 +168,7 @@ def complete(
 
 
 def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | None:
-    """Up to when commits may be dropped that no view needs any more, nor an open plan."""
+    """Return the time up to which no view and no open plan needs commits."""
     if deletion is None:
         return None
     barriers = (plan.barrier for plan in tail.plans)
@@ -182,7 +176,7 @@ def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | No
 
 
 def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:
-    """Give an open plan up, by its barrier. Its outputs are removed as part of projecting this event."""
+    """Cancel an open plan. Projecting this event deletes the outputs."""
     nonce = yield Nonce()
 
     open_plan: OpenPlan | None = None

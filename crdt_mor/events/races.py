@@ -1,4 +1,4 @@
-"""The races that a process has lost lately, and how it commits next: alone, or the long way for a while."""
+"""Count lost races, and choose whether the next commit tries to be alone or goes the long way."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from crdt_mor.model.instant import to_ms
 from crdt_mor.model.timeline import Timeline
 
 LONG_WAYS_MAX = 64
-"""How many commits go the long way after a lost race, at most, before the next one tries to be alone again."""
+"""The most commits that go the long way after a lost race."""
 
 LOOK_EVERY = 4
-"""After how many commits alone, one after another, a process looks whether others have posted meanwhile. One that has
-lost a race looks with each commit, until there were so many."""
+"""After this many commits alone in a row, look for posts of others. After a lost race, look with each commit until as
+many have succeeded."""
 
 RECENT_MS = 1_000
-"""A write that has begun so shortly before will soon complete: a commit that is tried alone beside it would lose."""
+"""A write that began so recently will soon complete, and a commit alone would lose."""
 
 UPKEEP_EVERY_MS = 60_000
-"""While others' writes are pending, a commit goes the long way as often as this, and looks which of them are silent."""
+"""While other writes are pending, a commit goes the long way this often, to look for silent writers."""
 
 
 @dataclass(slots=True)
 class Races:
-    """Whether it is worth while to try: a writer that has lost a race goes the long way for its next commits.
+    """Decide whether a commit tries to be alone.
 
-    A table with many writers has none that is alone, and a writer that tries all the same makes its files twice. So
-    each lost race makes it stay away longer. A writer that wins again and again lets no other publish, and publishes
-    for none: so it looks whether others have posted events.
+    A failed try makes its files twice, so each lost race keeps a writer away for longer. A writer that always wins
+    looks for others' posted events, as they cannot publish.
     """
 
     lost: int = 0
@@ -36,17 +35,15 @@ class Races:
     in_a_row: int = 0
 
     def is_alone(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
-        """Whether the next commit tries. Silent writers are looked for once in a while, which the long way does."""
         if self.is_upkeep_due(now_ms, value, expiry_ms):
             return False
         return self.left == 0 and not any(abs(now_ms - to_ms(p.requested)) < RECENT_MS for p in value.pending)
 
     def is_upkeep_due(self, now_ms: int, value: Timeline, expiry_ms: int) -> bool:
-        """Whether it is time to look for silent writers."""
         return bool(value.pending) and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms)
 
     def note(self, *, committed: bool, has_met: bool = False) -> None:
-        """How a try has ended. has_met: it took events of others along, which will go on."""
+        """Record the result of a try. has_met: it published events of other writers, and more will follow."""
         if committed and has_met:
             self.met()
             return
@@ -58,18 +55,15 @@ class Races:
 
     @property
     def is_look_due(self) -> bool:
-        """Whether it is time to look if others have posted events."""
         return self.lost > 0 or (self.in_a_row > 0 and self.in_a_row % LOOK_EVERY == 0)
 
     def upkeep(self, now_ms: int) -> None:
-        """The long way is taken, and with it upkeep is done."""
         self.upkept_ms = now_ms
         self.left = max(0, self.left - 1)
 
     def met(self) -> None:
-        """Others need the help of this process: it commits alone all the same, and looks each time."""
+        """Record that others need this process to publish: it stays alone and looks each time."""
         self.lost, self.in_a_row = max(1, self.lost), 0
 
     def grouped(self) -> None:
-        """A write was posted, and committed: the next ones need not stay away from a race."""
         self.lost = self.left = self.in_a_row = 0

@@ -1,8 +1,8 @@
 """Savepoints and restores, as protocol steps: each is one event.
 
-A restore derives its plan from the very value that its event derives from, and freezes it whole: the instants that go
-and their files. The plan and the new segments are put before the version that names them, under names of the attempt,
-and are deleted again where that has lost its race. Carrying it out is `hudi.restore`, by anybody.
+A restore derives its plan from the same value as its event. The plan lists all dropped instants and files. Plan and
+segments are put before the version, under names of the attempt, and deleted if the attempt loses its race. Any process
+carries the plan out (`hudi.restore`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from crdt_mor.planners.restore import RestorePlan, is_dropped, newest_commit, pl
 def make_savepoint(
     publisher: TablePublisher, known: Timeline, name: str, comment: str, author: Author | None
 ) -> Steps[tuple[Timeline, Savepoint]]:
-    """Give what the table shows now a name; raises `InvalidInputError` where the name is taken."""
+    """Name the table's current contents. Raises `InvalidInputError` if the name is taken."""
     nonce = yield Nonce()
     contents: Contents = {}
 
@@ -42,26 +42,25 @@ def make_savepoint(
         newest = newest_commit((yield from _completions(tail, contents)))
         return save(tail, nonce, wall_ms, name, comment, author, newest)
 
-    known = yield from adopt(publisher, known)  # what Hudi has written by now is part of it
+    known = yield from adopt(publisher, known)  # the savepoint contains Hudi's commits
     value = yield from publisher.publish(derive, known)
     made = next((s for s in value.savepoints if s.nonce == nonce), None)
     if made is None:
-        raise InvalidInputError(f"another process dropped this savepoint as soon as it was made: make it anew. {name=}")
+        raise InvalidInputError(
+            f"another process dropped this savepoint right after its creation. Create the savepoint again. {name=}"
+        )
     return value, made
 
 
 def drop_savepoint(publisher: TablePublisher, known: Timeline, name: str) -> Steps[tuple[Timeline, Savepoint | None]]:
-    """Take a savepoint's name away; None where the table has none of this name.
-
-    Its files in Hudi's timeline go afterwards; those that a crash leaves are swept.
-    """
+    """Drop a savepoint, then its files in Hudi's timeline; None if there is no such name. A sweep removes leftovers."""
     nonce = yield Nonce()
     found: Savepoint | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         nonlocal found
         there = tail.find_savepoint(name)
-        found = found if there is None else there  # of an attempt whose reply was lost it is gone already
+        found = found if there is None else there  # already gone if an attempt's reply was lost
         return None if there is None else unsave(tail, nonce, wall_ms, name)
 
     value = yield from publisher.publish(derive, known)
@@ -72,10 +71,7 @@ def drop_savepoint(publisher: TablePublisher, known: Timeline, name: str) -> Ste
 
 @dataclass(frozen=True, slots=True)
 class RestoreDone:
-    """What a restore has done: its entry in the value and its plan; None where there was nothing to do.
-
-    before: the value that it was derived from.
-    """
+    """A restore's entry and plan; None if nothing was to be done. before: the value it derives from."""
 
     value: Timeline
     restore: Restore | None = None
@@ -84,7 +80,7 @@ class RestoreDone:
 
 
 Target = Callable[[Timeline], InstantTime]
-"""The completion time to which to restore, as it follows from a value; raises where there is none."""
+"""Returns the completion time to restore to; raises if there is none."""
 
 
 def restore(
@@ -95,7 +91,6 @@ def restore(
     saved: Collection[str],
     author: Author | None,
 ) -> Steps[RestoreDone]:
-    """Restore the table, in one event. there, saved: as `plan_restore` takes them."""
     nonce = yield Nonce()
     written: list[str] = []
     contents: Contents = {}
@@ -133,12 +128,12 @@ def restore(
     named = {segment_path(s.name) for s in value.segments} | {entry.path if entry is not None else ""}
     for path in written:
         if path not in named:
-            yield Delete(path)  # of an attempt that has lost its race
+            yield Delete(path)  # of a lost attempt
     return RestoreDone(value) if entry is None or made is None else RestoreDone(value, entry, *made)
 
 
 def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
-    """What stands in Hudi's timeline of instants that restores have dropped."""
+    """Return the files in Hudi's timeline of dropped instants."""
     named = yield from named_in(publisher.projector.folder)
     known = {c.requested for c in (yield from all_completions(value))}
     known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
@@ -147,12 +142,10 @@ def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
 
 
 def is_nothing(plan: RestorePlan, value: Timeline) -> bool:
-    """Whether a restore would change nothing."""
     return not (plan.dropped or value.pending or any(p.action != "clean" for p in value.plans))
 
 
 def _completions(tail: Timeline, contents: Contents) -> Steps[list[Completion]]:
-    """All completions of the very value that an event derives from."""
     found: list[Completion] = []
     for segment in tail.segments:
         found += yield from read_once(segment, contents)
@@ -167,10 +160,10 @@ def _cut_segments(
     attempt: str,
     written: list[str],
 ) -> Steps[list[Segment]]:
-    """The segments of a value without what a restore drops.
+    """Return the segments without dropped completions.
 
-    What a dropped compaction had superseded is needed again. So those that hold anything that is dropped, or that were
-    superseded after `to`, are packed anew.
+    Segments with dropped completions are packed again. So are segments superseded after `to`: without the dropped
+    compaction they are needed again.
     """
     kept = [s for s in tail.segments if not _is_cut(s, contents[s.name], to)]
     run = [c for s in tail.segments if s not in kept for c in contents[s.name] if not is_dropped(c, to)]

@@ -1,4 +1,4 @@
-"""Giving a pending write up: one event rolls it back, and only then are its files removed (rule 3)."""
+"""Give up a pending write: one event rolls it back, then its files are removed (rule 3)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def give_up(
     driver: str | None = None,
     others: bool = False,
 ) -> Steps[Timeline]:
-    """Roll a pending write back, then remove its data files.
+    """Roll back a pending write, then remove its data files.
 
-    staged: their paths; None where they are not known, and a listing finds all files that bear the instant.
-    driver: the driver that gives up. A write that another driver has taken over goes on, and only `staged` is removed.
-    others: it is another process's write, which has been silent for too long, or was named by hand.
+    staged: the file paths; None to list all files of the instant. others: another process's write.
+    driver: the driver that gives up. If another driver took over, only `staged` is removed.
     """
     nonce = yield Nonce()
     ours = False
@@ -44,8 +43,7 @@ def give_up(
     try:
         value = yield from publisher.publish(derive, known)
     except (TableReplacedError, TableNotFoundError):
-        # A table that was made here since would have the files, and Hudi's readers would show them. Those that it has
-        # itself stay.
+        # A table created here since would show these files to Hudi's readers. The new table's own files stay.
         theirs = yield from _files_of_table_here(requested, staged or ())
         yield from delete_if_table_is_gone(known, [path for path in staged or () if path not in theirs])
         raise
@@ -53,11 +51,11 @@ def give_up(
     if rolled_back is not None:
         if ours:
             publisher.tell(RollbackEvent(requested=requested, version=value.version, others=others))
-        with suppress(StorageUnavailableError):  # it is rolled back, and what is left of it will be swept
-            yield from remove_files(publisher, rolled_back, None if driver else staged)  # other drivers' files as well
+        with suppress(StorageUnavailableError):  # a sweep removes the rest
+            yield from remove_files(publisher, rolled_back, None if driver else staged)  # None: of all drivers
     elif staged:
         completion = yield from find_completion(requested, value)
-        unknown = completion is None and may_be_dropped(requested, value)  # it may be a commit; what is left is swept
+        unknown = completion is None and may_be_dropped(requested, value)  # perhaps a commit; a sweep removes the rest
         ours = completion is not None and completion.driver == (driver or "")
         if not (ours or unknown):
             yield from delete_for_good(staged)
@@ -65,24 +63,21 @@ def give_up(
 
 
 def _files_of_table_here(requested: InstantTime, staged: Iterable[str]) -> Steps[frozenset[str]]:
-    """Of files that a write has put those that the table which is here now has under the same names, or may have.
-
-    So it is where it was made within the very millisecond of `requested`, or a clock was ahead.
-    """
+    """Return the staged files that a new table here may also contain: its writes may have the same instant."""
     try:
         tail = yield from find_tail(None)
     except TableNotFoundError:
         return frozenset()
     if tail.find_pending(requested) is not None:
-        return frozenset(staged)  # it may be about to put any of them
+        return frozenset(staged)  # any of them may be put soon
     completion = yield from find_completion(requested, tail)
     return frozenset() if completion is None else frozenset(file.path for file in completion.files)
 
 
 def give_up_claim(publisher: TablePublisher, known: Timeline, requested: InstantTime) -> Steps[Timeline]:
-    """Give up a write that has claimed its time and that no version has, then remove its files.
+    """Give up a claimed write that no version contains, then remove its files.
 
-    The table's clock passes that time, so that nobody can commit the write any more; the value may have it by then.
+    The table's clock first passes the claimed time, so nobody can commit the write any more.
     """
     nonce = yield Nonce()
 
@@ -91,13 +86,13 @@ def give_up_claim(publisher: TablePublisher, known: Timeline, requested: Instant
 
     value = yield from publisher.publish(derive, known)
     if (yield from find_completion(requested, value)) is None:
-        with suppress(StorageUnavailableError):  # what is left of it will be swept
+        with suppress(StorageUnavailableError):  # a sweep removes the rest
             yield from _remove(publisher, requested, (yield from _files_of(requested)))
     return value
 
 
 def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Iterable[str] | None) -> Steps[None]:
-    """Remove the files of a rolled-back write. Those in Hudi's timeline go last, once all data files are gone."""
+    """Remove the files of a rolled-back write. Files in Hudi's timeline go last, after all data files."""
     requested = rolled_back.requested
     if staged is None:
         staged = yield from _files_of(requested)
@@ -107,7 +102,6 @@ def remove_files(publisher: TablePublisher, rolled_back: RolledBack, staged: Ite
 
 
 def _files_of(requested: InstantTime) -> Steps[list[str]]:
-    """The data files that bear an instant."""
     data_files = [(file.path, data_file_name(file.path)) for file in (yield Walk())]
     return [path for path, name in data_files if name is not None and name.instant == requested]
 
@@ -119,7 +113,6 @@ def _remove(publisher: TablePublisher, requested: InstantTime, staged: Iterable[
 
 
 def remove_staged_files(requested: InstantTime, nonce: str) -> Steps[None]:
-    """Remove the ticket of a distributed write that is over, and what its tasks have staged."""
     yield Delete(ticket_path(nonce))
     for stat in (yield List(STAGED)):
         if stat.path.startswith(f"{STAGED}/{requested}-"):

@@ -1,14 +1,13 @@
-"""The rules of a table change, as protocol steps; a rule that is added to a table with rows is proven.
+"""Add, prove and drop table rules, as protocol steps.
 
-    add        the rule is in the value: each write that begins from here on is held to it, and so are small writes in
-               one event and groups, by the value that they follow
-    wait       until no write is pending that began before
-    look       at the rows that the table shows now: none that fails the rule can come to light any more
-    prove      the rule is proven; or `withdraw`: it is taken back
+    add        every write that begins from now on obeys the rule; small writes obey the value that they follow
+    wait       until no earlier write is pending
+    look       at the table's rows: no row that breaks the rule can appear any more
+    prove      mark the rule as proven; or `withdraw` it
 
-So a rule that is proven holds for every row, whatever writers do meanwhile, and no writer waits. A process that dies
-between these steps leaves a rule that writes are held to, and that is not proven; adding it again proves it. A
-process withdraws only what it has added itself, and proves a rule only if no event has dropped or added it meanwhile.
+So every row obeys a proven rule, and no writer waits. A process that dies in between leaves an unproven rule that
+writers obey; adding the rule again proves it. A process withdraws only its own rules, and proves a rule only if no
+other event dropped or added it meanwhile.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ def add(
     *,
     are_proven_next: bool,
 ) -> Steps[Timeline]:
-    """Writes that begin from here on are held to these rules, which are not proven yet.
-
-    nonce: by which they may be withdrawn. check: raises where the table of a value cannot have them.
-    """
+    """Add unproven rules. nonce: identifies them for `withdraw`. check: raises if the table cannot have them."""
 
     def added(tail: Timeline) -> Rules:
         check(tail)
@@ -48,24 +44,22 @@ def add(
 
 
 def drop(publisher: TablePublisher, known: Timeline, dropped: Collection[Place]) -> Steps[Timeline]:
-    """Writes that begin from here on are not held to these rules any more."""
     return (yield from _change(publisher, known, lambda tail: model.without(tail.rules, dropped)))
 
 
 def prove(publisher: TablePublisher, known: Timeline, looked_for: Collection[Rule]) -> Steps[Timeline]:
-    """Rules are proven, as a value had them whose writes have all ended, unless others have touched them since."""
+    """Mark rules as proven unless another event changed them. Precondition: all earlier writes have ended."""
     return (yield from _change(publisher, known, lambda tail: model.proving(tail.rules, looked_for)))
 
 
 def withdraw(publisher: TablePublisher, known: Timeline, nonce: str) -> Steps[Timeline]:
-    """The rules that an event has added are dropped, but for those that another has touched since."""
+    """Drop the rules of one event, unless another event changed them."""
     return (yield from _change(publisher, known, lambda tail: model.withdrawing(tail.rules, nonce)))
 
 
 def wait_for_begun(publisher: TablePublisher, value: Timeline, expiry_ms: int, wait_ms: int) -> Steps[Timeline]:
-    """The newest value, once all writes have ended that are pending in `value`, which has the rules.
-
-    Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`.
+    """Wait until all writes that are pending in `value` have ended. Raises `EarlierWritePendingError` after
+    `wait_ms`.
     """
     begun = {pending.requested for pending in value.pending}
 
@@ -74,14 +68,13 @@ def wait_for_begun(publisher: TablePublisher, value: Timeline, expiry_ms: int, w
         yield
 
     why = (
-        "a rule is proven once all writes have ended that began before it, and one of them is still under way. The "
-        "table is as it was: add the rule again when that write has ended"
+        "a write that began before the rule is still running, so the rule cannot be proven yet. The table is "
+        "unchanged. Add the rule again after that write"
     )
     return (yield from wait_for_writes(publisher, value, left, expiry_ms, wait_ms, why))
 
 
 def _change(publisher: TablePublisher, known: Timeline, changed: Callable[[Timeline], Rules]) -> Steps[Timeline]:
-    """The rules of the tail become what is made of it, unless they are that."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:

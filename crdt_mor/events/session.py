@@ -1,7 +1,7 @@
-"""One process's view of one table: the store, the clock, and the newest value seen.
+"""State of a process for one open table: the store, the clock and the newest value seen.
 
-Protocols start from the remembered value, which is what makes a commit cost the same on the ten-thousandth version as
-on the first. Thread-safe: the remembered value only ever moves forward, and forgetting it would only cost a listing.
+Protocols start from the remembered value, so a commit costs the same on version 10,000 as on version 1. Thread-safe:
+the remembered value only moves forward.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 
 def read_config(store: Store, uri: str) -> TableConfig:
-    """What the table says about itself; raises `TableNotFoundError`, which names a table of another format."""
+    """Read the table's configuration. Raises `TableNotFoundError`, which names a table of another format."""
     return _config_in(store, opening.properties_in(store), uri)
 
 
@@ -64,7 +64,7 @@ def _config_in(store: Store, data: bytes | None, uri: str) -> TableConfig:
     lake = lake_in(store) if data is None else None
     if lake is not None:
         raise TableNotFoundError(
-            f"there is a table of {lake.name} here, and crdt_mor keeps tables of Apache Hudi: {lake.advice(uri)}. "
+            f"there is a table of {lake.name} here, and crdt_mor reads Apache Hudi tables: {lake.advice(uri)}. "
             f"path={uri}"
         )
     return _decoded(opening.properties_beside_timeline(store, data, uri), uri)
@@ -88,12 +88,12 @@ class Session:
         self.config = config
         self.expiry_ms = expiry_ms
         self.uri = uri
-        self.inline: bool | None = None  # whether writers do upkeep after their commits; None: as the table says
+        self.inline: bool | None = None  # upkeep after commits; None: the table's setting
         self.publisher = TablePublisher(Projector(config), Teller(config.name, uri))
         self._lock = threading.Lock()
         self._known: Timeline | None = None
         self._first: opening.First | None = None
-        self.keys_checked = -1  # the version up to which keys that Hudi wrote were looked at; -1: none was
+        self.keys_checked = -1  # the version with checked keys of Hudi; -1: none
         self.judgements = Judgements()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
         self.is_far = is_bucket(store)
@@ -102,7 +102,7 @@ class Session:
 
     @classmethod
     def open(cls, uri: str, environment: Environment, expiry_ms: int, store: Store | None = None) -> Session:
-        """The session of a table that is there, in `store` or else at its address; raises `TableNotFoundError`."""
+        """Open an existing table. Raises `TableNotFoundError`."""
         store = open_store(uri, environment) if store is None else store
         if not is_bucket(store):
             return cls(store, environment, read_config(store, uri), expiry_ms, uri)
@@ -113,15 +113,13 @@ class Session:
         return session
 
     def __reduce__(self) -> tuple[object, ...]:
-        """A session is pickled without what it remembers: another process reads a sealed view without the timeline.
-
-        The classes of the table's payloads come along, as the other process may not have imported them.
+        """Pickle without the remembered value, but with the payload classes: the other process may not have imported
+        them.
         """
         return _elsewhere, (portable(self.store), self.config, self.expiry_ms, self.payloads(), self.uri)
 
     @property
     def store(self) -> Store:
-        """Where the table's objects are; for the process alone that opened them."""
         self.require_own_process()
         return self._store
 
@@ -130,18 +128,13 @@ class Session:
         require_own(self._forks, self.uri)
 
     def is_own_process(self) -> bool:
-        """Whether this is the process that opened this session, not one that was forked from it."""
         return is_own(self._forks)
 
     def run(self, steps: Steps[T]) -> T:
-        """Drive a protocol against this table's store."""
         return run(steps, self.store, self.environment)
 
     def run_beside(self, steps: Steps[T], checks: Sequence[Callable[[], None]]) -> T:
-        """Drive a protocol, after checks of what it counts on; in a bucket beside them, as each is a round trip.
-
-        There a check that the store does not answer is passed over: what it would have put, a sweep puts.
-        """
+        """Run checks, then a protocol; in a bucket all in parallel, and failed checks are left to a sweep."""
         if not self.is_far:
             for check in checks:
                 check()
@@ -160,11 +153,10 @@ class Session:
         return results[0]
 
     def settings(self, *, as_read: bool = False) -> TableConfig:
-        """The table's properties as they are now, which Hudi's writers change; read again only when the file is new.
+        """Return the current table properties. Hudi's writers may change the file; read it if changed.
 
-        as_read: as they were when they were last read, or when the table was opened, for a commit that sees beside its
-        claim whether the file is still the same.
-        Raises `TableReplacedError` where they are those of another table, or no longer what this session goes by.
+        as_read: return the last read properties, for a commit that checks the file beside its claim.
+        Raises `TableReplacedError` if they belong to another table or contradict this session's configuration.
         """
         if as_read and self.settings_stat is not None:
             return self._settings[1]
@@ -178,15 +170,13 @@ class Session:
 
     @property
     def settings_stat(self) -> Stat | None:
-        """Of the file of properties when it was last read; None: only its content was, as the table was opened."""
+        """The stat of the properties file at the last read, or None if unknown."""
         return self._settings[0]
 
     def payloads(self) -> Carried:
-        """The classes of the table's payloads, for whatever is pickled of it."""
         return carried(column.payload for column in self.config.merge.columns)
 
     def remember(self, value: Timeline) -> Timeline:
-        """Note a genuine value."""
         self._require_own(value)
         with self._lock:
             if self._known is None or value.version > self._known.version:
@@ -194,27 +184,27 @@ class Session:
         return value
 
     def require_table(self, table_id: str | None) -> None:
-        """Raise `TableReplacedError` where this is not the table of that id; None: of one that had none yet."""
+        """Raise `TableReplacedError` if the table's id differs."""
         if table_id is not None and (current_id := self.tail().table_id) != table_id:
             raise table_replaced(table_id, current_id)
 
     def _require_own(self, value: Timeline) -> None:
-        """The first value that a session sees has to be of the same table as the properties."""
+        """Raise unless the first value seen belongs to the same table as the properties."""
         if self._known is not None and self._known.table_id is not None:
-            return  # from there on each value is compared with the one before
+            return  # every later value is compared with its predecessor
         if self.config.table_id is None:
             if value.table_id is not None:
-                self.settings()  # a table that was made without an id keeps properties without one
+                self.settings()  # a table created without an id never gets an id
         elif value.table_id != self.config.table_id:
             raise TableReplacedError(
-                "the properties here are of one table and the timeline is of another. If the table is being made anew, "
-                "open it again. If this stays so, restore the properties of the timeline's table from a backup; where "
-                f"none of its rows is wanted, remove the folder and make the table again. file={PROPERTIES} "
-                f"properties={self.config.table_id} timeline={value.table_id}"
+                "the properties and the timeline belong to different tables. If the table is being recreated, open "
+                "it again. Otherwise restore its properties from a backup; if no rows are wanted, delete the folder "
+                f"and create the table again. file={PROPERTIES} properties={self.config.table_id} "
+                f"timeline={value.table_id}"
             )
 
     def genesis(self) -> Timeline:
-        """The value before the first event; adopting Hudi's commits brings their schema."""
+        """Return the value before the first event, without Hudi's schema."""
         schema = self.config.created_schema()
         value = Timeline.genesis(schema.to_json() if schema else "[]", self.config.table_id)
         settings = self.config.properties
@@ -223,17 +213,15 @@ class Session:
         )
 
     def known(self) -> Timeline:
-        """The newest value that this session has seen."""
         self.require_own_process()
         return self._known or self.tail()
 
     @property
     def has_known(self) -> bool:
-        """Whether this session has seen a value yet."""
         return self._known is not None
 
     def tail(self) -> Timeline:
-        """The newest value there is; the genesis of a table that only Hudi has written to so far."""
+        """Return the newest value, or the genesis if only Hudi wrote to the table."""
         if self._known is not None:
             return self.remember(self.run(find_tail(self._known)))
         if (found := self.found()) is not None:
@@ -243,7 +231,7 @@ class Session:
         return self.remember(self.run(first_tail(self.config)))
 
     def found(self) -> opening.Found | None:
-        """The newest value of a table that is being opened in a bucket, and what came with it; None: look for it."""
+        """Return the value and listings read while a table in a bucket was opened; None after the first call."""
         first, self._first = self._first, None
         if first is None or self._known is not None or not is_bucket(self.store):
             return None
@@ -256,28 +244,28 @@ class Session:
         return found
 
     def looked_ms(self) -> int:
-        """What the store's clock says, for what only looks; where this process may not write there, its own clock."""
+        """Return the store's clock, or this machine's if this process may not write to the store."""
         try:
             return self.store.now_ms()
-        except StorageUnavailableError:  # on a disk that clock is the time of a file that is touched
+        except StorageUnavailableError:  # on a disk, the clock touches a file
             return self.environment.now_ms()
 
     def durable_tail(self) -> Timeline:
-        """The newest value, made durable and projected: what a caller learns from it stays true after a power cut."""
+        """Return the newest value after a power cut can no longer undo it."""
         tail = self.tail()
         self.run(self.publisher.help_project(tail))
         return tail
 
     def set_properties(self, changes: Mapping[str, str | None]) -> None:
-        """Set some of the table's properties, and take away those that are None, in one event."""
+        """Set table properties in one event. None removes a property."""
         self.adopt()
         self.remember(self.run(write.set_properties(self.publisher, self.known(), changes)))
 
     def start(self) -> None:
-        """Make sure that there is a first version to follow; anyone may put it.
+        """Make sure that a first version exists.
 
-        A bucket in which Hudi has made the table is tried before, as it is by `Table.create` for tables of ours. Raises
-        `InvalidInputError` where Hudi's writers have the times of their own zone, or its timeline is of layout 1.
+        Probe a bucket in which Hudi created the table. Raises `InvalidInputError` if Hudi's writers use local times, or
+        for timeline layout 1.
         """
         if self.config.layout_one:
             self.config.require_written_version()
@@ -289,12 +277,11 @@ class Session:
             self.run(put_first(self.publisher.projector.folder, self.config, self.genesis()))
 
     def author(self, application: str = "", info: Info = ()) -> Author:
-        """This process, at work for an application, by default for its own program. `info`: what the user says."""
         process = self.environment.process()
         return Author(application or process.program, process.host, process.pid, info)
 
     def begin(self, author: Author, declared: Declared = ANYTHING) -> tuple[outcome.ValueOf, Pending]:
-        """A new pending write; first, what Hudi wrote becomes part of the value for good."""
+        """Adopt Hudi's commits, then begin a pending write."""
         self.adopt()
         shortcuts = self.pace.before_long_way()
         value, begun = self.run(write.begin(self.publisher, self.known(), self.expiry_ms, author, shortcuts, declared))
@@ -304,11 +291,7 @@ class Session:
         self, completion: Completion, started_ms: int, operation: str = "", member: Member | None = None,
         is_publisher: bool = True,
     ) -> None:  # fmt: skip
-        """Tell of a write of this session that was committed. started_ms: when it began with it, by its own clock.
-
-        operation, member: of a commit of several writers, what this one did, and its part. is_publisher: whether this
-        session has published it.
-        """
+        """Tell observers about a committed write. operation, member: this writer's part of a group commit."""
         part, files = member or completion, completion.files if is_publisher else ()
         self.publisher.tell(
             CommitEvent(
@@ -322,29 +305,28 @@ class Session:
     def join(
         self, job: str, planned: InstantTime, author: Author, declared: Declared = ANYTHING
     ) -> tuple[outcome.ValueOf, Pending] | write.WriteOutcome:
-        """The pending write of a job, which begins if it has not before, or the commit that it has become."""
+        """Begin or join the pending write of a job, or return its commit."""
         self.adopt()
         joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author, declared))
         self.remember(joined.value if isinstance(joined, write.WriteOutcome) else joined[0])
         return joined
 
     def adopt(self) -> None:
-        """Make sure that there is a first version, and that what Hudi wrote is part of the value for good."""
+        """Make sure that a first version exists, and adopt Hudi's commits."""
         self.start()
         self.views.look_before_write()
         self.views.adopt()
 
 
 def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None]:
-    """Put the first version, unless there is one; that of another process will do.
+    """Put the first version unless one exists. Its nonce differs from another process's first version.
 
-    Its nonce is of this call alone, so that it differs from the first version that another process puts. If the table
-    was made anew meanwhile, the version is deleted again: it would stand in the timeline of the new table.
+    If the table was recreated meanwhile, the version is deleted: it would otherwise join the new table's timeline.
     """
     if (yield from listed_versions()):
         return
-    yield MakeDurable(PROPERTIES)  # who has put them may have died before, and a power cut would take all with them
-    yield Put(f"{folder}/.crdt_mor", b"", durable=False)  # Hudi's Spark reader lists that folder in every table
+    yield MakeDurable(PROPERTIES)  # their writer may have died, and a power cut would lose the table
+    yield Put(f"{folder}/.crdt_mor", b"", durable=False)  # Hudi's Spark reader lists this folder
     nonce = yield Nonce()
     first = replace(genesis, nonce=nonce)
     path = version_path(first.version)
@@ -359,10 +341,9 @@ def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None
 
 
 def first_tail(config: TableConfig) -> Steps[Timeline]:
-    """The newest value, for a process that has only read the properties so far.
+    """Return the newest value, for a process with only the properties.
 
-    The properties are read once more. The table may have been made anew, and a process that has the earlier table open
-    may have put a version into its place.
+    They are read again: if the table was recreated, a process with the old table open may have put this version.
     """
     tail = yield from find_tail(None)
     yield from _require_there(config)
@@ -370,13 +351,13 @@ def first_tail(config: TableConfig) -> Steps[Timeline]:
 
 
 def _require_there(config: TableConfig) -> Steps[None]:
-    """Raise unless the properties are there, and still those of the table that `config` is of."""
+    """Raise unless the properties still belong to the table of `config`."""
     data = yield from read_properties()
     _require_same(config, _decoded(data, PROPERTIES))
 
 
 def _require_same(opened: TableConfig, current: TableConfig) -> None:
-    """Raise where a session that was opened with one configuration must not write to the table with the other."""
+    """Raise if a session opened with one configuration must not write with the other."""
     if current.table_id is not None and current.table_id != opened.table_id:
         raise table_replaced(opened.table_id, current.table_id)
     settings = {
@@ -387,12 +368,11 @@ def _require_same(opened: TableConfig, current: TableConfig) -> None:
     for name, (before, now) in settings.items():
         if before != now:
             raise TableReplacedError(
-                "the table has other settings than when it was opened: it was removed and made again, or its "
-                "properties were edited. Nothing was written; open it anew. "
-                f"setting={name} opened={before} found={now}"
+                "the table's settings have changed since it was opened: the table was recreated, or its properties "
+                f"were edited. Nothing was written; open it again. setting={name} opened={before} found={now}"
             )
 
 
 def _elsewhere(store: Store, config: TableConfig, expiry_ms: int, payloads: Carried, uri: str) -> Session:  # noqa: ARG001
-    """A session of another process, as it arrives in this one; the payloads were allowed when they were unpickled."""
+    """Unpickle a session in another process. The payloads were checked while they were unpickled."""
     return Session(store, SystemEnvironment(), config, expiry_ms, uri)

@@ -1,14 +1,12 @@
-"""Upkeep that writers and planners do in passing: silent writers are given up, and what dead writers left is deleted.
+"""Upkeep by writers and planners: give up silent writers, and delete the garbage of dead ones.
 
-The store's clock alone says how long a writer has been silent and when the last sweep was: by modification times, and
-by times of the store that the value holds. The table's own clock moves with the wall clocks of writers, and stays where
-a wrong one took it. The store's clock itself may have been wrong for a while (on a local disk it is the machine's). A
-time that lies ahead then says nothing about silence, which counts from the moment at which a process notices.
+Only the store's clock measures silence and the time since the last sweep. The table's clock follows the writers' wall
+clocks, which may be wrong. The store's clock may have been wrong, too: a time in the future says nothing about silence,
+which then counts from now.
 
-Garbage that a process may not delete, because it is another user's, stops nobody. It is invisible, and it stays for a
-sweep by a user who may delete it: the rolled-back instant is not forgotten before, and stands as pending in Hudi's
-timeline as long as a data file of it is left. (Hudi's readers take a log file whose instant is older than all that they
-know for one of an archived commit, and would show it.)
+Garbage of another user that this process may not delete stops nobody. It is invisible and waits for a sweep by that
+user. Until then the rolled-back instant is not forgotten, and stays pending in Hudi's timeline while a data file
+exists. (Hudi's readers show a log file older than all known instants, as archived.)
 """
 
 from __future__ import annotations
@@ -64,23 +62,21 @@ from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.store.protocol import Stat
 
 SWEEP_EVERY_MS = 60_000
-"""How long after a sweep the next one is due, by the store's clock."""
+"""Time between two sweeps, by the store's clock."""
 
 
 def upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
-    """Give up the writers whose heartbeat has expired; once a minute, adopt and sweep."""
+    """Give up writers with expired heartbeats; once a minute, adopt Hudi's commits and sweep."""
     tail, _ = yield from timed_upkeep(publisher, known, expiry_ms)
     return tail
 
 
 def upkeep_and_adoption(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
-    """`upkeep`, after which what Hudi has written by now is part of the value, however long ago the last sweep was."""
     tail = yield from upkeep(publisher, known, expiry_ms)
     return (yield from adopt(publisher, tail))
 
 
 def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
-    """The tail after upkeep, and the store's clock before it."""
     tail: Timeline = yield from find_tail(known)
     now_ms: int = yield StoreNow()
     for pending in tail.pending:
@@ -93,15 +89,14 @@ def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> 
 
 
 def is_sweep_due(tail: Timeline, now_ms: int) -> bool:
-    """Whether the last sweep was long ago, by the store's clock, which says `now_ms`."""
     return abs(now_ms - to_ms(tail.swept)) > SWEEP_EVERY_MS
 
 
 def is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
-    """Whether a writer has been silent for longer than the expiry. For a write that began lately no heartbeat is read.
+    """Return True if a writer was silent for longer than the expiry. The heartbeat of a recent write is not read.
 
-    A writer without a heartbeat has been silent since its begin. Where the time of the begin is unknown, or the store's
-    clock was wrong then, the heartbeat is touched in the writer's stead, so that its silence counts from now on.
+    Without a heartbeat, silence counts from the begin. If the begin time is unknown or was wrong, touch the heartbeat
+    for the writer: silence counts from now.
     """
     begun_ms = pending.begun_ms
     if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
@@ -114,19 +109,17 @@ def is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
 
 
 def last_heard(pending: Pending) -> Steps[int | None]:
-    """Return when the store last heard of a writer, in ms since 1970; None for a writer without such a time."""
+    """Return when the store last heard of a writer, in ms since 1970, or None."""
     beat: Stat | None = yield GetStat(heartbeat_path(pending.requested))
     return pending.begun_ms if beat is None else beat.modified_ms
 
 
 def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
-    """Delete what given-up writes left, and what stalled helpers put later; forget instants that have left nothing.
+    """Delete files of given-up writes and stalled helpers, then forget instants without files.
 
-    A rolled-back instant is forgotten once a listing shows that its files are gone. A writer or helper that wakes up
-    still later leaves files of an instant that nobody knows; those are recognised by that and deleted as well.
-
-    Where a folder cannot be listed, as it may be another user's, nothing is forgotten. The sweep counts all the same,
-    so that the next one is due after `SWEEP_EVERY_MS` and not at the next commit.
+    A listing must show no files of a forgotten instant. Files that a writer or helper puts later belong to an unknown
+    instant and are deleted as such. If another user's folder cannot be listed, nothing is forgotten. The sweep counts
+    all the same, so the next is due after `SWEEP_EVERY_MS` and not at the next commit.
     """
     clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
@@ -149,7 +142,7 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 
 
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
-    """Delete whatever is certainly garbage. Returns the rolled-back instants that have left none."""
+    """Delete certain garbage. Returns the rolled-back instants without remaining files."""
     given_up = {r.requested for r in known.rolled_back}
     yield from name_base_files(publisher, known)
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
@@ -161,7 +154,7 @@ def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[Ins
 
 
 def _sweep_heartbeats(publisher: TablePublisher, known: Timeline) -> Steps[None]:
-    """Delete the heartbeats of writes that are over. Hudi's writers give up each other by those of theirs."""
+    """Delete the heartbeats of ended writes. Keep those of Hudi's pending writes, whose expiry Hudi checks."""
     beats: dict[InstantTime, str] = {}
     for beat in only_own((yield List(HEARTBEATS))):
         requested = InstantTime(beat.path.rpartition("/")[2])
@@ -176,20 +169,17 @@ def _sweep_heartbeats(publisher: TablePublisher, known: Timeline) -> Steps[None]
 
 
 def name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
-    """Make sure that the base files of an overwrite that is the newest event have their names.
-
-    Before that they are among what is staged, of a write that is over.
-    """
+    """Give the base files of the newest overwrite their names. Until then they are staged files of an ended write."""
     fresh = (*known.completions, *(yield from wide_completions(known)))
     if any(c.overwriting is not None and c.version == known.version for c in fresh):
         yield from publisher.help_project(known)
 
 
 def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
-    """Delete data files that are certainly garbage, then the timeline files of their instants. Returns them."""
-    files: list[Stat] = yield Walk()  # before Hudi's directory: what is written between the two is named there
+    """Delete garbage data files, then the timeline files of their instants. Returns these instants."""
+    files: list[Stat] = yield Walk()  # listed before Hudi's directory, which then names files written in between
     named = yield from named_in(publisher.projector.folder)
-    yield from find_tail(known)  # raises where the listings are of another table, which was made here since
+    yield from find_tail(known)  # raises if another table was created here since
     completions = yield from all_completions(known)
     alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
     yield from _sweep_executed_twice(publisher, named, completions)
@@ -198,11 +188,11 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     yield from _sweep_dropped(publisher, known, named, alive)
     if publisher.projector.config.ours:
         yield from sweep_partitions(files, known.clock)
-    # Files of commits that the value has dropped, as no view needs them, may be those of a savepoint of Hudi's.
+    # Hudi's savepoints may need files of dropped commits.
     saved = any(name.action == SAVEPOINT for names in named.values() for name in names)
     kept_until = known.retention.dropped if saved else EPOCH
     yield from _sweep_archived(publisher, known, named, completions)
-    executed = given_up & ended_in(name for names in named.values() for name in names)  # by Hudi: these are adopted
+    executed = given_up & ended_in(name for names in named.values() for name in names)  # executed by Hudi, and adopted
     given_up -= executed
     garbage: set[InstantTime] = set()
     for instant, names in named.items():
@@ -227,7 +217,7 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     for instant, paths in rubbish.items():
         if not (yield from delete_for_good(paths)):
             undeleted.add(instant)
-    # A plan's outputs go before the plan: without it, Hudi's readers leave out what was committed after their barrier.
+    # A plan's outputs go first. Without the plan, Hudi's readers would leave out commits after its barrier.
     for instant in sorted(named.keys() & garbage - undeleted):
         for name in sorted(named[instant], key=when_put, reverse=True):
             yield Delete(publisher.projector.path(name))
@@ -240,13 +230,10 @@ def _sweep_archived(
     named: dict[InstantTime, list[TimelineFileName]],
     completions: Sequence[Completion],
 ) -> Steps[None]:
-    """Delete what stands in Hudi's active timeline of archived instants: stalled helpers put it, or it was not deleted.
+    """Delete files of archived instants from Hudi's active timeline, left over or put by stalled helpers.
 
-    Hudi's readers would take all that is newer than it, and archived, for uncommitted. What is not known as ours stays:
-    a commit of Hudi's, which adoption refuses.
-
-    The process that archived these instants last may have died before it wrote the history, which is made of these very
-    files. So the history is written first.
+    Hudi's readers would take newer archived instants for uncommitted. Foreign files stay: adoption refuses such
+    commits. The history is written first, from these files, as the archiving process may have died before.
     """
     if known.archive.version == known.version:
         yield from publisher.help_project(known)
@@ -263,10 +250,10 @@ def _sweep_archived(
 
 
 def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
-    """Whether the files of an instant that the value does not know any more were put by us.
+    """Return True if we put the files of an unknown instant.
 
-    One of them bears our key. Or the only one is that of an ending which is empty, as Hudi's own are: Hudi puts and
-    keeps a plan's record beside it, while a helper of ours that has stalled may put it where all others are gone.
+    Either a file bears our key, or the only file is an empty ending, put late by a stalled helper. Beside its own empty
+    endings, Hudi keeps a plan's record.
     """
     for name in names:
         path = publisher.projector.path(name)
@@ -280,7 +267,6 @@ def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> S
 
 
 def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) -> Steps[None]:
-    """Delete the files of savepoints of ours that were dropped, or that a stalled helper put after that."""
     told = {path for s in known.savepoints for path in publisher.projector.savepoint_paths(s)}
     for name in [name for names in named.values() for name in names if name.action == SAVEPOINT]:
         path = publisher.projector.path(name)
@@ -293,7 +279,6 @@ def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) 
 def _sweep_dropped(
     publisher: TablePublisher, known: Timeline, named: Named, alive: Collection[InstantTime]
 ) -> Steps[None]:
-    """Delete what restores have dropped and nobody has come to, or what a stalled helper put after that."""
     left = yield from dropped_by_restores(known, named, set(alive))
     for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
         if not (yield from drop(dropped, publisher.projector.folder, named[dropped.requested])):
@@ -302,7 +287,7 @@ def _sweep_dropped(
 
 
 def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: Sequence[Completion]) -> Steps[None]:
-    """Delete the completed files that Hudi put for plans which we had completed, once Hudi is told of that."""
+    """Delete Hudi's completed files of plans that we had completed, once Hudi's timeline contains ours."""
     there = [name for names in named.values() for name in names]
     for own, hudis in executed_twice(completions, there):
         if own in there:
@@ -310,18 +295,18 @@ def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: 
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:
-    """Delete files of a commit that are not its own, as Hudi's readers go by names.
+    """Delete files with a commit's instant that are not part of the commit, as Hudi's readers go by names.
 
-    A driver placed them after another driver had completed its write; or two have executed one plan, Hudi and we.
+    They come from a late driver, or from a second execution of a plan.
     """
     named = ((file.path, data_file_name(file.path)) for file in files)
     plans = {c.requested: c for c in completions if c.action == COMMIT and c.nonce and c.overwriting is None}
     folders = {requested: {file.path.rpartition("/")[0] for file in plan.files} for requested, plan in plans.items()}
 
     def is_second(path: str, name: BaseFileName | LogFileName) -> bool:
-        """Return True for a file of a second execution of a plan. Hudi's own executor removes what it leaves.
+        """Return True for a file of a second execution of a plan. Hudi's own executor removes its leftovers.
 
-        A file elsewhere is none: a link inside the table lists the plan's own files once more, by another path.
+        A file elsewhere does not count: a link in the table lists the plan's files under another path.
         """
         plan = plans.get(name.instant)
         is_of_both = plan is not None and (not plan.adopted or is_own_token(name.token))
@@ -337,7 +322,6 @@ def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -
 
 
 def _sweep_staged(known: Timeline) -> Steps[None]:
-    """Delete what tasks have staged for writes that are over by now."""
     for stat in only_own((yield List(STAGED))):
         name = stat.path.rpartition("/")[2]
         if name.endswith(TICKET):
@@ -350,7 +334,7 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
 
 
 def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
-    """Note the jobs whose writes the value is about to forget; drop the notes on jobs that are too old to begin."""
+    """Put notes for the jobs that the value will forget; delete notes on jobs too old to begin."""
     for rolled_back in known.rolled_back:
         last = last_begin_time(rolled_back.nonce)
         if rolled_back.requested in forgotten and last is not None and known.clock <= last:
@@ -362,9 +346,9 @@ def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
 
 
 def _is_stale(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
-    """Whether a pending instant in Hudi's directory that the value does not know was once projected by us.
+    """Return True if we projected this unknown pending instant.
 
-    Each file that we put there bears our key. A file of Hudi's never does, so no pending write of Hudi's is removed.
+    Our files bear our key. Hudi's never do, so no pending write of Hudi is removed.
     """
     if any(name.state == "completed" for name in names):
         return False

@@ -1,7 +1,7 @@
-"""Jobs, the writes of many processes: their names, and the tickets by which a process joins one.
+"""Names and tickets of jobs, the writes of many processes.
 
-The name of a job is the nonce of its write's begin. So a process that knows the name finds the write in the value. The
-ticket is the value that the write began from, which all processes of the job have to hold.
+A job's name is the nonce of its write's begin. The ticket is the value that the write began from; all processes of the
+job must hold it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 
 JOB_EXPIRY_MS = 7 * 24 * 3600 * 1000
-"""How long after it was planned a job may begin its write, and so how long a note that it was given up is kept."""
+"""How long after planning a job may begin its write. A note that it was given up is kept as long."""
 
 
 def read_ticket(nonce: str) -> Steps[tuple[ValueOf, Pending] | None]:
-    """The write that has begun with `nonce` and the value that it began from, if its ticket is there."""
+    """Return the write that began with `nonce` and the value it began from."""
     path = ticket_path(nonce)
     data = yield Read(path)
-    if not data:  # not there, or emptied by a power cut
+    if not data:  # missing, or emptied by a power cut
         return None
     value = Timeline.decode(data, path)
     pending = value.find_by_nonce(nonce)
@@ -29,11 +29,10 @@ def read_ticket(nonce: str) -> Steps[tuple[ValueOf, Pending] | None]:
 
 
 def job_name(nonce: str, planned: InstantTime) -> str:
-    """The name of a job, which is the nonce of its write's begin. It says when the job was planned."""
     return f"{nonce}-{planned}"
 
 
 def last_begin_time(nonce: str) -> InstantTime | None:
-    """The last time at which the write of a job may begin; None for the nonce of a write that is not a job's."""
+    """Return the last time at which a job may begin, or None if the nonce belongs to no job."""
     _, job, planned = nonce.rpartition("-")
     return from_ms(to_ms(InstantTime(planned)) + JOB_EXPIRY_MS) if job else None

@@ -1,15 +1,13 @@
-"""An update in place: its write begins as any other, and waits until all that was requested before it has ended.
+"""Update rows in place: the write begins, then waits until all earlier writes have ended.
 
-    begin     T, its place in the order of writes, is fixed (`events.write`)
-    wait      until no write that was requested before T is pending, but for those that have declared at their begin
-              that they touch nothing of what is read: from then on nothing of it can come before T any more
-    read      what all commits requested before T show, and none requested after it (`Snapshot.before`)
-    complete  as any other write
+    begin     fix T, the place in the order of writes (`events.write`)
+    wait      until no write before T is pending, except writes that declared at their begin that they touch nothing
+              that is read: nothing can enter the read part before T any more
+    read      all commits requested before T, and none requested after (`Snapshot.before`)
+    complete  like any other write
 
-What it commits is so what it computes from exactly the commits that come before it in the order of requested times,
-whatever completes when. Nobody's data aborts it, as commits that are requested after T come after it in every merge. No
-write waits for it but a later update, and those that it waits for are given up where they are silent. Two updates never
-wait for each other: the one that began first waits for neither.
+So an update computes from exactly the commits before T. No commit aborts an update, as later requests follow T in every
+merge. Only later updates wait for an update, so two updates never wait for each other. Silent writes are given up.
 """
 
 from __future__ import annotations
@@ -32,37 +30,32 @@ from crdt_mor.planners.clean import is_commit
 PAUSE_MS_MIN: Final = 2
 PAUSE_MS_MAX: Final = 1_000
 PAUSE_SHARE: Final = 8
-"""A pause is this part of the time that has been waited so far: what comes late by it is little beside the wait."""
+"""A pause is this part of the time waited so far, so the delay is small beside the wait."""
 
 
 Meets = Callable[[Declared], bool]
-"""Whether a write that has declared this may touch what an update reads."""
+"""Returns True if a write with this declaration may touch rows that the update reads."""
 
 
 def anything_meets(declared: Declared) -> bool:  # noqa: ARG001
-    """An update that reads everything, and so waits for all writes."""
     return True
 
 
 def nobody_else(value: Timeline) -> Steps[list[Pending]]:  # noqa: ARG001
-    """No writes beside those of a value."""
     return []
     yield
 
 
 def earlier(value: Timeline, requested: InstantTime, meets: Meets = anything_meets) -> list[Pending]:
-    """The pending writes of a value that were requested before a time, and may touch what an update reads."""
     return [pending for pending in value.pending if pending.requested < requested and meets(pending.declared)]
 
 
 def commits_before(
     begun: ValueOf, shown: Sequence[Completion], settled: Sequence[Completion], requested: InstantTime
 ) -> list[Completion]:
-    """The completions of the view of a write: all commits that were requested before it, none requested after it.
+    """Return the commits before an update: those shown at its begin, and the `settled` commits since.
 
-    begun: the value in which the write began; shown: the completions that it shows. settled: those of a later value,
-    in which nothing is pending any more that was requested before the write and touches what it reads. Compactions
-    since the begin are left out: they may have folded rows that come after the write.
+    settled: the completions after the wait. Compactions since the begin are left out: they may contain later rows.
     """
     known = {completion.requested for completion in shown}
     late = [c for c in settled if c.version > begun.version and c.requested < requested and is_commit(c)]
@@ -78,10 +71,10 @@ def wait_for_earlier(
     meets: Meets = anything_meets,
     others: Callable[[Timeline], Steps[list[Pending]]] = nobody_else,
 ) -> Steps[Timeline]:
-    """The newest value, once no write is pending in it that was requested before this one and touches what it reads.
+    """Wait until no earlier write that touches the read rows is pending.
 
-    others: writes that are no part of a value, and are waited for as well. Raises `EarlierWritePendingError` where that
-    lasts for longer than `wait_ms`, and `WriterExpiredError` where the write itself was given up meanwhile.
+    others: returns writes outside the value to wait for. Raises `EarlierWritePendingError` after `wait_ms`, and
+    `WriterExpiredError` if this write was given up.
     """
 
     def before(tail: Timeline) -> Steps[list[Pending]]:
@@ -91,8 +84,9 @@ def wait_for_earlier(
         return sorted([*ours, *(yield from others(tail))], key=lambda pending: pending.requested)
 
     why = (
-        "an earlier write that the update must wait for is still under way. Nothing was written. Update again when it "
-        "has ended. An update does not wait for long writes that declare other partitions= or columns= when they begin"
+        "an earlier write that the update must wait for is still running. Nothing was written. Update again after "
+        "that write. An update does not wait for long writes that declare other partitions= or columns= when they "
+        "begin"
     )
     return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why))
 
@@ -105,10 +99,9 @@ def wait_for_writes(
     wait_ms: int,
     why: str,
 ) -> Steps[Timeline]:
-    """The newest value, once it has none of the writes pending that are waited for; silent ones are given up.
+    """Wait until no awaited write of the value is pending, and give up silent writes.
 
-    awaited: those of a value. Raises `EarlierWritePendingError` where that lasts for longer than `wait_ms`, which says
-    why these writes are waited for.
+    Raises `EarlierWritePendingError` with the reason `why` after `wait_ms`.
     """
     began: int = yield Now()
     tail = known
@@ -125,10 +118,9 @@ def wait_for_writes(
 
 
 def _still_pending(before: list[Pending], wait_ms: int, why: str) -> Steps[EarlierWritePendingError]:
-    """Return the error that names the oldest of the writes that were waited for."""
     oldest = before[0]
-    if oldest.version == 0:  # a version of ours has no write of Hudi's
-        end = "If its process is dead, roll it back with Hudi: Hudi's own timeline has this write"
+    if oldest.version == 0:  # our versions contain no pending writes of Hudi
+        end = "If its process is dead, roll it back with Hudi: Hudi's own timeline contains this write"
         heard_ms = None
     else:
         end = f'If its process is dead, end the write with maintenance.roll_back("{oldest.requested}")'

@@ -1,11 +1,10 @@
-"""An update beside Hudi's own writers, which say nothing to a value before they have completed.
+"""Update a table while Hudi's own writers run. A value contains Hudi's writes only after they complete.
 
-A commit of Hudi's has its place by its requested time, as ours have. So an update waits for the writes of Hudi's that
-were requested before it and are under way, as it does for ours, and computes from what they have committed. It looks
-once its own time is there: a write that Hudi requests from then on comes later.
+An update waits for Hudi's running writes with earlier requested times, and computes from their commits. Hudi's
+directory is listed after the update fixes its time, so later Hudi writes are requested later.
 
-Hudi gives a write its time some moments before it puts the first file of it, so that a write which Hudi begins at the
-very moment of an update is not seen.
+Hudi chooses a write's time shortly before the first file appears. So an update misses a Hudi write that begins at the
+same moment.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from crdt_mor.store.protocol import Stat
 
 
 def is_beside_hudi(publisher: TablePublisher, value: Timeline, requested: InstantTime, expiry_ms: int) -> Steps[bool]:
-    """Whether Hudi has requested a write before a time that is under way, or that `value` does not have."""
+    """Return True if Hudi requested an earlier write that is running or missing from `value`."""
     projector = publisher.projector
     listed = yield List(projector.folder)
     if (yield from _under_way(value, listed, requested, expiry_ms)):
@@ -36,7 +35,7 @@ def is_beside_hudi(publisher: TablePublisher, value: Timeline, requested: Instan
 def wait_beside_hudi(
     publisher: TablePublisher, known: Timeline, requested: InstantTime, expiry_ms: int, wait_ms: int, meets: Meets
 ) -> Steps[Timeline]:
-    """As `wait_for_earlier`, of writes of Hudi's as well; what they have committed is part of the value."""
+    """Wait as `wait_for_earlier`, also for Hudi's writes, and adopt their commits."""
 
     def of_hudi(tail: Timeline) -> Steps[list[Pending]]:
         listed = yield List(publisher.projector.folder)
@@ -47,6 +46,5 @@ def wait_beside_hudi(
 
 
 def _under_way(value: Timeline, listed: Sequence[Stat], requested: InstantTime, expiry_ms: int) -> Steps[list[Pending]]:
-    """The writes of Hudi's that were requested before a time and are under way. listed: Hudi's directory."""
     heard: list[Pending] = yield from heard_of_hudi(begun_files(value, listed), expiry_ms)
     return [pending for pending in heard if pending.requested < requested]

@@ -1,8 +1,8 @@
-"""The life of a write, as protocol steps: begin, complete; and the growth of the table's schema.
+"""Begin and complete writes, grow the schema and set table properties, as protocol steps.
 
-A pending write is invisible, so no process *needs* to roll it back. A writer that begins, and a service that plans,
-gives up the writes whose heartbeat has expired; one put decides the race with a writer that was merely slow (rule 1).
-Files are deleted only once the rollback is known to be genuine (rule 3).
+A pending write is invisible, so no process *needs* to roll it back. Writers that begin, and services that plan, give up
+writes with an expired heartbeat. A single put decides the race with a slow writer (rule 1). Files are deleted only
+after the rollback is known to be genuine (rule 3).
 """
 
 from __future__ import annotations
@@ -37,18 +37,15 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retenti
 
 
 class DroppedHistoryError(CommitUnknownError):
-    """A write that began, or was planned, before the history that the table has dropped, may have been committed."""
+    """The table dropped the history since a write began: the write may have been committed."""
 
 
 class TakenOverError(CommitUnknownError):
-    """Another driver of a job has taken the write over, and may have committed it."""
+    """Another driver of the job took the write over."""
 
 
 class GroupsMovedError(Exception):
-    """Files that a pending write has staged lie in file groups that Hudi's commits have put others in the place of.
-
-    Its writer removes what it has staged, and stages it again by the file ids of `value`.
-    """
+    """Hudi's commits have replaced file groups of staged files: stage again with the file ids of `value`."""
 
     def __init__(self, value: Timeline) -> None:
         super().__init__(value.version)
@@ -57,10 +54,7 @@ class GroupsMovedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """The commit that a write became, and the value that holds it.
-
-    `repeated`: the commit was there before. Its token was used already, or another driver of the job has completed it.
-    """
+    """The commit of a write. repeated: it existed before, by the same token or another driver of the job."""
 
     completion: Completion | Token
     value: Timeline
@@ -75,9 +69,9 @@ def begin(
     shortcuts: Shortcuts = NO_SHORTCUTS,
     declared: Declared = ANYTHING,
 ) -> Steps[tuple[ValueOf, Pending]]:
-    """Begin a pending write; returns the value in which it began. Upkeep comes before it.
+    """Do upkeep, then begin a pending write. Returns the value in which it began.
 
-    Where that version is gone, as many have followed before this process saw its begin, the write begins again.
+    If that version is deleted before this process reads it, the write begins again.
     """
     tail: Timeline = known
     while True:
@@ -91,7 +85,7 @@ def begin(
         if value is not None:
             break
         tail = yield from give_up(publisher, newest, pending.requested, [])
-    if not shortcuts.is_far:  # else the first one comes when it is due: until then the age of the begin counts
+    if not shortcuts.is_far:  # in a bucket the age of the begin counts at first
         yield Touch(heartbeat_path(pending.requested))
     return value, pending
 
@@ -105,10 +99,10 @@ def complete(
     token: tuple[str, int] | None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[WriteOutcome]:
-    """Make the write visible in one put; or find that its token was used, or that it was given up.
+    """Make the write visible in one put, unless its token was used or the write was given up.
 
-    Files that an overwrite of a later barrier has voided are removed before, as Hudi's readers would show them. The
-    write completes with the rest, which may be no file at all. Raises `GroupsMovedError` where the rest is misplaced.
+    Files that a later overwrite voided are removed first, as Hudi's readers would show them. Raises
+    `GroupsMovedError` if the rest is misplaced.
     """
     requested = begun.requested
     value = known
@@ -128,7 +122,7 @@ def complete(
         if completion is not None:
             others = completion.driver != begun.driver
             yield from delete_for_good([file.path for file in files] if others else [])  # Hudi's readers go by names
-            if not shortcuts.is_far or begun.driver:  # else it is left to a sweep: most writes end before they have one
+            if not shortcuts.is_far or begun.driver:  # in a bucket a sweep does this: most writes have no heartbeat
                 yield Delete(heartbeat_path(requested))
             return WriteOutcome(completion, value, repeated=others)
     pending = value.find_pending(requested)
@@ -141,11 +135,11 @@ def complete(
 
 
 def _remove_void(requested: InstantTime, void: Sequence[DataFile]) -> Steps[None]:
-    """Remove files of a pending write that an overwrite has voided, for good, before the write is completed."""
     if not (yield from delete_for_good([file.path for file in void])):
         raise StorageUnavailableError(
-            "files of this write lie in what an overwrite has replaced meanwhile, and some cannot be removed, so that "
-            f"Hudi's readers would show them: write again. requested={requested} files={[file.path for file in void]}"
+            "an overwrite replaced partitions of this write, and some staged files cannot be removed. Hudi's "
+            f"readers would show them, so nothing was published. Write again. requested={requested} "
+            f"files={[file.path for file in void]}"
         )
 
 
@@ -157,11 +151,9 @@ def grow(
     author: Author | None = None,
     new: Mapping[str, str] = MappingProxyType({}),
 ) -> Steps[Timeline]:
-    """The table's schema grows to hold `batch`; raises `SchemaMismatchError` where their types do not join.
+    """Grow the table's schema to hold `batch`. Raises `SchemaMismatchError` if the types do not join.
 
-    new: of columns that the batch adds, the names that people are to see, by their stored names.
-
-    check: raises for a schema that the table must not have. It gets the joined one, with the columns of other writers.
+    check: raises if the joined schema is not allowed. new: display names of added columns, by stored name.
     """
     nonce = yield Nonce()
 
@@ -176,9 +168,8 @@ def grow(
 
 
 def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[str, str | None]) -> Steps[Timeline]:
-    """Some of the table's properties are set, or taken away.
-
-    Raises `InvalidInputError` where that would be too many, and where the table has no such order of rows.
+    """Set or remove table properties. Raises `InvalidInputError` for too many, or an unknown column of the row
+    order.
     """
     nonce = yield Nonce()
 
@@ -197,7 +188,6 @@ def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[
 def retain(
     publisher: TablePublisher, known: Timeline, retention_from: Callable[[Timeline], Retention]
 ) -> Steps[Timeline]:
-    """The marks of the history that is kept move to where they follow from the tail, unless they stand there."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -208,10 +198,7 @@ def retain(
 
 
 def forget_tokens(publisher: TablePublisher, known: Timeline, since: InstantTime) -> Steps[Timeline]:
-    """Applications whose last commit completed before `since` are forgotten, if there are any.
-
-    A write that repeats a token of theirs later would be taken for a new one.
-    """
+    """Forget applications with a last commit before `since`. Their repeated tokens then count as new."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -222,48 +209,43 @@ def forget_tokens(publisher: TablePublisher, known: Timeline, since: InstantTime
 
 
 def expired_error(requested: InstantTime | None) -> WriterExpiredError:
-    """The error of a writer whose write was given up: the newest value has it neither pending nor completed."""
     return WriterExpiredError(
-        "this write was given up: it was silent for longer than the expiry and another job rolled it back, or one of "
-        "its own processes abandoned it, or a user rolled it back by hand or restored the table to an earlier moment. "
-        f"Nothing of it is visible. Write again. requested={requested}"
+        "this write was given up: its process was silent for longer than the expiry, or a process, a user or a "
+        f"restore rolled the write back. Nothing of the write is visible. Write again. requested={requested}"
     )
 
 
 def expired_or_unknown(
     requested: InstantTime | None, tail: Timeline, since: InstantTime | None = None
 ) -> WriterExpiredError | DroppedHistoryError:
-    """The error of a writer whose write `tail` has neither pending nor completed.
+    """Return the error for a write that is missing from `tail`: given up, or a dropped commit.
 
-    It was given up, unless it may have been a commit that the value has dropped since. since: a time before which it
-    cannot have completed; by default its requested time.
+    since: a time before which the write cannot have completed; by default its requested time.
     """
     before = since or requested
     if before is None or not may_be_dropped(before, tail):
         return expired_error(requested)
     return DroppedHistoryError(
-        "whether this write was committed is not known any more: it began before the history that the table has "
-        "dropped. Look at the table before writing again, or write with a token, which may be repeated. "
-        f"requested={requested} dropped_until={tail.retention.dropped}"
+        "whether this write was committed is unknown: the table dropped the history of that time. Check whether the "
+        f"rows are in the table before you write again; a write with a token may be repeated. requested={requested} "
+        f"dropped_until={tail.retention.dropped}"
     )
 
 
 def ended_error(requested: InstantTime, tail: Timeline) -> Steps[WriterExpiredError | DroppedHistoryError]:
-    """The error of a process whose write is not pending any more: it was given up, or another has completed it."""
+    """Return the error for a write that was given up, or completed by another process."""
     completion = yield from find_completion(requested, tail)
     if completion is None:
         return expired_or_unknown(requested, tail)
     return WriterExpiredError(
-        "another process of this job has completed the write meanwhile: it is visible, so do not write it again. "
-        "Table.complete_write, called with this job, returns its commit. "
-        f"requested={requested} completed={completion.completed} version={completion.version}"
+        "another process of this job completed the write: do not write again. The commit is visible. "
+        f"Table.complete_write with this job returns the commit. requested={requested} "
+        f"completed={completion.completed} version={completion.version}"
     )
 
 
 def taken_over_error(requested: InstantTime) -> TakenOverError:
-    """The error of a driver that finds another one in its place."""
     return TakenOverError(
-        "another driver of this job has taken the write over while this one was at it, and may have committed it: call "
-        "complete_write again, which returns that commit, or else takes over in turn. "
-        f"requested={requested}"
+        "another driver of this job took the write over and may have committed. Call complete_write again, to get "
+        f"that commit or to take over in turn. requested={requested}"
     )

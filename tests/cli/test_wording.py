@@ -70,7 +70,7 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
     ("message", "said"),
     [
         ("create it with Table.create. path=t", "create it with crdt-mor create. path=t"),
-        ("give them up with table.maintenance.roll_back, and", "give them up with crdt-mor rollback URI, and"),
+        ("give them up with table.maintenance.roll_back, then", "give them up with crdt-mor rollback URI, then"),
         ("docs/maintenance.md says more", "docs/maintenance.md says more"),
         ("table.savepoints() lists them", "crdt-mor savepoints URI lists them"),
         ('end with maintenance.roll_back("20261128211814868")', "end with crdt-mor rollback URI 20261128211814868"),

@@ -190,7 +190,7 @@ class Turns(InTurn):
         keep = self.chance.randint(1, 4)
         refused = self._refused(lambda: self.table.maintenance.archive(keep_commits=keep), UnsupportedFeatureError)
         if refused:
-            self._require("Hudi's own writers have archived instants", refused)
+            self._require("Hudi's writers have archived instants", refused)
 
     def _maintain(self) -> None:
         done = self.table.maintenance.maintain(keep=timedelta(0), keep_commits=self.chance.randint(1, 3))

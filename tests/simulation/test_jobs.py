@@ -128,7 +128,7 @@ class Jobs:
             planned.over = True
         except CommitUnknownError as error:
             self.note("driver", planned.name, number, "unknown")
-            if "has taken the write over" not in str(error):
+            if "took the write over" not in str(error):
                 raise
         else:
             self.note("driver", planned.name, number, commit)

@@ -93,7 +93,7 @@ def run_all(seeds: range, path: Path) -> None:
         (every_first_version_has_one_nonce, 0, "is gone, and answered"),
         slow(checkpoints_have_no_id, 49, "a follower has"),
         (jobs_and_plans_are_not_compared, 3, "is gone, and answered"),
-        slow(a_put_into_the_next_table_stays, 8, "is there, and was refused|properties here are of one table"),
+        slow(a_put_into_the_next_table_stays, 8, "is there, and was refused|timeline belong to different"),
         slow(what_was_projected_into_the_next_table_stays, 26, "timeline is missing"),
     ],
 )

@@ -135,7 +135,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "an unknown option": ({"asof": "1", "asOfVersion": "1"}, None, r"no such options.*unknown=\['asofversion'\]"),
     "no such version": ({"asOf": "99"}, None, "this version does not exist yet.*99"),
     "no time": ({"asOf": "a day ago"}, None, "asOf must be a version, an instant of 17 digits, a time"),
-    "no time yet": ({"asOf": "2999-01-01T00:00:00"}, None, "it lies in the future of the store's clock"),
+    "no time yet": ({"asOf": "2999-01-01T00:00:00"}, None, "the moment is ahead of the store's clock"),
     "no such kind": ({"changes": "all"}, None, "changes is one of merged, images, raw"),
     "no such consistency": ({"consistency": "eventual"}, None, "consistency is one of"),
     "a filter of changes": ({"changes": "raw", "filter": "n > 1"}, None, "filter belongs to a snapshot"),

@@ -381,7 +381,7 @@ def test_an_attempt_that_finds_the_write_over_leaves_what_the_overwrite_still_ne
         assert world.landed
         return TWO[0]
 
-    with pytest.raises(WriterExpiredError, match="do not write it again"):
+    with pytest.raises(WriterExpiredError, match="do not write again"):
         distributed.stage(session_of(world.table), world.job.job, read, 0)
     world.check(ONE)
 

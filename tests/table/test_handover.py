@@ -241,7 +241,7 @@ def test_a_handover_that_died_while_it_compacted_goes_on(clock: SimulatedEnviron
 def test_what_is_under_way_stays_ours(table: Table, clock: SimulatedEnvironment) -> None:
     with table.transaction() as tx:
         tx.upsert(rows("x"))
-        with pytest.raises(InvalidInputError, match=r"roll_back, and hand it over then\. pending=\['\d{17}'\]"):
+        with pytest.raises(InvalidInputError, match=r"roll_back, then hand the table over\. pending=\['\d{17}'\]"):
             table.maintenance.handover()
     table.maintenance.handover()
     assert keys(table) == ["a", "c", "x"]
@@ -253,7 +253,7 @@ def test_a_table_is_not_taken_back_while_hudi_writes(table: Table, store: Dying,
     folder = session_of(table).publisher.projector.folder
     for state in ("requested", "inflight"):
         store.put(f"{folder}/{TimelineFileName(instant, 'deltacommit', state)}", b"")
-    with pytest.raises(InvalidInputError, match=f"begun what has not ended.*{instant}"):
+    with pytest.raises(InvalidInputError, match=f"unfinished instants.*{instant}"):
         table.maintenance.takeback()
     assert said(store) == PLAIN
 

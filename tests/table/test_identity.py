@@ -192,9 +192,9 @@ def test_a_writer_whose_settings_are_no_longer_the_tables_is_refused(
     table.upsert(OLD)
     edit(path, **changes)
     before = files(path)
-    with pytest.raises(TableReplacedError, match=f"open it anew. setting={what} "):
+    with pytest.raises(TableReplacedError, match=f"open it again. setting={what} "):
         table.upsert(NEW)
-    with pytest.raises(TableReplacedError, match=f"open it anew. setting={what} "):
+    with pytest.raises(TableReplacedError, match=f"open it again. setting={what} "):
         table.maintenance.compact()
     assert files(path) == before
 

@@ -258,7 +258,7 @@ def test_a_driver_whose_write_another_has_taken_over_and_not_completed_may_call_
         world = scene.world
         outcomes.add(type(scene.mine))
         if isinstance(scene.mine, CommitUnknownError):
-            assert "has taken the write over" in str(scene.mine)
+            assert "took the write over" in str(scene.mine)
             assert not world.commits
             assert not world.complete(scene.receipts).repeated
         else:
@@ -345,7 +345,7 @@ def test_an_emptied_ticket_is_no_ticket(world: World) -> None:
     other = World(world.path.with_name("other"))
     receipts = staged(other.job, ONE)
     (other.path / ticket_path(other.job.job.name)).write_bytes(b"")
-    with pytest.raises(WriterExpiredError, match="Nothing of it is visible"):
+    with pytest.raises(WriterExpiredError, match="Nothing of the write is visible"):
         other.complete(receipts)
     assert not tail_of(other.table).pending
     other.shows([])
@@ -383,7 +383,7 @@ def test_an_attempt_that_is_at_work_when_the_job_is_completed_is_told_so(world: 
         return pa.RecordBatchReader.from_batches(SCHEMA, batches())
 
     receipts = staged(world.job, ONE)
-    with pytest.raises(WriterExpiredError, match=r"it is visible, so do not write it again.*version="):
+    with pytest.raises(WriterExpiredError, match=r"do not write again. The commit is visible.*version="):
         world.job.stage(read(), task=0)
     world.shows(ONE)
     world.check()
@@ -397,7 +397,7 @@ def test_a_job_that_was_given_up_never_begins_again(world: World, forgotten: boo
     else:
         world.table.abandon_write(world.job)
     for again in (lambda: staged(world.job, TWO), lambda: world.complete(receipts), lambda: world.complete([])):
-        with pytest.raises(WriterExpiredError, match="Nothing of it is visible"):
+        with pytest.raises(WriterExpiredError, match="Nothing of the write is visible"):
             again()
     world.table.abandon_write(world.job)
     assert not tail_of(world.table).pending

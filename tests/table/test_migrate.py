@@ -479,7 +479,7 @@ def test_wrong_uses_are_named(table: Table, place: Place, there: Place, move: Mo
         move(table, pending="kill")
     places("other").create(schema=SCHEMA, key="id", buckets=4).upsert(frame(*ROWS))
     other = places("other")
-    with pytest.raises(TableExistsError, match="not made for this migration"):
+    with pytest.raises(TableExistsError, match="already contains another table"):
         table.maintenance.migrate(other.uri, buckets=4, **store_of(other))
     assert len(ids(table)) == 4
     table.upsert(frame(("x", "eu", 1)))

@@ -271,7 +271,7 @@ def test_pending_writes_and_open_plans_are_given_up(table: Table) -> None:
     tx.upsert(pl.DataFrame({"id": [0], "n": [9]}))
     done = table.maintenance.restore(first)
     assert (done.commits, len(done.pending), done.plans) == (1, 1, 1)
-    with pytest.raises(WriterExpiredError, match="restored the table to an earlier moment"):
+    with pytest.raises(WriterExpiredError, match="a restore rolled the write back"):
         tx.__exit__(None, None, None)
     assert table.maintenance.compact(plan) == []
     assert shown(table) == {1}

@@ -37,7 +37,7 @@ def test_a_pending_write_is_given_up_and_its_writer_is_told(table: mor.Table) ->
     assert (done.instant, done.kind, done.application, done.repeated) == (instant, "write", "load", False)
     assert str(done).startswith(f"rolled back the write {instant} of load (process ")
     assert files_of(table, instant) == []
-    with pytest.raises(mor.WriterExpiredError, match="rolled it back by hand"):
+    with pytest.raises(mor.WriterExpiredError, match="a user or a restore rolled the write back"):
         write.__exit__(None, None, None)
     assert files_of(table, instant) == []
     assert table.to_arrow().to_pylist() == frame(("a", "eu", 1)).to_pylist()

@@ -349,7 +349,7 @@ def test_a_rule_waits_for_writes_that_began_before_it(store: mor.MemoryStore) ->
     table = table_of(store)
     with table.transaction() as tx:
         tx.upsert(rows(BAD))
-        with pytest.raises(mor.EarlierWritePendingError, match="add the rule again"):
+        with pytest.raises(mor.EarlierWritePendingError, match="Add the rule again"):
             Table.open("t", store=store).add_rules(check={"positive": "price > 0"}, wait=timedelta(0))
         assert not Table.open("t", store=store).rules
     with pytest.raises(ConstraintViolationError, match="not added"):

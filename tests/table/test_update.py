@@ -532,7 +532,7 @@ def test_a_restore_meanwhile_ends_it() -> None:
         table_again(table).maintenance.restore(version)
 
     updating = table_again(table, environment=Waiting(happens))
-    with pytest.raises(WriterExpiredError, match="restored"):
+    with pytest.raises(WriterExpiredError, match="a restore rolled the write back"):
         updating.update({"n": "n + 1"})
     assert shown(table) == {"a": 1}
 
