@@ -1,4 +1,4 @@
-"""Archiving a table: upkeep first, then one event after the other, until nothing more may go."""
+"""Archive a table: run upkeep, then publish archiving events until nothing more can be archived."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from crdt_mor.planners.archive import archivable
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSoFar:
-    """How many instants were archived, what holds the next one, and the newest value.
+    """The archived instants, the reason for stopping, and the newest value.
 
-    left: how many files of archived instants still stand in Hudi's active timeline.
+    Attributes:
+        left: Files of archived instants still in Hudi's active timeline.
     """
 
     instants: int
@@ -33,7 +34,7 @@ class ArchivedSoFar:
 
 
 def archive(session: Session, keep: int) -> ArchivedSoFar:
-    """Archive whatever may go, but for the newest `keep` commits."""
+    """Archive every archivable instant except the newest `keep` commits."""
     session.start()
     done = session.run(_archive(session, keep))
     session.remember(done.value)
@@ -41,9 +42,9 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
 
 
 def archivable_now(session: Session, keep: int, least: int) -> int:
-    """How many instants may go by the newest value that is known; 0 where Hudi's own writers archive.
+    """Return the number of instants archivable now; 0 where Hudi's own writers archive.
 
-    0 also where they are fewer than `least` whatever listings would show, for which then nothing is listed.
+    Also returns 0, without listing the store, if at most `least - 1` instants could go in any case.
     """
     value = session.known()
     try:
@@ -53,9 +54,9 @@ def archivable_now(session: Session, keep: int, least: int) -> int:
 
 
 def _at_most(session: Session, value: Timeline, keep: int) -> int:
-    """How many instants may go where no listing holds any of them.
+    """Return an upper bound of the archivable instants, computed without listings.
 
-    The newest versions stand, unless a restore has deleted all before it.
+    The newest versions are never archived, unless a restore has deleted everything before it.
     """
     completions = session.views.completions(value, lambda segment: segment.last > value.archive.watermark)
     oldest = value.version + 1 if value.restores else value.version - KEPT_VERSIONS
@@ -63,9 +64,10 @@ def _at_most(session: Session, value: Timeline, keep: int) -> int:
 
 
 def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
-    """A sweep comes first, where something may go: Hudi's readers would show what a dead writer left as committed.
+    """Sweep if anything can be archived, then archive.
 
-    A rolled-back write that still waits for its sweep holds everything after it, so for that there is one as well.
+    Without the sweep, Hudi's readers would show files of dead writers as committed. A rolled-back write
+    blocks all later instants until its sweep, so it starts a sweep too.
     """
     publisher = session.publisher
     tail = yield from sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms)
@@ -82,13 +84,15 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
 
 
 def _count_left(publisher: TablePublisher, tail: Timeline) -> Steps[int]:
-    """How many files of archived instants could not be removed from Hudi's active timeline, by now."""
+    """Count the files of archived instants still in Hudi's active timeline."""
     named = yield from named_in(publisher.projector.folder)
     return sum(len(names) for requested, names in named.items() if requested <= tail.archive.watermark)
 
 
 def _ready(publisher: TablePublisher, tail: Timeline, keep: int) -> Steps[int]:
-    """How many instants may go in the next event, by a newer value where segments of `tail` were swept meanwhile."""
+    """Return how many instants the next event can archive. Uses a newer value if segments of `tail` were swept
+    meanwhile.
+    """
     while True:
         try:
             return len((yield from prefix_of(publisher.projector, tail, keep)).completions)

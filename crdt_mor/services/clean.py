@@ -1,9 +1,8 @@
-"""Cleaning, as a service: the marks of the history that is kept move, and then the files go that no kept view needs.
+"""Cleaning: move the retention marks, then delete files without a retained view.
 
-`planners.clean` says which marks follow from a policy, and which files may go by them. The event that schedules the
-plan moves the marks. From then on nobody makes a view of what lies before them, so that the files may be deleted by any
-number of processes, at any time. A file that the store does not delete stops nobody: the plan is completed without it,
-and a later clean finds it again, as it plans from a listing.
+`planners.clean` computes the marks and the removable files from a policy. The event scheduling the plan moves
+the marks. After it, no process creates a view from before the marks, so any number of processes may delete the files at
+any time. If the store refuses to delete a file, the plan completes without it. A later clean lists the file again.
 """
 
 from __future__ import annotations
@@ -36,19 +35,21 @@ from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
-"""Later marks of single file groups, as they follow from a value. Their readers are not spared."""
+"""Return later marks of single file groups for a value. Readers of these file groups are not spared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What a clean has done, or would do.
+    """The result of a clean, or of its dry run.
 
-    since: from which completion time on views of the table are exact for ever, 17 digits; earlier ones are refused.
-    files, bytes: how many files it has removed, and of how many bytes.
-    spared: files that no kept view needs and that stay for now, since a reader that began lately, a pending write, an
-        open plan or a savepoint of Hudi's may need them.
-    failed: files that the store did not remove; the next clean tries again.
-    dry_run: nothing was removed or published; this is what would be.
+    Attributes:
+        since: Views from this completion time on stay exact; earlier ones are refused. 17 digits.
+        files: Number of removed files.
+        bytes: Size of the removed files.
+        spared: Unneeded files kept for now. A recent reader, a pending write, an open plan or a savepoint made by Hudi
+            may need them.
+        failed: Files not removed by the store; the next clean tries again.
+        dry_run: True if nothing was removed or published.
     """
 
     since: InstantTime
@@ -68,9 +69,11 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What a clean goes by beside a value: the store's clock, and what listings have found.
+    """The store's clock and the listings of a clean.
 
-    there: the paths of the data files; None: the table was not listed. saved: the files that savepoints of Hudi's name.
+    Attributes:
+        there: Paths of the data files; None if the table was not listed.
+        saved: Files named by Hudi's own savepoints.
     """
 
     now_ms: int
@@ -79,11 +82,13 @@ class _Listed:
 
 
 class Cleaner:
-    """A clean by one policy, as it would be or as it is done, planned from one listing of the table.
+    """Plan a clean by one policy from one listing of the table, and run it or report it.
 
-    The listing is made before the value is looked at by which files go: what is not in it is left to a later clean.
+    The listing precedes the value used for selecting files, so newer files are left to a later clean.
 
-    groups: later marks of single file groups. dry_run: it is only said what would be, by a process that may not write.
+    Args:
+        groups: Later marks of single file groups.
+        dry_run: Only report, for a process that may not write.
     """
 
     def __init__(
@@ -97,10 +102,10 @@ class Cleaner:
         self._listed: _Listed | None = None
 
     def due(self) -> Cleaning | None:
-        """What `clean` would do by the newest value that is known; None where the table needs no clean.
+        """Return what `clean` would do by the newest known value; None if no clean is due.
 
-        The mark moves only where a commit lies before it, or a file can go: else every look would publish an event.
-        For a table of ours this is one request in a bucket, the listing of Hudi's directory, where no file can go.
+        The mark moves only if it passes a commit or a file can go. Otherwise every call would publish an event. If no
+        file can go, this costs one request in a bucket: the listing of Hudi's directory.
         """
         session = self._session
         known = session.known()
@@ -118,7 +123,7 @@ class Cleaner:
         return found if found.files or passed or is_open else None
 
     def would_clean(self) -> Cleaned:
-        """What `clean` would do now. Publishes nothing."""
+        """Return what `clean` would do now, without publishing anything."""
         _require(self._session)
         self._listed = self._look()
         found = self._cleaning(self._session.views.sealed(look=True))
@@ -126,13 +131,13 @@ class Cleaner:
         return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
 
     def clean(self) -> Cleaned:
-        """Move the marks as the policy says, and delete the files that no kept view needs; open cleans go first."""
+        """Finish open cleans, move the marks by the policy, and delete files that no retained view needs."""
         session = self._session
         _require(session)
         executed = service.open_plans(session, CLEAN)
         gone = [file for plan in executed for file in finish(session, plan)]
         if executed:
-            self._listed = None  # what these have removed is not there any more
+            self._listed = None  # the executed plans removed files of this listing
         plan = service.schedule(session, self.planner)
         if plan is not None:
             executed.append(plan)
@@ -146,7 +151,7 @@ class Cleaner:
 
     @property
     def planner(self) -> Planner[CleanPlan]:
-        """How the plan follows from a value, for the event that schedules it. Lists the table, unless that was done."""
+        """The planner for the scheduling event. Lists the table if it was not listed yet."""
         if self._listed is None or self._listed.there is None:
             self._listed = self._look()
         return Planner(CLEAN, _require, self._plan)
@@ -159,19 +164,18 @@ class Cleaner:
         return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
 
     def _lies_before_mark(self, value: Timeline, now_ms: int) -> Callable[[Segment], bool]:
-        """Whether a clean of a value asks for a segment: what completed after the marks passes none of them."""
+        """Return a predicate for the segments needed by a clean: completions after the marks pass none of them."""
         if self._policy.commits is not None or self._groups is not None:
-            return lambda _: True  # the mark follows from the commits
+            return lambda _: True  # the mark is computed from the commits
         marks = [value.retention.since, *(mark for _, mark in value.retention.groups)]
         last = max(self._policy.mark(value, (), now_ms), *marks)
         return lambda segment: segment.first <= last
 
     def _cleaning(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> Cleaning:
-        """What follows from a value, as far as the `needed` segments say it."""
         completions = self._session.views.completions(value, needed)
         groups = self._groups(value) if self._groups is not None else None
         listed = self._listed
-        assert listed is not None, "the table is listed before a value is looked at"
+        assert listed is not None, "list the table before computing a clean from a value"
         found = plan_cleaning(value, completions, self._policy, listed.now_ms, listed.there, listed.saved, groups)
         self._spared = found.spared
         return found
@@ -185,9 +189,9 @@ class Cleaner:
 
 
 def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
-    """Delete the files of an open plan and complete it; the files that are gone.
+    """Delete the files of an open plan, complete it, and return the deleted files.
 
-    Nothing is written, and what is deleted nobody needs, whatever becomes of the plan: so it is not asked in between.
+    The plan is not checked again in between: it writes nothing, and no view needs these files whatever becomes of it.
     """
     session.require_table(plan.table_id)
     gone = [file for part in in_threads(lambda part: _delete(session, part), plan.parts()) for file in part]
@@ -196,13 +200,13 @@ def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
 
 
 def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
-    """Delete the files of a part of a plan, which is in an event that is genuine. Returns those that are gone."""
+    """Delete the files of one part of a plan and return the deleted ones. The plan's event is known to be genuine."""
     gone: list[DataFile] = []
     for file in part.files:
         try:
             session.store.delete(file.path)
         except (StorageUnavailableError, UnsupportedFeatureError):
-            continue  # another user's, or behind a link: it stays for a user that may
+            continue  # another user owns it, or it is behind a link: a user with permission deletes it later
         gone.append(file)
     return gone
 
@@ -212,17 +216,15 @@ def _require(session: Session) -> None:
 
 
 def _there(session: Session) -> frozenset[str]:
-    """The paths of the data files that a listing finds."""
     return frozenset(stat.path for stat in session.store.walk(""))
 
 
 def saved_files(session: Session) -> set[str]:
-    """The files that savepoints of Hudi's own name. Those of ours stand in the timeline's value."""
+    """Return the files named by Hudi's own savepoints. Our own savepoints are in the timeline's value."""
     return _saved_among(session, session.store.list(session.publisher.projector.folder))
 
 
 def _saved_among(session: Session, hudi: Sequence[Stat]) -> set[str]:
-    """The files that savepoints of Hudi's own name. hudi: its directory, as it was just listed."""
     found: set[str] = set()
     for stat in hudi:
         name = timeline_file_name(stat.path)

@@ -1,15 +1,14 @@
-"""Compaction by causal stability, as a service: which file groups a plan takes, and how one of them is folded.
+"""Compaction by causal stability: choose a plan's file groups and fold each of them.
 
-`services.service` schedules, completes and cancels the plans, and `planners.compaction` says what they freeze. Per file
-group the plan's inputs are folded into a base file and, where one is needed, a carry log. Which fold depends on the
-merge:
+`services.service` schedules, completes and cancels plans; `planners.compaction` freezes their inputs. Each file group
+is folded into a base file and, if needed, a carry log. The merge decides the fold:
 
     overwrite-latest   the base folds everything; rows keep their requested times, so a straggler still loses to newer
-                       rows; tombstones that win and are not yet stable are carried
-    everything else    the base folds what is stable; the rest is carried, folded per key and gap between pending writes
+                       rows; winning, not yet stable tombstones are carried
+    everything else    the base folds stable blocks; the rest is carried, folded per key and gap between pending writes
 
-A log compaction folds nothing into the base: the new slice gets a copy of it, on a local disk a second name of the same
-bytes, and the logs become one carry. It costs as much as the logs, however large the base is.
+A log compaction copies the base file (a hard link on a local disk) and merges the logs into one carry. It costs as much
+as the logs, however large the base is.
 """
 
 from __future__ import annotations
@@ -48,23 +47,25 @@ from crdt_mor.write.log_files import Deletes, Rows, StoredRows, log_file, put_ch
 from crdt_mor.write.refusals import require_written_format
 
 Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
-"""Chooses the file groups of a plan from (a value, its latest slices, the groups in open plans); a pure function."""
+"""Choose the file groups of a plan from (value, latest slices, file groups in open plans); a pure function."""
 
 
 def compaction(
     log_files_min: int = 1, choose: Choose | None = None, *, logs_only: bool = False, reorder: bool = False
 ) -> Service[CompactionPlan]:
-    """The compaction of the file groups that have at least `log_files_min` log files; of these, those that it chooses.
+    """Return the compaction of the chosen file groups with at least `log_files_min` log files.
 
-    choose: None chooses all. logs_only: a log compaction, where there is a base file.
-    reorder: also of the file groups whose base file has its rows in another order than the table asks for.
+    Args:
+        choose: Chooses file groups; None chooses all.
+        logs_only: Compact only logs, where a base file exists.
+        reorder: Include file groups whose base file is not sorted in the table's order.
     """
     orders: dict[str, str] | None = {} if reorder else None
     return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute)
 
 
 def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
-    """The compaction of those of these file groups that have any log, even a carry alone."""
+    """Return the compaction of the given file groups with any log, even a single carry."""
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         wanted = set(groups)
@@ -75,7 +76,7 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 
 
 def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
-    """The compaction of the file groups of an earlier plan, as far as they need it still."""
+    """Return a new compaction of an earlier plan's file groups, if still needed."""
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         slices = fold_slices(session.views.snapshot_completions(value))
@@ -99,7 +100,7 @@ def _plan(
     taken: Collection[FileGroup],
 ) -> CompactionPlan | None:
     merge = session.config.merge
-    # The session keeps the segments it has read, so that planning again after a lost race is quick.
+    # The session caches segments, so planning again after a lost race is cheap.
     slices = fold_slices(session.views.snapshot_completions(value, None))
     groups = None if choose is None else choose(value, slices, taken)
     reordered = set[FileGroup]() if orders is None else _in_another_order(session, value, slices, orders)
@@ -110,10 +111,10 @@ def _plan(
 def _in_another_order(
     session: Session, value: Timeline, slices: Sequence[FileSlice], orders: dict[str, str]
 ) -> set[FileGroup]:
-    """The file groups whose base file has its rows in another order than `value` asks for.
+    """Return the file groups whose base file is not sorted in the order of `value`.
 
-    orders: those of base files by their paths, as they were found before. A base file never changes, so that planning
-        again after a lost race reads the footers of new ones alone.
+    Args:
+        orders: Cache of orders by base file path. Base files never change, so planning again reads only new footers.
     """
 
     def order(slice_: FileSlice) -> str:
@@ -130,7 +131,7 @@ def _in_another_order(
 
 
 def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | None) -> CompactionPlan | None:
-    """A plan; None in a table of Hudi's that is compacted only while nothing is pending."""
+    """Return the plan; None if this table of Hudi's must wait until nothing is pending."""
     return None if session.config.merge.hudi_commit_time and value.pending else plan
 
 
@@ -138,9 +139,10 @@ def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | No
 
 
 def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
-    """The base file of the one file group that is in `plan`, and its carry, if it needs one.
+    """Write the base file of the plan's only file group, and its carry if it needs one.
 
-    threads: how many row groups are merged at a time, and how many encoded.
+    Args:
+        threads: Number of row groups merged at once, and of row groups encoded at once.
     """
     try:
         return _compacted(session, plan, threads)
@@ -149,7 +151,7 @@ def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataF
             raise
         line = str(error).partition("\n")[0]
         raise UnsupportedFeatureError(
-            "this release cannot merge the files of a file group, which is its fault: tell us what the columns hold. "
+            "this release cannot merge the files of a file group, which is a bug: report it with the column types. "
             f"file={_base_path(plan, plan.groups[0])} cause={type(error).__name__}: {line}"
         ) from error
 
@@ -174,19 +176,19 @@ def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[Dat
             compacted = compact_stable(opened, rule, columns, pending)
         rows, empty_states = in_threads(lambda part: part(), compacted.parts, threads), set[str]()
         if state_columns := {m.hidden for m in rule.members if m.hidden}:
-            # A state that every row can do without is left out as a column: readers decode even a column of nulls.
+            # Drop unneeded state columns: readers decode even a column of nulls.
             parts = list(rows)
             empty_states = {name for name in state_columns if all(p[name].null_count() == p.height for p in parts)}
             rows = iter(parts)
         base_schema = schema.select(name for name in schema.declared.names if name not in empty_states)
         files = [_put_base(session, plan, group, rows, base_schema, threads)]
         for _ in rows:
-            pass  # another executor had put the base, so that nobody took the rows; only all of them tell what to carry
+            pass  # another executor put the base, so nobody read the rows; the carry is known only after all of them
         return [*files, *_put_carry(session, plan, group, compacted.carry(), schema)]
 
 
 def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> DataFile:
-    """The base file of a log compaction: the old one under the new name, with the same rows and the same footer."""
+    """Copy the old base file to the new name for a log compaction, with the same rows and footer."""
     assert group.base is not None
     store, base = session.store, group.base
     path = _base_path(plan, group)
@@ -195,7 +197,7 @@ def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> Dat
             raise SnapshotExpiredError.of_file(base.path)
         if store.copy(base.path, path):
             return replace(base, path=path)
-    store.make_durable(path)  # another executor's, on which this one builds
+    store.make_durable(path)  # put by another executor; this one builds on it
     return replace(base, path=path)
 
 
@@ -226,7 +228,6 @@ def _put_base(
 def _put_carry(
     session: Session, plan: CompactionPlan, group: GroupInput, carry: Carry, schema: TableSchema
 ) -> list[DataFile]:
-    """The carry log, if there is anything to carry."""
     carried = [contents for block in carry for contents in _log_blocks(block, session.config, schema)]
     if not carried:
         return []
@@ -236,7 +237,7 @@ def _put_carry(
 
 
 def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
-    """A block that the compaction carries, as what a log file holds: a delete block for each requested time."""
+    """Convert a carried block to log file contents, with one delete block per requested time."""
     if isinstance(block, DataBlock):
         assert isinstance(block.rows, pl.DataFrame)
         partial = block.given is not None and set(block.given) != set(schema.declared.names)
@@ -244,7 +245,7 @@ def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: Tab
     elif "time" in block.keys.columns:
         for group, keys in block.keys.group_by("time", maintain_order=True):
             time = InstantTime(str(group[0]))
-            # In a table that Hudi made, deletes bear no ordering value: its readers go by their block's instant.
+            # In tables made by Hudi, deletes have no ordering value: its readers use their block's instant.
             times = None if config.merge.hudi_commit_time else pa.repeat(pa.scalar(time), keys.height)
             yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), times)
     else:

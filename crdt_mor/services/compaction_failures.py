@@ -1,12 +1,12 @@
-"""File groups that could not be compacted: the notes by which a later `maintain` leaves them out.
+"""Notes about file groups with failed compactions. A later `maintain` skips these file groups.
 
-A payload that raises on what a key holds raises whenever the file group is compacted, until somebody writes to it. So
-the process that met it leaves an empty object whose name is a digest of the file group's files. As long as they are the
-latest ones, `maintain` says that the file group waits, and does not try it.
+A payload that raises on a key's values raises at every compaction until somebody writes to the file group. The process
+then puts an empty object, named by a digest of the file group's files. While these files are the latest ones,
+`maintain` reports the file group as waiting and skips it.
 
-It is a hint. No rule of the protocol rests on it: without the note the file group is tried once more, and with a wrong
-one it waits for its next commit, for `compact`, which tries everything, or for the note to be a day old. Nothing of the
-rows is in a note, so that an erasure need not look for it.
+A note is only a hint; no rule of the protocol depends on it. Without the note, the file group is tried again. A wrong
+note ends with the next commit, with `compact` (which tries everything), or after a day. Notes contain nothing of the
+rows, so an erasure ignores them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from crdt_mor.planners.compaction import GroupInput
 
 
 def note(session: Session, groups: Iterable[GroupInput]) -> None:
-    """Note that these file groups cannot be compacted as they are, unless the store refuses."""
+    """Put notes of failed compactions. Ignore errors of the store."""
     with suppress(StorageUnavailableError):
         for group in groups:
             session.store.touch(failure_path(_digest(session, group, logs_only=group.logs_only)))
 
 
 def noted(session: Session, slices: Sequence[FileSlice], *, logs_only: bool) -> set[FileGroup]:
-    """The file groups that could not be compacted when they had the files of these slices."""
+    """Return the file groups whose compaction failed with exactly the files of these slices."""
     notes = [stat for stat in session.store.list(PLANS) if stat.path.startswith(FAILURES)]
     if not notes:
         return set()
@@ -43,12 +43,12 @@ def noted(session: Session, slices: Sequence[FileSlice], *, logs_only: bool) -> 
 
 
 def is_same(group: GroupInput, slice_: FileSlice) -> bool:
-    """Whether a slice has the very files that a plan consumes of its file group."""
+    """Return True if a slice has exactly the files consumed by a plan in its file group."""
     return _paths(group) == _paths(slice_)
 
 
 def _digest(session: Session, group: GroupInput | FileSlice, *, logs_only: bool) -> str:
-    """A digest of a file group and its files; `logs_only`: of its log compaction."""
+    """Return a digest of a file group and its files, distinct for log compactions."""
     said = [session.known().table_id, logs_only, *_paths(group)]
     return sha256(json.dumps(said).encode()).hexdigest()[:32]
 

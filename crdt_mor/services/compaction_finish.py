@@ -1,13 +1,12 @@
-"""Finishing a compaction: its plan is executed and completed, and made again without what cannot be compacted.
+"""Finish a compaction: execute and complete its plan, and plan again without the failing file groups.
 
     execute ──► all parts are written ────────────────────────────────────────► complete
        ▲  └───► some file groups failed ──► cancel ──► schedule the others ──┐
        └─────────────────────────────────────────────────────────────────────┘
 
-A payload can raise on the values of one key. A plan is frozen whole, so that it can never be completed then, even if
-the key is deleted meanwhile, and it would hold its other file groups for ever. Both events are those of any plan, so
-that any number of processes may meet such a file group at once: the first process cancels, the first one schedules, and
-for all others there is nothing left to do.
+A payload can raise on the values of one key. A plan is frozen, so it could then never complete, even if the key is
+deleted, and would hold its other file groups for ever. Cancelling and scheduling are ordinary events. So any number of
+processes may meet such a file group at once: the first process cancels, the first one schedules, the others do nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +26,17 @@ from crdt_mor.services import compaction_failures, service
 from crdt_mor.services.compaction import compaction, compaction_again
 
 ExecuteParts = Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]]
-"""Executes the parts of a plan somewhere; in their order, the files of each, or the error that says why not."""
+"""Execute a plan's parts; yield, in their order, each part's files or its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What became of a plan.
+    """The outcome of a plan.
 
-    plan, completion: the plan that was completed in the end; None where somebody cancelled it, or nothing was left.
-    failed: the file groups that cannot be compacted as they are now, each with what was said of it.
+    Attributes:
+        plan: The last executed plan.
+        completion: Its completion; None if another process cancelled it, or no file group was left.
+        failed: File groups that cannot be compacted as they are now, with their errors.
     """
 
     plan: CompactionPlan
@@ -44,9 +45,10 @@ class Finished:
 
 
 def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts | None = None) -> Finished:
-    """Execute a plan and complete it; where file groups fail, cancel it and go on without them.
+    """Execute a plan and complete it. If file groups fail, cancel it and continue without them.
 
-    execute_parts: None: this process executes them.
+    Args:
+        execute_parts: Executes the parts elsewhere; None executes them in this process.
     """
     session.require_table(plan.table_id)
     failed: list[tuple[GroupInput, CrdtMorError]] = []
@@ -67,9 +69,10 @@ def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts |
 def finish_all(
     session: Session, fresh: Callable[..., service.Service[CompactionPlan]], execute_parts: ExecuteParts | None
 ) -> list[Finished]:
-    """Finish every open plan, oldest first, and then a new one of the file groups that have not failed by then.
+    """Finish every open plan, oldest first, then a new plan without the failed file groups.
 
-    fresh: the compaction that is planned, of the file groups that its argument `choose` chooses.
+    Args:
+        fresh: Makes the new compaction of the file groups selected by its argument `choose`.
     """
     finished = [finish(session, plan, execute_parts) for plan in service.open_plans(session, COMPACT)]
     failed = {group for one in finished for group in one.failed}
@@ -91,9 +94,9 @@ def _executed(
 
 
 def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]]) -> dict[FileGroup, CrdtMorError]:
-    """Those of the failures after which nothing was written to the file group; they are noted.
+    """Return the failures whose file group was not written to since, and note them.
 
-    Not noted is what may be otherwise in the next attempt, although the files are the same.
+    `UnsupportedFeatureError` is not noted: the next attempt may succeed on the same files.
     """
     if not failed:
         return {}
@@ -110,15 +113,15 @@ def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]
 
 
 def said_of(failed: Mapping[FileGroup, CrdtMorError]) -> list[str]:
-    """What is said of file groups that cannot be compacted, each by its name."""
+    """Describe each failed file group by name and error."""
     return [f"file group {group_name(group)}: {error}" for group, error in failed.items()]
 
 
 def raise_failed(failed: Mapping[FileGroup, CrdtMorError]) -> None:
-    """Raise the first of some failures, if there is any: an error of its class, which names its file group."""
+    """Raise the first failure, if any, as an error of its class, naming its file group."""
     for first, error in failed.items():
-        more = f" So it is with {len(failed) - 1} more." if len(failed) > 1 else ""
+        more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
         raise type(error)(
-            f"file group {group_name(first)} cannot be compacted, and was left out; the others were compacted.{more} "
+            f"file group {group_name(first)} cannot be compacted and was left out; the others were compacted.{more} "
             f"{error}"
         ) from error

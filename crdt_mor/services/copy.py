@@ -1,16 +1,15 @@
-"""A copy of a table as it is at one moment, made beside its writers, and moved to a later moment when it is asked to.
+"""Copy a table at one moment while writers continue, and move the copy to a later moment on request.
 
-    1. note          which version of the table the copy is to show; with it the place belongs to a copy
-    2. objects       data files, segments, plans, Hudi's timeline: what that version names, and only what is missing
-    3. version       the very same object, as the newest version of the copy (`events.copy`)
-    4. Hudi          what that version still has to tell Hudi's readers
-    5. properties    of a first copy the last put: without them no reader finds a table
-    6. remove        what an earlier moment needed, and this one does not
+    1. note          put a note of the version to copy; it reserves the address
+    2. objects       put the version's missing objects: data files, segments, plans, Hudi's timeline
+    3. version       put the same version object as the newest version of the copy (`events.copy`)
+    4. Hudi          publish the version to Hudi's readers
+    5. properties    last in a first copy: without them no reader finds a table
+    6. remove        delete objects of earlier moments only
 
-Each object is put if absent, so a copy that was killed is made whole by making it again. A version of the table never
-changes, and what it names does not either; so all that can happen to a copy beside writers is that an object goes which
-the version needed. Only a clean, an archiving and a restore remove any, each by an event: then there is a newer
-version, and the copy takes that one, with what it has copied already.
+Objects are put if absent, so repeating a killed copy completes it. A version never changes, and neither do its objects.
+The only danger beside writers is the removal of an object of the version. Only a clean, an archiving or a restore
+removes objects, each with an event. So a newer version exists, and the copy continues with that one and keeps its work.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket
 T = TypeVar("T")
 
 _THREADS: Final = 4
-"""Files that are copied side by side where neither side is a bucket."""
+"""Files copied at once if neither store is a bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How far a copy is: objects and bytes that are there, of those that it is to have."""
+    """Progress of a copy: present objects and bytes, and their totals."""
 
     objects: int
     of_objects: int
@@ -63,12 +62,17 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What `Table.copy` has done.
+    """The result of `Table.copy`.
 
-    uri: the copy's address. version, at: which version of the table it shows, and the time, 17 digits, up to which.
-    objects, bytes: that this call has copied. kept: objects that were there before. removed: objects of an earlier
-        moment that it has removed.
-    pending: writes that had begun at that moment, and are no part of the copy.
+    Attributes:
+        uri: Address of the copy.
+        version: Version of the table in the copy.
+        at: Time up to which it shows the table, 17 digits.
+        objects: Number of objects copied by this call.
+        bytes: Bytes copied by this call.
+        kept: Objects already there.
+        removed: Removed objects of an earlier moment.
+        pending: Writes pending at that time; the copy does not contain them.
     """
 
     uri: str
@@ -84,7 +88,7 @@ class Copied:
         when = f"{to_datetime(self.at):%Y-%m-%d %H:%M:%S} UTC"
         more = f", {self.kept:,} were there" if self.kept else ""
         gone = f", {self.removed:,} removed" if self.removed else ""
-        rest = f"; {self.pending:,} pending writes are no part of it" if self.pending else ""
+        rest = f"; {self.pending:,} pending writes are not in the copy" if self.pending else ""
         return (
             f"{self.uri} is the table at version {self.version}, {when}: copied {self.objects:,} objects, "
             f"{self.bytes:,} bytes{more}{gone}{rest}"
@@ -95,7 +99,6 @@ Tell = Callable[[CopyProgress], None]
 
 
 def copy(session: Session, target: Store, address: str, *, update: bool, tell: Tell) -> Copied:
-    """Copy the newest version of a session's table to another store. See `Table.copy`."""
     _require_free(session, target, address, update=update)
     if is_bucket(target) and not target.list(COPIED):
         target.probe()
@@ -103,51 +106,51 @@ def copy(session: Session, target: Store, address: str, *, update: bool, tell: T
 
 
 def _require_free(session: Session, target: Store, address: str, *, update: bool) -> None:
-    """Raise unless nothing is at the address, or a copy of this very table that was begun, or is to be moved on."""
+    """Raise unless the address is empty, holds an unfinished copy of this table, or a copy to be moved on."""
     properties = run(read_properties(), target, session.environment)
     moments = run(events.notes(), target, session.environment)
     if properties is not None:
         _require_copy(properties, session, address, is_noted=bool(moments))
     if moments and any(moment.table_id != session.known().table_id for moment in moments):
         raise TableExistsError(
-            f"a copy of another table was begun here: copy to another address, or remove it. path={address} "
-            f"copy_of={moments[-1].table_id} table_id={session.known().table_id}"
+            "this address has an unfinished copy of another table: copy to another address, or remove it. "
+            f"path={address} copy_of={moments[-1].table_id} table_id={session.known().table_id}"
         )
     if properties is not None and not moments:
         raise TableExistsError(
-            "there is this very table already, which crdt-mor copy has not made: copy to an empty address. "
+            "this address has the same table, and crdt-mor copy did not make it: copy to an empty address. "
             f"path={address}"
         )
     if properties is not None and not update:
         raise TableExistsError(
-            "there is a copy of this table already: move it on with update=True, or copy to another address. "
+            "this address already has a copy of this table: move it on with update=True, or copy to another address. "
             f"path={address}"
         )
     if not moments and (found := [path for path in listed(target) if not path.startswith(f"{TEMP_FOLDER}/")]):
         raise TableExistsError(
-            "a table is copied to an empty address, and there are objects here: give another one. "
+            "this address is not empty: copy to another address. "
             f"path={address} objects={len(found)} first={min(found)}"
         )
 
 
 def _require_copy(properties: bytes, session: Session, address: str, *, is_noted: bool) -> None:
-    """Raise where properties are those of another table. is_noted: there are notes, of which table is asked beside it.
+    """Raise if the properties belong to another table.
 
-    Those of a table that Hudi made have no id.
+    Tables made by Hudi have no id. is_noted: the address has notes, and the caller checks their table ids.
     """
     table_id = decode_table(properties, PROPERTIES).get(OUR_ID)
     if table_id is None and is_noted and session.config.table_id is None:
         return
     if table_id is None or table_id != session.known().table_id:
         raise TableExistsError(
-            "there is another table here: copy to an empty address. "
+            "this address has another table: copy to an empty address. "
             f"path={address} found={table_id} table_id={session.known().table_id}"
         )
 
 
 def _newest(session: Session) -> Moment:
-    """The newest version of the table, with what Hudi's writers have committed; raises where it is not to be copied."""
-    if not versions_in(session.store):  # before what Hudi's writers committed is adopted, by an event
+    """Return the newest version, including commits of Hudi's writers. Raise if the table cannot be copied."""
+    if not versions_in(session.store):  # checked before the adoption of Hudi's commits publishes an event
         raise _no_event_of_ours(session)
     while True:
         properties = session.run(read_properties())
@@ -160,51 +163,51 @@ def _newest(session: Session) -> Moment:
         if data is not None and value.is_in(data) and properties is not None:
             try:
                 return moment_of(session, value, data, properties)
-            except SnapshotExpiredError:  # many versions have followed since
+            except SnapshotExpiredError:  # many newer versions exist by now
                 continue
 
 
 def _require_whole(session: Session, value: Timeline) -> None:
-    """Raise where a version of a table says less than its rows need: others write it, or rows are on their way."""
+    """Raise if a version does not contain all rows of the table: Hudi's writers own it, or rows are in transit."""
     if value.table_id is None:
         raise _no_event_of_ours(session)
     if value.handed_over != EPOCH:
         raise InvalidInputError(
-            "Hudi's writers have this table, and nothing of ours says what they commit: take it back (crdt-mor "
+            "the table is handed over to Hudi's writers, so their commits are unknown here: take it back (crdt-mor "
             f"takeback), or stop them and copy its folder. path={session.uri} handed_over={value.handed_over}"
         )
     if session.store.walk(METADATA_TABLE):
         raise UnsupportedFeatureError(
-            "this table has a metadata table of Hudi's, which changes beside it: remove that (crdt-mor "
-            f"drop-metadata-table), or stop all writers and copy its folder. path={session.uri}"
+            "the table has a metadata table of Hudi, which changes independently: remove it first (crdt-mor "
+            f"drop-metadata-table), or stop all writers and copy the folder. path={session.uri}"
         )
     if value.moving is not None:
         raise InvalidInputError(
-            "this table moves to another address, or has: copy the new table when the migration is over, to an address "
-            f"of its own. path={session.uri} moves_to={value.moving.uri}"
+            "the table is migrating to another address: copy the new table when the migration is over, to an unused "
+            f"address. path={session.uri} moves_to={value.moving.uri}"
         )
     if value.origin is not None and not value.origin.is_opened:
         raise InvalidInputError(
-            "rows of another table still arrive here: copy the table when the migration is over. "
+            "a migration still writes rows of another table here: copy the table when the migration is over. "
             f"path={session.uri} source={value.origin.uri}"
         )
     erasures = open_erasures(session)
     if erasures:
         raise InvalidInputError(
-            "rows are being erased from this table, and a copy would keep them in its history: finish the erasure, "
-            f"calling it again, and then copy. erasure={erasures[0].requested}"
+            "an erasure is unfinished, and a copy would keep the erased rows in its history: call the erasure again to "
+            f"finish it, then copy. erasure={erasures[0].requested}"
         )
 
 
 def _no_event_of_ours(session: Session) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        "no event of ours is in this table's timeline, so that nothing names the files of one moment: stop its "
-        f"writers and copy its folder. path={session.uri}"
+        "the timeline has no event of crdt_mor, so the files of one moment are unknown: stop all writers and copy the "
+        f"folder. path={session.uri}"
     )
 
 
 class _Copying:
-    """One copy, of whatever version it takes in the end. It notes the objects that it has put, with their sizes."""
+    """One call of `copy`, of the newest version it meets. Records the objects put, with their sizes."""
 
     def __init__(self, session: Session, target: Store, address: str, tell: Tell) -> None:
         self._session = session
@@ -221,16 +224,16 @@ class _Copying:
             moment = _newest(self._session)
             if moment.value.version == overtaken:
                 raise InvalidInputError(
-                    "the copy was begun of a later version of the table than the table has now: was the table put back "
-                    f"from a backup? Copy to another address. path={self._address} version={overtaken}"
+                    "the copy was begun from a later version than the table has now. If the table was restored from a "
+                    f"backup, copy to another address. path={self._address} version={overtaken}"
                 )
             try:
                 shown = self._try(moment)
             except GoneError as error:
                 if failed == (moment.value.version, error.path):
                     raise FormatError(
-                        "an object that the table needs is not there, and no clean has removed it: restore it, or see "
-                        f"with crdt-mor verify what is lost. missing={error.path} version={moment.value.version}"
+                        "an object of the table is missing, and no clean removed it: restore it, or run crdt-mor "
+                        f"verify to see what is lost. missing={error.path} version={moment.value.version}"
                     ) from error
                 failed = moment.value.version, error.path
                 continue
@@ -239,7 +242,7 @@ class _Copying:
             overtaken = moment.value.version
 
     def _try(self, moment: Moment) -> Copied | None:
-        """Copy one version; None where another process copies a later one, and raises `GoneError`."""
+        """Copy one version; None if another process copies a later one. Raise `GoneError` if an object was removed."""
         value = moment.value
         self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
@@ -256,9 +259,9 @@ class _Copying:
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 
     def _put_missing(self, moment: Moment, need: Wanted) -> None:
-        """Put what is not there: all else first, then what Hudi's readers go by, in its order if there may be any.
+        """Put missing objects. Files that end instants for Hudi's readers come last, in order if readers may exist.
 
-        Before the latter it is asked once more whether the copy may show that moment, as much time may have passed.
+        Before these, check again if the copy may show this moment, because much time may have passed.
         """
         there = listed(self._target)
         missing, told = _missing(need.objects, there, need.begun), _missing(need.told, there)
@@ -290,7 +293,7 @@ class _Copying:
             progress.add(1, stat.size)
 
     def _make_durable(self, stats: Sequence[Stat]) -> None:
-        """Make objects last through a power cut, also those of an earlier copy whose process died before it had."""
+        """Make objects survive a power cut, including objects of an earlier copy that died before this step."""
         for path in one_of_each_folder(stat.path for stat in stats):
             self._target.make_durable(path)
 
@@ -306,7 +309,7 @@ class _Copying:
             self._target.make_durable(PROPERTIES)
 
     def _remove(self, moment: Moment, need: Wanted) -> int:
-        """Remove what the moment needs no more; how many objects."""
+        """Remove objects not needed by the moment and return their number."""
         groups = superfluous(moment, need.paths, listed(self._target))
         for group in groups:
             self._run(_removed(group))
@@ -318,31 +321,35 @@ class _Copying:
 
 
 def _missing(stats: Sequence[Stat], there: Mapping[str, Stat], by_name: Container[str] = ()) -> list[Stat]:
-    """What the copy does not have yet; raises where it has another object than the table. by_name: of any size."""
+    """Return the objects missing in the copy. Raise if an existing object differs in size.
+
+    Args:
+        by_name: Paths whose sizes are not compared.
+    """
     for stat in stats:
         found = there.get(stat.path)
         if found is not None and found.size != stat.size and stat.path not in by_name:
             raise FormatError(
-                "an object of the copy has another size than that of the table, so that the copy is damaged: remove it "
+                "the copy is damaged: an object differs in size from the table's. Remove the copy "
                 f"and copy again. path={stat.path} copy={found.size} table={stat.size}"
             )
     return [stat for stat in stats if stat.path not in there]
 
 
 def _removed(paths: Sequence[str]) -> Steps[None]:
-    """Remove objects for good, in their order; raises where one stays."""
+    """Remove objects durably, in order. Raise if the store keeps one."""
     for path in paths:
         if not (yield Delete(path)):
             raise StorageUnavailableError(
-                "an object that the copy needs no more could not be removed, so that what was dropped or erased from "
-                f"the table may still be in its copy: see whether this process may, and copy again. path={path}"
+                "an obsolete object could not be removed, so the copy may still contain dropped or erased rows: "
+                f"check that this process may delete it, then copy again. path={path}"
             )
     for path in {path.rpartition("/")[0]: path for path in paths}.values():
         yield MakeDurable(path)
 
 
 class _Progress:
-    """How far a copy is, told to its user. Objects come from threads one at a time."""
+    """Count copied objects and report the progress. Called by one thread at a time."""
 
     def __init__(self, of_objects: int, of_bytes: int, tell: Tell) -> None:
         self._of = of_objects, of_bytes
@@ -351,7 +358,6 @@ class _Progress:
         self._tell = tell
 
     def add(self, objects: int, size: int) -> None:
-        """So many more are there."""
         self._objects += objects
         self._bytes += size
         self._tell(CopyProgress(self._objects, self._of[0], self._bytes, self._of[1]))

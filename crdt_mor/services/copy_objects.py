@@ -1,4 +1,4 @@
-"""Which objects a copy of a table needs, by listings of the table; and which objects of the copy it needs no more."""
+"""Select the objects to copy, and the obsolete objects of a copy, from listings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from crdt_mor.store.protocol import Stat, Store
 
 
 class GoneError(Exception):
-    """An object that a moment needs is gone: a clean, an archiving or a restore has removed it meanwhile."""
+    """A clean, an archiving or a restore removed an object that the moment needs."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -43,7 +43,12 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Moment:
-    """A version of a table that is copied. data: its object. properties: the table's, as they were just before it."""
+    """The version of a table to copy.
+
+    Attributes:
+        data: The version's object.
+        properties: The table's properties, read just before the version.
+    """
 
     value: Timeline
     data: bytes
@@ -54,12 +59,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The objects of a moment. objects: all that can be put in any order. told: files of Hudi's that end an instant.
+    """The objects of a moment.
 
-    The latter are in the order of their completion times, in which Hudi's readers are to find them.
-
-    begun: those of the objects by which Hudi's readers see that an instant has begun. They are looked for by their
-        names alone, so that a power cut may have emptied them, here or there.
+    Attributes:
+        objects: Objects to put in any order.
+        told: Files ending an instant in Hudi's timeline, by completion time. Hudi's readers must find them in this
+            order.
+        begun: Paths in `objects` of files beginning an instant for Hudi's readers. Readers use only their names, so a
+            power cut may have emptied the files in the table or the copy.
     """
 
     objects: tuple[Stat, ...]
@@ -72,20 +79,20 @@ class Wanted:
 
 
 def listed(store: Store) -> dict[str, Stat]:
-    """All objects of a table, by their paths."""
+    """Return all objects of a table by path."""
     found = outside_other_tables(store.walk(""))
     return {stat.path: stat for stat in (*found, *store.walk(".hoodie"))}
 
 
 def wanted(moment: Moment, there: Mapping[str, Stat]) -> Wanted:
-    """What the copy needs, of what listings have found at the source; raises `GoneError` where something is missing."""
+    """Select the objects to copy from a listing of the source. Raise `GoneError` if one is missing."""
     begun = list(_begun(moment, there))
     objects = [*_data(moment, there), *_own(moment, there), *_history(moment, there), *begun]
     return Wanted(tuple(objects), tuple(_told(moment, there)), frozenset(stat.path for stat in begun))
 
 
 def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Base files and logs; of a base file of an overwrite that has no name yet, the staged one."""
+    """Yield base files and log files, or the staged file of an overwrite's base file before its renaming."""
     partitions = set()
     for file in files_needed(moment.value, moment.completions):
         found = there.get(file.path) or there.get(file.staged)
@@ -93,8 +100,8 @@ def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
             raise GoneError(file.path)
         if found.size != file.size:
             raise FormatError(
-                "a file of the table has another size than its commit says, so that a copy would be damaged as well: "
-                f"crdt-mor verify says more. file={found.path} size={found.size} committed={file.size}"
+                "a file of the table has another size than its commit recorded, so a copy would be damaged too: run "
+                f"crdt-mor verify. file={found.path} size={found.size} committed={file.size}"
             )
         partitions.add(file.partition)
         yield found
@@ -103,7 +110,7 @@ def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _own(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Segments, and the frozen plans that are open, that a restore has carried out, or that this version completes."""
+    """Yield segments and frozen plans: open plans, and plans executed by a restore or completed by this version."""
     value = moment.value
     needed = [segment_path(name) for name in sorted(value.objects)]
     needed += [plan.path for plan in value.plans] + [restore.path for restore in value.restores]
@@ -116,7 +123,7 @@ def _own(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _history(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Hudi's history, as the last archiving has left it; nothing where that is still to be written."""
+    """Yield Hudi's archived history of the last archiving; nothing if it is not written yet."""
     archive, folder = moment.value.archive, moment.projector.archive
     if not _is_archived(moment, there):
         return
@@ -127,21 +134,21 @@ def _history(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _is_archived(moment: Moment, there: Mapping[str, Stat]) -> bool:
-    """Whether what the value calls archived is in Hudi's history, and need not be in its active timeline."""
+    """Return True if the value's archived instants are in Hudi's history, so the active timeline may lack them."""
     archive = moment.value.archive
     manifest = f"{moment.projector.archive}/{manifest_name(archive.manifest)}"
     return archive.manifest > 0 and (archive.version < moment.value.version or manifest in there)
 
 
 def _active(moment: Moment, there: Mapping[str, Stat]) -> list[Completion]:
-    """The completions that stand in Hudi's active timeline."""
+    """Return the completions in Hudi's active timeline."""
     archive = moment.value.archive
     watermark = archive.watermark if _is_archived(moment, there) else archive.since
     return [c for c in moment.completions if c.requested > watermark]
 
 
 def _begun(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """The files of Hudi's active timeline that say that an instant has begun, and the one that makes the folder."""
+    """Yield the files of Hudi's active timeline that begin an instant, and the marker of its folder."""
     value, folder = moment.value, moment.projector.folder
     known = {c.requested for c in _active(moment, there)}
     known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
@@ -153,8 +160,10 @@ def _begun(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _told(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """The files of Hudi's active timeline that end instants, and those of savepoints. Of this very version's events
-    there may be none yet: whoever follows it puts them, in the copy as well."""
+    """Yield the files of Hudi's active timeline that end instants, and the files of savepoints.
+
+    The files of this version's own events may not exist yet: later processes put them, in the copy as well.
+    """
     value = moment.value
     for completion in _active(moment, there):
         path = moment.projector.path(completed_name(completion))
@@ -171,7 +180,7 @@ def _told(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _timeline(folder: str, there: Iterable[str]) -> list[tuple[str, TimelineFileName | None]]:
-    """The files of Hudi's active timeline, with what their names say."""
+    """Return the files of Hudi's active timeline with their parsed names."""
     paths = [path for path in there if path.rpartition("/")[0] == folder]
     return [(path, timeline_file_name(path)) for path in paths]
 
@@ -180,10 +189,13 @@ def _timeline(folder: str, there: Iterable[str]) -> list[tuple[str, TimelineFile
 
 
 def superfluous(moment: Moment, kept: set[str], there: Iterable[str]) -> list[list[str]]:
-    """The objects of a copy that its moment needs no more, in the order in which they are removed: group by group.
+    """Return the obsolete objects of a copy, in groups in the order of removal.
 
-    Each is of an instant, a version or a plan that is over at the moment, so that none is of what another process
-    copies beside it, or of what somebody has begun in the copy since. kept: the paths that the moment needs.
+    Each belongs to a finished instant, version or plan. So none belongs to a concurrent copy or to
+    writes begun in the copy since.
+
+    Args:
+        kept: Paths needed by the moment.
     """
     going = [path for path in there if path not in kept]
     folder, value = moment.projector.folder, moment.value
@@ -201,7 +213,11 @@ def superfluous(moment: Moment, kept: set[str], there: Iterable[str]) -> list[li
 
 
 def _is_untold(moment: Moment, path: str, name: TimelineFileName, known: set[InstantTime]) -> bool:
-    """Whether a file of Hudi's active timeline tells of what is not so at a moment. known: the instants in it."""
+    """Return True if a file of Hudi's active timeline belongs to no instant or savepoint of the moment.
+
+    Args:
+        known: The instants of the active timeline at the moment.
+    """
     value = moment.value
     if name.action == SAVEPOINT:
         return name.requested <= value.clock and all(
@@ -227,7 +243,7 @@ def _is_old_history(moment: Moment, path: str) -> bool:
 
 
 def _is_old_own(value: Timeline, path: str) -> bool:
-    """Whether a segment, a plan, a staged file or a note is of before a version, which does not need it."""
+    """Return True if a segment, plan, staged file or note is older than the version, which does not need it."""
     folder, _, name = path.rpartition("/")
     first = name.partition("-")[0]
     if not is_own(path):
@@ -240,11 +256,11 @@ def _is_old_own(value: Timeline, path: str) -> bool:
 
 
 def moment_of(session: Session, value: Timeline, data: bytes, properties: bytes) -> Moment:
-    """A version of a session's table, with all of its completions."""
+    """Return a version of a session's table with all its completions."""
     completions = session.views.completions(value)
     return Moment(value, data, properties, tuple(completions), session.publisher.projector)
 
 
 def sizes(stats: Sequence[Stat]) -> int:
-    """How many bytes objects have."""
+    """Return the total size in bytes."""
     return sum(stat.size for stat in stats)

@@ -1,16 +1,16 @@
-"""Erasure: what is left to do when the delete of some rows is committed, until no file holds a byte of them.
+"""Erasure: after the delete of some rows commits, continue until no file holds a byte of them.
 
-    1. settle    what writers have posted is voided and deleted, and no write that is older than the delete is pending
-                 any more: nothing brings the rows back
-    2. fold      the file groups that may hold them are compacted; a stable delete leaves neither row nor tombstone
-    3. wait      for writes that began before that: their transactions may still read what was there
-    4. clean     the history of these file groups begins now, and their older files are deleted
-    5. prove     a listing shows that nothing of them is left, not even what dead processes have left, and no power cut
-                 brings any of it back (services/erasure_proof.py)
+    1. settle    void and delete posts, and wait until no write older than the delete is pending: nothing restores the
+                 rows
+    2. fold      compact the file groups that may hold the rows; a stable delete leaves neither row nor tombstone
+    3. wait      for older writes, whose transactions may still read the rows
+    4. clean     start the history of these file groups now, and delete their older files
+    5. prove     list the files: nothing of the rows remains, not even from dead processes, and no power cut restores
+                 any (services/erasure_proof.py)
 
-A note of the erasure is put before its delete, and removed at the end. It names file groups and no keys. So the next
-erasure of any process finishes one that died or gave up waiting. Every step finds out from the table whether it is
-done, so any number of processes may go through them at once.
+The note of an erasure is put before its delete and removed at the end. It names file groups, never keys. So the next
+erasure of any process finishes one that died or stopped waiting. Each step reads from the table if it is done, so any
+number of processes may run the steps at once.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ from crdt_mor.services.erasure_proof import files_of, group_of, keep_away, left_
 from crdt_mor.store.paths import TEMP_FOLDER
 
 ERASURE_MARK: Final = ("erasure", "true")
-"""What tells the commits of erasures from others."""
+"""Marks the commits of erasures."""
 
 ERASURE_INFO: Final[Info] = (("message", "an erasure: these rows go from history, too"), ERASURE_MARK)
-"""What the commit of an erasure says of itself; never which keys it was about."""
+"""The commit info of an erasure; it never contains keys."""
 
 GROUPS_MAX: Final = 1000
-"""The most file groups that get a mark of their own. Of an erasure in more of them the whole table's mark moves."""
+"""Most file groups with their own mark. A larger erasure moves the mark of the whole table."""
 
 _CLOCK_AHEAD_MS: Final = 5_000
 _EVERYTHING_KEPT: Final = RetentionPolicy(keep_ms=1 << 60)
 _LOOK_EVERY_S: Final = (0.05, 5.0)
-"""How long to wait between two looks at what an erasure waits for: at first, and at most."""
+"""Seconds between two looks while an erasure waits: first and longest."""
 
 
 class Patience:
-    """How long an erasure waits for what others do, by the environment's clock."""
+    """Limits how long an erasure waits for other processes, by the environment's clock."""
 
     def __init__(self, session: Session, wait_ms: int) -> None:
         self.environment = session.environment
@@ -69,7 +69,7 @@ class Patience:
         self._step_s = _LOOK_EVERY_S[0]
 
     def another_look(self) -> bool:
-        """Let some time pass; False, at once, if there is none left."""
+        """Sleep until the next look; return False at once if no time is left."""
         left_ms = self._until_ms - self.environment.now_ms()
         if left_ms <= 0:
             return False
@@ -80,7 +80,11 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What finishing erasures has removed. retained_from: from when on history of the file groups is kept."""
+    """Files removed by finished erasures.
+
+    Attributes:
+        retained_from: Start of the retained history of the file groups.
+    """
 
     groups: tuple[FileGroup, ...] = ()
     files: int = 0
@@ -92,12 +96,12 @@ class Removed:
 
 
 def note(session: Session, erasure: Erasure) -> None:
-    """Put the note of an erasure whose delete is not committed yet."""
+    """Put the note of an erasure before its delete commits."""
     session.run(put_surely(Put(erasure_path(erasure.requested), erasure.encode())))
 
 
 def open_erasures(session: Session) -> list[Erasure]:
-    """The erasures whose delete is committed, or may yet be, and that nobody has finished. Notes of others go."""
+    """Return the unfinished erasures with a committed or pending delete. Delete the notes of all others."""
     stats = only_own(session.store.list(ERASURES))
     if not stats:
         return []
@@ -108,17 +112,17 @@ def open_erasures(session: Session) -> list[Erasure]:
             continue
         erasure = Erasure.decode(data, stat.path)
         if erasure.table_id != tail.table_id:
-            continue  # an earlier table's that was here
+            continue  # the note of an earlier table at this address
         if _may_be_committed(session, erasure.requested, tail):
             found.append(erasure)
         else:
-            with suppress(StorageUnavailableError):  # another user's, or this process only looks
+            with suppress(StorageUnavailableError):  # another user owns it, or this process is read-only
                 _forget(session, erasure)
     return found
 
 
 def _may_be_committed(session: Session, requested: InstantTime, tail: Timeline) -> bool:
-    """Whether the delete of an erasure was not rolled back."""
+    """Return True unless the delete of an erasure was rolled back."""
     if tail.find_pending(requested) is not None or may_be_dropped(requested, tail):
         return True
     return session.run(find_completion(requested, tail)) is not None
@@ -133,10 +137,11 @@ def _forget(session: Session, erasure: Erasure) -> None:
 
 
 def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) -> Removed:
-    """Go through all the steps for some erasures whose deletes are committed or pending.
+    """Run all steps of some erasures with committed or pending deletes.
 
-    Raises `ErasureUnfinishedError` where others have to end first what they do, and `InvalidInputError`, before
-    anything is deleted, where savepoints of Hudi's hold the rows.
+    Raises:
+        ErasureUnfinishedError: Other processes must finish their work first.
+        InvalidInputError: Savepoints made by Hudi hold the rows. Nothing was deleted yet.
     """
     if not erasures:
         return Removed()
@@ -167,52 +172,52 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
 
 
 def remove_posts(session: Session, patience: Patience) -> None:
-    """Void and delete what writers have posted by now: it may hold the rows, and nobody may commit it from here on.
+    """Void and delete all present posts: they may hold the rows, and nobody may commit them from now on.
 
-    A writer that is alive writes its rows again, in a write that begins.
+    A live writer writes its rows again in a new write.
     """
     started_ms = session.store.now_ms()
     while left := session.run(sweep_posts(session.publisher, session.tail(), started_ms)):
         if not patience.another_look():
             raise ErasureUnfinishedError(
-                "the erasure is not finished: writes that were posted are left, and may hold the rows. If another user "
-                f"owns them, let that user erase. table={session.config.name} files={len(left)} file={min(left)}"
+                "the erasure is not finished: posted writes remain and may hold the rows. If another user owns them, "
+                f"let that user erase. table={session.config.name} files={len(left)} file={min(left)}"
             )
     keep_away(session, [POSTS])
 
 
 def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
-    """Raise `InvalidInputError` where a savepoint of Hudi's names files of these file groups."""
+    """Raise `InvalidInputError` if a savepoint made by Hudi names files of these file groups."""
     refuse_saved_in(session, session.tail(), groups)
     held = [path for path in saved_files(session) if group_of(path) in set(groups)]
     if held:
         listed = session.store.list(session.publisher.projector.folder)
         names = sorted(stat.path.rpartition("/")[2] for stat in listed if stat.path.endswith(f".{SAVEPOINT}"))
         raise InvalidInputError(
-            "savepoints of Hudi's keep files that hold these rows: delete the savepoints with Hudi (call "
-            "delete_savepoint), then erase again. Nothing more was deleted by now. "
+            "savepoints made by Hudi keep files with these rows: delete the savepoints with Hudi (call "
+            "delete_savepoint), then erase again. Nothing more was deleted. "
             f"savepoints={names} files={len(held)} file={min(held)}"
         )
 
 
 def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGroup]) -> None:
-    """Raise `InvalidInputError` where a savepoint of a value shows files of these file groups."""
+    """Raise `InvalidInputError` if a savepoint of a value shows files of these file groups."""
     for savepoint in value.savepoints:
         cut = Cut("completed", savepoint.at)
         held = [s for s in fold_slices(session.views.snapshot_completions(value, cut)) if s.group in set(groups)]
         if held:
             raise InvalidInputError(
-                "a savepoint keeps files that hold these rows, and the table could be restored to it: drop it with "
-                f"drop_savepoint({savepoint.name!r}), then erase again. Nothing more was deleted by now. "
+                "a savepoint keeps files with these rows, and the table could be restored to it: drop it with "
+                f"drop_savepoint({savepoint.name!r}), then erase again. Nothing more was deleted. "
                 f"savepoint={savepoint.name} as_of={savepoint.at} file={held[0].files[0].path}"
             )
 
 
 def await_writes(session: Session, until: InstantTime, patience: Patience, why: str) -> None:
-    """Wait until no write that was requested at or before `until` is pending; name them where that takes too long.
+    """Wait until no write requested at or before `until` is pending. Raise with their names if this takes too long.
 
-    The delete of an earlier erasure is not waited for, as its process may have died on a full disk: it is given up.
-    Where its process is alive it deletes once more, which is no harm.
+    The delete of an earlier erasure is rolled back instead, because its process may have died on a full disk. If it is
+    alive, it deletes again without harm.
     """
     while True:
         tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
@@ -234,9 +239,9 @@ def _unfinished(session: Session, pending: Sequence[Pending], why: str) -> Erasu
     named = ", ".join(_described(p) for p in sorted(pending, key=lambda p: p.requested)[:8])
     more = f", and {len(pending) - 8} more" if len(pending) > 8 else ""
     return ErasureUnfinishedError(
-        f"the erasure is not finished: writes are under way that {why}. They are: {named}{more}. When they have ended, "
-        "erase again, which goes on from here; or let it wait for them, erase(..., wait=timedelta(minutes=10)); one "
-        "that is silent for too long is given up, as inspect.pending() says. "
+        f"the erasure is not finished: pending writes {why}. They are: {named}{more}. When they have ended, "
+        "erase again, or wait for them with erase(..., wait=timedelta(minutes=10)). Silent writes expire, see "
+        "inspect.pending(). "
         f"table={session.config.name} pending={len(pending)} oldest={min(p.requested for p in pending)}",
         tuple(sorted(p.requested for p in pending)),
     )
@@ -248,19 +253,19 @@ def _described(write: Pending) -> str:
 
 
 def _stable_at(session: Session, erasure: Erasure) -> InstantTime:
-    """A time of the table's clock at which no write older than the delete was pending; of all looks the first noted."""
+    """Return a time of the table's clock without a pending write older than the delete. The first noted time wins."""
     path = stable_path(erasure.requested)
     tail = session.tail()
     assert not [p for p in tail.pending if p.requested <= erasure.requested]
     session.run(put_surely(Put(path, tail.clock.encode())))
     data = session.store.read(path)
-    return tail.clock if data is None else parse(data.decode())  # None: somebody has just finished the erasure
+    return tail.clock if data is None else parse(data.decode())  # None: another process finished the erasure
 
 
 def _fold(
     session: Session, stable_at: Mapping[FileGroup, InstantTime], patience: Patience
 ) -> dict[FileGroup, InstantTime]:
-    """Compact these file groups as far as that is needed; the time at which the history of each may begin."""
+    """Compact these file groups as far as needed and return the time from which each may keep history."""
     while True:
         _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
         value = session.tail()
@@ -274,16 +279,16 @@ def _fold(
             _execute(session, plan.barrier, unfolded)
             continue
         tail = session.tail()
-        # A plan of others that held the file groups may have been completed since the look before: then none is open,
+        # Another process may have completed a plan of these file groups since the look before. Then no plan is open,
         # nothing is pending, and the next look finds them folded.
         if tail.pending and not tail.plans and not patience.another_look():
             raise _unfinished(session, tail.pending, "keep this table from being compacted")
 
 
 def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGroup]], bool]) -> None:
-    """Execute the open compactions that are chosen by their barriers and file groups.
+    """Execute the open compactions chosen by barrier and file groups.
 
-    One that cannot be executed is cancelled, which removes its outputs as well.
+    A compaction that fails is cancelled, which also removes its outputs.
     """
     for plan in service.open_plans(session, COMPACT):
         if chosen(plan.barrier, set(plan.file_groups)):
@@ -291,7 +296,7 @@ def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGrou
 
 
 def _execute(session: Session, barrier: InstantTime, needed: Collection[FileGroup]) -> None:
-    """Execute an open compaction; raise what is said of one of the file groups `needed` that cannot be compacted."""
+    """Execute an open compaction. Raise if one of the `needed` file groups cannot be compacted."""
     for plan in service.open_plans(session, COMPACT):
         if plan.barrier == barrier:
             failed = finish_plan(session, plan).failed
@@ -299,33 +304,33 @@ def _execute(session: Session, barrier: InstantTime, needed: Collection[FileGrou
 
 
 def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
-    """Move the marks of these file groups, or, where they are too many, the table's, and delete what lies before."""
+    """Move the marks of these file groups, or the table's mark if they are too many, and delete older files."""
     policy = _EVERYTHING_KEPT
     if len(marks) > GROUPS_MAX:
         last_ms = to_ms(max(marks.values()))
-        ahead_ms = last_ms - session.store.now_ms()  # the table's clock is ahead of the store's by some events
+        ahead_ms = last_ms - session.store.now_ms()  # recent events put the table's clock ahead of the store's
         if 0 <= ahead_ms < _CLOCK_AHEAD_MS:
             session.environment.sleep((ahead_ms + 1) / 1000)
         policy = RetentionPolicy(keep_ms=max(0, session.store.now_ms() - last_ms))
 
     def unsaved(value: Timeline) -> Mapping[FileGroup, InstantTime]:
-        refuse_saved_in(session, value, marks)  # one that was made since the erasure began
+        refuse_saved_in(session, value, marks)  # a savepoint made since the erasure began
         return marks
 
     Cleaner(session, policy, unsaved).clean()
 
 
 def _sweep(session: Session) -> None:
-    """Delete what writes and plans that were given up have left, and what was staged for them."""
+    """Delete files of rolled-back writes and plans, including staged files."""
     session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
 
 
 def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:
-    """Raise `ErasureUnfinishedError` where a listing shows a file that may hold the rows."""
+    """Raise `ErasureUnfinishedError` if a listing shows a file that may hold the rows."""
     while left := left_over(session, marks, started_ms):
         if not patience.another_look():
             raise ErasureUnfinishedError(
-                "the erasure is not finished: files are left that may hold the rows. If a process just died and "
-                "left them, erase again in a minute. If another user owns them, let that user erase. "
+                "the erasure is not finished: remaining files may hold the rows. If a process just died, "
+                "erase again in a minute. If another user owns the files, let that user erase. "
                 f"table={session.config.name} files={len(left)} file={min(left)}"
             )

@@ -1,10 +1,10 @@
-"""The proof of an erasure: what a listing shows that may still hold the rows, and what a power cut must not bring back.
+"""Prove an erasure: no listed file may hold the rows, and no power cut may restore one.
 
-    older       data files of the file groups that are no part of what views show from their marks on
-    staged      files that tasks have staged for writes that are over
+    older       data files of the file groups outside every view from their marks on
+    staged      files staged by tasks of finished writes
     unlinked    temporary files of puts that began before the erasure was settled
 
-An erasure is finished when a listing shows none of them, and the deletes of their folders are durable.
+An erasure is finished when a listing shows no such file and the deletes in their folders are durable.
 """
 
 from __future__ import annotations
@@ -23,28 +23,32 @@ from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Stat
 
 PUT_SILENT_MS: Final = 15_000
-"""A temporary file that was not written to for so long is of a process that died."""
+"""Milliseconds since the last write after which a temporary file belongs to a dead process."""
 
 _NO_OBJECT: Final = ".erased"
-"""A name that no object has. To make it durable is to make durable what was deleted in its folder."""
+"""A name of no object. `make_durable` on it makes the deletes in its folder durable."""
 
 
 def left_over(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int) -> list[str]:
-    """The files of a listing that may hold the rows. marks: from when on the history of each file group is kept."""
+    """List the files that may hold the rows.
+
+    Args:
+        marks: Start of the retained history of each file group.
+    """
     return [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]
 
 
 def keep_away(session: Session, folders: Collection[str]) -> None:
-    """Make sure that nothing which any process has deleted in these folders is back after a power cut."""
+    """Make all deletes in these folders durable, including those of other processes."""
     for folder in sorted(folders):
         session.store.make_durable(join_path(folder, _NO_OBJECT))
 
 
 def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
-    """The data files of these file groups that are no part of what views show from their marks on."""
+    """List the data files of these file groups outside every view from their marks on."""
     if not marks:
         return []
-    there = files_of(session, marks)  # before the tail: what is put later belongs to what begins later
+    there = files_of(session, marks)  # before the tail: files put later belong to later writes
     value = session.tail()
     needed: set[str] = set()
     barriers: dict[FileGroup, InstantTime] = {}
@@ -64,20 +68,19 @@ def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> li
         name = data_file_name(stat.path)
         if name is None or stat.path in needed or name.instant in under_way or name.instant >= value.clock:
             continue
-        if session.store.stat(stat.path) is not None:  # a sweep may have been at it meanwhile
+        if session.store.stat(stat.path) is not None:  # else a sweep deleted it meanwhile
             left.append(stat.path)
     return left
 
 
 def _staged_before(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
-    """What tasks have staged for writes that are over."""
     until = max(marks.values(), default=EPOCH)
     staged = (stat.path for stat in only_own(session.store.list(STAGED)))
     return [path for path in staged if not path.endswith(TICKET) and path.rpartition("/")[2].partition("-")[0] <= until]
 
 
 def _unlinked(session: Session, started_ms: int) -> list[str]:
-    """The temporary files of puts that began before the erasure was settled, without those that are dead: they go."""
+    """List temporary files of puts begun before the erasure was settled. Delete them if their process is dead."""
     now_ms, left = session.store.now_ms(), []
     for stat in session.store.list(TEMP_FOLDER):
         if not stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}") or stat.modified_ms > started_ms:
@@ -92,7 +95,7 @@ def _unlinked(session: Session, started_ms: int) -> list[str]:
 
 
 def files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
-    """The data files that a listing finds of some file groups."""
+    """List the data files of some file groups."""
     wanted = set(groups)
     partitions = sorted({partition for partition, _ in wanted})
     listed = (stat for partition in partitions for stat in session.store.list(partition))
@@ -100,6 +103,6 @@ def files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
 
 
 def group_of(path: str) -> FileGroup | None:
-    """The file group of a data file; None: the path is no data file's."""
+    """Return the file group of a data file; None for other paths."""
     name = data_file_name(path)
     return None if name is None else (join_path(path.rpartition("/")[0]), name.file_id)

@@ -1,7 +1,7 @@
-"""Which files hold some keys: the rows of them, live or long overwritten, and the deletes that name them.
+"""Find the file groups that hold some keys: current rows, overwritten rows and deletes.
 
-A key is live where a reader sees a row of it. It is dead where only files say that there was one: a row that was
-deleted or moved to another partition, in the latest slice or in files that only history needs.
+A key is live if a reader sees a row of it. It is dead if only files still name it: the row was deleted or moved to
+another partition, and the latest slice or older files contain it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from crdt_mor.write.log_files import BUCKET
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What one file group holds of some keys.
+    """The traces of some keys in one file group.
 
-    live: those of the named keys of which a reader sees a row; all columns of `sought` below.
-    buried: dead keys that a plain delete has to name, because a tombstone with an ordering value lasts for ever.
-    latest: the latest requested time of what the latest slice holds of dead keys; EPOCH: nothing.
-    held: whether any file holds a dead key.
+    Attributes:
+        live: Named keys with a visible row, with all columns of `sought` below.
+        buried: Dead keys that a plain delete must name, because a tombstone with an ordering value never expires.
+        latest: Latest requested time of dead keys in the latest slice; EPOCH if none.
+        held: True if any file holds a dead key.
     """
 
     group: FileGroup
@@ -46,17 +47,17 @@ class Traces:
 
     @property
     def touched(self) -> bool:
-        """Whether a file of the group holds what is to be erased."""
+        """True if a file of the group holds anything to erase."""
         return self.held or bool(self.live.height)
 
 
 def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: InstantTime | None) -> list[Traces]:
-    """What each file group of `value` holds of the keys; file groups that hold nothing of them are left out.
+    """Return the traces of keys in each file group of `value`; file groups without traces are left out.
 
-    sought: `_hoodie_record_key`, `_hoodie_partition_path` (null: the key in whatever partition), and the bucket. A key
-        that is named in one partition is looked for in the others as well, where a row that moved has left its bytes;
-        but a row of another partition that is live there is a row of its own, and stays.
-    before: rows that were requested at or after this time are not meant; None: there is none.
+    Args:
+        sought: `_hoodie_record_key`, `_hoodie_partition_path` (null: any partition) and the bucket. Other partitions
+            are searched too, because a moved row leaves its bytes there. But a live row in another partition is kept.
+        before: Keep rows requested at or after this time; None keeps none.
     """
     snapshot = Snapshot.seal(session, value)
 
@@ -68,7 +69,7 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
 
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """A file group with all its files of any age, its latest slice, and those of the keys sought that it may hold."""
+    """A file group with all its files, its latest slice, and the sought keys of its bucket."""
 
     group: FileGroup
     files: Sequence[DataFile]
@@ -77,7 +78,7 @@ class GroupHistory:
 
 
 def histories(snapshot: Snapshot, sought: pl.DataFrame) -> list[GroupHistory]:
-    """The file groups of the buckets in which keys are sought."""
+    """Return the file groups in the buckets of the sought keys."""
     by_bucket = {int(str(key[0])): rows for key, rows in sought.partition_by(BUCKET, as_dict=True).items()}
     found: dict[FileGroup, tuple[int, list[DataFile]]] = {}
     for completion in snapshot.session.views.completions(snapshot.value):
@@ -123,7 +124,7 @@ def _traces(
 
 
 def _live(snapshot: Snapshot, slice_: FileSlice | None, keys: pl.Series) -> pl.DataFrame:
-    """Those of the keys that are live in a slice, each with the requested time of its row."""
+    """Return the live keys of a slice with the requested times of their rows."""
     none = pl.DataFrame(schema={RECORD_KEY: pl.String, COMMIT_TIME: pl.String})
     one = replace(snapshot, slices=() if slice_ is None else (slice_,))
     among = pl.col(RECORD_KEY).is_in(keys.implode())
@@ -134,7 +135,7 @@ _NO_LINES = pl.DataFrame(schema={RECORD_KEY: pl.String, "time": pl.String, "plai
 
 
 def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
-    """What a log file holds of some keys: a line for each row and delete, with its requested time."""
+    """Return a line with the requested time for each row and delete of these keys in a log file."""
     lines = [_NO_LINES]
     for block in blocks_of(session, log) if keys.len() else ():
         among = pl.col(RECORD_KEY).is_in(keys.implode())
@@ -160,7 +161,7 @@ def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
 
 
 def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
-    """Whether a file has a row or a delete of one of the keys; one that is gone has none."""
+    """Return True if a file contains a row or delete of one of the keys; False if it is gone."""
     if not keys.len():
         return False
     if not file.is_base:
@@ -170,13 +171,13 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
         return False
     try:
         found = columns_of(source, [RECORD_KEY]).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
-    except FileNotFoundError:  # it was cleaned away meanwhile
+    except FileNotFoundError:  # a clean removed it meanwhile
         return False
     return bool(found.height)
 
 
 def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:
-    """The blocks of a log file; none of one that is gone."""
+    """Yield the blocks of a log file; none if it is gone."""
     data = surely(session.store, log.path, session.store.view)
     if data is None:
         return
@@ -187,12 +188,12 @@ def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlo
 
 
 def rows_of_block(block: DataBlock) -> pl.LazyFrame:
-    """The rows of a block, in the columns that it has."""
+    """Return the rows of a block with its own columns."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows.lazy()
     return ParquetSource.in_memory(bytes(block.rows)).scan()
 
 
 def all_rows(frames: Collection[pl.DataFrame], like: pl.DataFrame) -> pl.DataFrame:
-    """The rows of all frames, each once; those of none in the columns of `like`."""
+    """Return the distinct rows of all frames, with the columns of `like`."""
     return pl.concat([like.clear(), *(frame.select(like.columns) for frame in frames)]).unique()

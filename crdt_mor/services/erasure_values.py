@@ -1,7 +1,7 @@
-"""Which files hold values of some columns in the rows of some keys: live rows, and what history has of them.
+"""Find the files that hold non-null values of some columns for some keys, in live rows and in history.
 
-A value is what is not null. Rows of a key that is live in another partition than the one that is named are rows of
-their own; what a row has left in a partition from which it moved is looked for as well.
+Rows of a key that is live in another partition than the named one are separate rows and are kept. Remains of a row in
+a partition that it left are found too.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ _TIME: Final = "time"
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What one file group holds of the values of some columns in rows of some keys.
+    """The values of some columns for some keys in one file group.
 
-    shown: how many live rows have such a value. latest: the latest requested time of one in the latest slice's logs;
-    EPOCH: there is none. held: whether any file has one.
+    Attributes:
+        shown: Number of live rows with such a value.
+        latest: Latest requested time of such a value in the latest slice's logs; EPOCH if none.
+        held: True if any file contains one.
     """
 
     group: FileGroup
@@ -42,7 +44,11 @@ class Values:
 
 
 def values(session: Session, value: Timeline, sought: pl.DataFrame, columns: Sequence[str]) -> list[Values]:
-    """What each file group holds; those that hold nothing are left out. sought: as for `erasure_traces.traces`."""
+    """Return the values in each file group; file groups without any are left out.
+
+    Args:
+        sought: As in `erasure_traces.traces`.
+    """
     snapshot = Snapshot.seal(session, value)
     found = in_threads(lambda history: _values(snapshot, history, columns), histories(snapshot, sought))
     return [one for one in found if one.held]
@@ -65,12 +71,12 @@ def _values(snapshot: Snapshot, history: GroupHistory, columns: Sequence[str]) -
 
 
 def _given(live: pl.DataFrame) -> pl.DataFrame:
-    """Keys, and whether their rows have a value in any of the other columns."""
+    """Return the keys, and if their rows have a value in any other column."""
     return live.select(RECORD_KEY, pl.any_horizontal(pl.exclude(RECORD_KEY).is_not_null()).alias("given"))
 
 
 def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[str]) -> list[str]:
-    """The requested times of the rows of some keys in a log file that have a value."""
+    """Return the requested times of rows with a value, for some keys in a log file."""
     times: list[str] = []
     for block in blocks_of(session, log) if keys.len() else ():
         if isinstance(block, DataBlock):
@@ -83,7 +89,7 @@ def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[s
 
 
 def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[str]) -> bool:
-    """Whether a file has a row of one of the keys with a value; one that is gone has none."""
+    """Return True if a file contains a row of one of the keys with a value; False if it is gone."""
     if not file.is_base:
         return bool(_times(session, file, keys, columns))
     source = surely(session.store, file.path, session.store.parquet)
@@ -93,11 +99,11 @@ def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[
         there = [name for name in columns if name in read_footer(source).schema.names]
         rows = columns_of(source, [RECORD_KEY, *there])
         return bool(_with_value(rows, keys, there).head(1).collect().height)
-    except FileNotFoundError:  # it was cleaned away meanwhile
+    except FileNotFoundError:  # a clean removed it meanwhile
         return False
 
 
 def _with_value(rows: pl.LazyFrame, keys: pl.Series, columns: Sequence[str]) -> pl.LazyFrame:
-    """The rows of some keys in which one of the columns is not null."""
+    """Return the rows of some keys with a non-null value in one of the columns."""
     given = pl.any_horizontal(pl.col(name).is_not_null() for name in columns) if columns else pl.lit(False)
     return rows.filter(pl.col(RECORD_KEY).is_in(keys.implode()) & given)

@@ -1,4 +1,4 @@
-"""Handing a table over to Hudi's writers, and taking it back: what `events.handover` asks for is done before."""
+"""Hand a table over to Hudi's writers and take it back, after the preparation that `events.handover` requires."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from crdt_mor.services.compaction_finish import finish_all, raise_failed
 from crdt_mor.write.refusals import require_no_metadata_table
 
 COMPACTIONS_MAX: Final = 5
-"""How often the table is compacted anew, as writers have been faster."""
+"""Compactions tried while writers keep adding log files."""
 
 
 def hand_over(session: Session) -> None:
-    """See `Maintenance.handover`."""
     _require_own_order(session.config)
     require_no_metadata_table(session.settings())
     if session.tail().handed_over == EPOCH:
@@ -32,13 +31,12 @@ def hand_over(session: Session) -> None:
         done = finish_all(session, compaction, None)
         raise_failed({group: error for one in done for group, error in one.failed.items()})
     raise InvalidInputError(
-        "writers were faster than each compaction, and a table is handed over when it is compacted and quiet: stop "
-        f"them, and hand it over then. compactions={COMPACTIONS_MAX}"
+        "writers added rows faster than the table was compacted; a handover needs a compacted, quiet table: stop "
+        f"the writers, then hand it over. compactions={COMPACTIONS_MAX}"
     )
 
 
 def take_back(session: Session) -> int:
-    """See `Maintenance.takeback`."""
     _require_own_order(session.config)
     since = session.tail().handed_over
     session.views.sealed(look=True)
@@ -51,15 +49,15 @@ def take_back(session: Session) -> int:
 
 
 def _require_own_order(config: TableConfig) -> None:
-    """Raise for a table that Hudi's writers may write as it is, or whose merge they do not know."""
+    """Raise if Hudi's writers can write the table as it is, or cannot run its merge."""
     if not config.ours or config.merge.ordering is not None:
         raise InvalidInputError(
-            "Hudi's writers know how this table orders its rows, and write it as it is, in turns with ours: there is "
-            f"nothing to hand over. merge={config.merge} table={config.name}"
+            "Hudi's writers already know the merge of this table and write it in turns with crdt_mor: no handover is "
+            f"needed. merge={config.merge} table={config.name}"
         )
     if config.merge.custom:
         raise InvalidInputError(
-            "Hudi's writers do not know the merge of this table, so that it cannot be handed over to them: copy it "
-            "into one of the default merge, Table.create(...).append(Table.open(...).scan()), and hand that one over. "
+            "Hudi's writers cannot run the merge of this table: copy it into a table with the default merge, "
+            "Table.create(...).append(Table.open(...).scan()), and hand that table over. "
             f"merge={config.merge} table={config.name}"
         )

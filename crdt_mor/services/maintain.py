@@ -1,18 +1,18 @@
-"""`maintain`: everything that is due of a table's upkeep, one service after another.
+"""`maintain`: run all due upkeep of a table, one service after another.
 
     told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
 
-The order is one in which each service finds what the one before has made possible. Hudi is told of the newest version
-first, whose process may have died before it did. An open plan holds its file groups
-until somebody completes it, so these go first. A compaction makes files superfluous, which cleaning then deletes. The
-sweep confirms that given-up writes have left nothing, without which archiving stops at them, and archiving comes last,
-as it takes what all others have ended. Then old applications are forgotten, and readers get hints for what is left.
+Each service profits from the previous ones. Hudi is told of the newest version first, because its process may have died
+before it did so. An open plan holds its file groups until it completes, so open plans come next. Compaction makes files
+superfluous, and cleaning deletes them. The sweep confirms that rolled-back writes left no files; otherwise archiving
+stops at them. Archiving takes finished instants of all other services. Finally old applications are forgotten and
+readers get hints.
 
-Nothing is decided here that another process could contradict: each service is safe beside any number of others, of its
-own kind as well. So this may be run from cron on any number of machines, killed at any moment and run again.
+Each service is safe beside any other and beside itself. So `maintain` may run from cron on any number of machines, be
+killed at any time and run again.
 
-All services ask one value what is due: that of the look at the beginning, or what the last event of this call has left.
-In a bucket each look is two requests. What is then done derives from the newest value, as every event does.
+All services decide from one value: the initial look, or the last event of this call. In a bucket each look costs two
+requests. Each event then derives from the newest value.
 """
 
 from __future__ import annotations
@@ -62,25 +62,25 @@ from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
-"""Bytes that one compaction reads, about: what is more is left to the next plan, whose result is seen by itself."""
+"""Approximate bytes read by one compaction. The rest goes to later plans, so readers profit from each result early."""
 
 PLAN_GROUPS = 1000
-"""File groups of one compaction, at most."""
+"""Most file groups of one compaction."""
 
 LEFT_OUT = (
-    "its payload or its files kept it from being compacted, and nothing was written to it since: "
-    "maintenance.compact(), or crdt-mor compact, tries it again and says why"
+    "its payload or its files failed to compact earlier, and nothing was written to it since: "
+    "run maintenance.compact() or crdt-mor compact to try again and see the reason"
 )
-"""What is said of file groups that could not be compacted before."""
+"""The message for file groups with a failed earlier compaction."""
 
 
 def maintain(
     session: Session, policies: Policies, dry_run: bool = False, execute_parts: ExecuteParts | None = None
 ) -> Maintained:
-    """Do whatever is due by the policies, or only say what is. The caller has just looked for the newest value.
+    """Run all upkeep that the policies make due, or only report it. The caller has just read the newest value.
 
-    A service that the table forbids, or that fails, is named in the result, and the others go on. What says that the
-    table itself is not there, or not the one that was opened, or that it has moved, is raised.
+    A service that the table forbids, or that fails, is named in the result, and the others continue. Errors are raised
+    if the table is missing, was replaced, or has moved.
     """
     run = _Run(session, policies, dry_run, execute_parts=execute_parts)
     require_not_moved(run.before.moving)
@@ -107,7 +107,7 @@ def maintain(
 
 
 def _waits(run: _Run) -> Iterator[str]:
-    """What the services wait for, where none of them has done anything."""
+    """Describe the thresholds of services without due work."""
     session, policies = run.session, run.policies
     value = session.known()
     yield from waits_of(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
@@ -117,7 +117,7 @@ def _waits(run: _Run) -> Iterator[str]:
 
 @dataclass
 class _Run:
-    """One call of `maintain`: its policies, its actions, the file groups that failed, and Hudi's timeline at first."""
+    """State of one `maintain` call: policies, actions, failed file groups, and Hudi's initial timeline."""
 
     session: Session
     policies: Policies
@@ -132,7 +132,7 @@ class _Run:
         self.before = self.session.known()
 
     def guarded(self, name: str, work: Callable[[_Run], Iterator[Upkeep]]) -> None:
-        """Do the work of one service, and note what came of it, also where it raises."""
+        """Run one service and record its actions, or its error."""
         try:
             for action in work(self):
                 self.note(action)
@@ -142,7 +142,7 @@ class _Run:
             self.note(Upkeep(name, state_of(error), "", error=str(error)))
 
     def finished(self, plan: CompactionPlan, action: Upkeep) -> Iterator[Upkeep]:
-        """Execute a plan and complete it; what cannot be compacted is left out."""
+        """Execute and complete a plan without the file groups that fail."""
         finished = finish(self.session, plan, self.execute_parts)
         self.failed |= finished.failed.keys()
         yield from compacted(finished, action)
@@ -154,20 +154,19 @@ class _Run:
 
 
 def tell(session: Session, action: Upkeep, *, inline: bool = False) -> None:
-    """Tell the observers what was done."""
-    assert action.state != "due", "nothing has happened yet"
+    assert action.state != "due", "no action was taken yet"
     session.publisher.tell(
         UpkeepEvent(service=action.service, state=action.state, why=action.why, inline=inline, error=action.error)
     )
 
 
 def state_of(error: CrdtMorError) -> Literal["refused", "failed"]:
-    """What an error says of a service: that this table forbids it, or that it may work when it is tried again."""
+    """Return `refused` if the table forbids the service, `failed` if a retry may succeed."""
     return "refused" if isinstance(error, UnsupportedFeatureError | InvalidInputError) else "failed"
 
 
 def _told(run: _Run) -> Iterator[Upkeep]:
-    """Tell Hudi of the newest version; where that is the first one, Hudi alone has written here."""
+    """Tell Hudi of the newest version. Skip version 0, because only Hudi has written then."""
     if run.before.version > 0:
         run.hudi = run.session.store.list(run.session.publisher.projector.folder)
         yield from tell_hudi(run.session, run.before, run.hudi, dry_run=run.dry_run)
@@ -177,13 +176,13 @@ def _told(run: _Run) -> Iterator[Upkeep]:
 
 
 def _open_plans(run: _Run) -> Iterator[Upkeep]:
-    """Finish the plans that somebody has scheduled and nobody has completed; one that fails stops no other."""
+    """Finish open plans; a failing plan does not stop the others."""
     open_now = [plan for plan in run.session.known().plans if plan.action == COMPACT.name]
     if run.dry_run:
         for known in open_now:
             yield Upkeep("compaction", "due", open_since(known.barrier, run.now_ms))
         return
-    if open_now:  # what Hudi has executed of them has ended
+    if open_now:  # end the plans that Hudi executed
         run.session.remember(run.session.run(adoption.adopt(run.session.publisher, run.session.known())))
     for plan in service.open_plans(run.session, COMPACT) if open_now else ():
         why = open_since(plan.barrier, run.now_ms)
@@ -196,12 +195,16 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
 
 
 def open_since(barrier: InstantTime, now_ms: int) -> str:
-    """Why an open plan is executed. now_ms: the time by whose clock the caller goes."""
+    """Return why an open plan is executed.
+
+    Args:
+        now_ms: Time of the caller's clock.
+    """
     return f"plan {barrier} has been open for {words_of_age(max(0, now_ms - to_ms(barrier)))}"
 
 
 def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
-    """What is said of a plan that was finished; nothing where somebody has cancelled it meanwhile."""
+    """Yield the actions of a finished plan; none if another process cancelled it."""
     plan, done = finished.plan, finished.completion
     if done is not None:
         made = plan.made(done.files)
@@ -212,22 +215,22 @@ def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
     if finished.failed:
         count = plural(len(finished.failed), "file group")
         words = "; ".join(said_of(finished.failed)[:DETAILS_SHOWN])
-        error = f"{count} could not be compacted, and will be tried again when something is written there. {words}"
+        error = f"{count} could not be compacted and will be tried again after the next write there. {words}"
         yield Upkeep(action.service, "failed", action.why, error=error)
 
 
 def _compactions(run: _Run) -> Iterator[Upkeep]:
-    """Compact the file groups that are due, in plans that are bounded; the worst of them come first."""
+    """Compact due file groups in bounded plans, the worst first."""
     return _in_plans(run, "compaction", partial(_due, run))
 
 
 def _log_compactions(run: _Run) -> Iterator[Upkeep]:
-    """Make the logs of file groups one that have many, and are not due for a compaction."""
+    """Merge the logs of file groups with many logs that are not due for a compaction."""
     return _in_plans(run, "log_compaction", partial(_due_of_logs, run))
 
 
 Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueGroup]]
-"""What is due in (a value, its latest slices, the groups in open plans, which are left out)."""
+"""Return the due file groups of (value, latest slices, file groups in open plans, which are skipped)."""
 
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
@@ -242,8 +245,8 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     found = list(rest.values())
     if rest and must_wait(session, value):
         refusal = (
-            "in this table of Hudi's, Hudi's readers would let a write win that ends after a compaction: it is made "
-            f"once no write is pending. pending={[write.requested for write in value.pending]}"
+            "a table of Hudi's is compacted only while no write is pending; otherwise a write that ends after the "
+            f"compaction would win. pending={[write.requested for write in value.pending]}"
         )
         yield replace(due_action(name, found, "refused"), error=refusal)
     elif rest and run.dry_run:
@@ -252,7 +255,7 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     def due_of_rest(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
         return [one for one in due_in(value, slices, taken) if one.group in rest]
 
-    while rest and not run.dry_run:  # of what was due at first, so that this ends beside the fastest of writers
+    while rest and not run.dry_run:  # only file groups due at the start, so this ends beside fast writers
         plan, chosen = schedule_due(session, due_of_rest, logs_only=name == "log_compaction")
         if plan is None:
             break
@@ -264,7 +267,7 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
 def schedule_due(
     session: Session, due_in: Due, *, logs_only: bool = False
 ) -> tuple[CompactionPlan | None, list[DueGroup]]:
-    """The next plan of what is due, and what it was made for; None where nothing is due any more."""
+    """Schedule the next plan of due file groups; return None and [] if none is due any more."""
     chosen: list[DueGroup] = []
 
     def choose(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> set[FileGroup]:
@@ -275,7 +278,7 @@ def schedule_due(
 
 
 def must_wait(session: Session, value: Timeline) -> bool:
-    """Whether the table is one of Hudi's that is compacted only while no write is pending."""
+    """Return True if this table of Hudi's must wait with compaction, because a write is pending."""
     return session.config.merge.hudi_commit_time and bool(value.pending)
 
 
@@ -291,7 +294,7 @@ def _due_of_logs(
 
 
 def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
-    """The first of the groups that are due, as many as one plan takes: at least one."""
+    """Return the first due file groups for one plan: within its limits, but at least one."""
     chosen: list[DueGroup] = []
     size = 0
     for one in due:
@@ -303,7 +306,6 @@ def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
 
 
 def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
-    """The file slices of the latest snapshot of a value."""
     return fold_slices(session.views.snapshot_completions(value, None))
 
 
@@ -311,7 +313,7 @@ def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
 
 
 def _clean(run: _Run) -> Iterator[Upkeep]:
-    """Give up history that is older than what is kept, and remove the files that nothing needs any more."""
+    """Give up history beyond the policy, and remove unneeded files."""
     session, policy = run.session, RetentionPolicy.of(run.policies)
     if policy.keeps_everything:
         return
@@ -325,7 +327,7 @@ def _clean(run: _Run) -> Iterator[Upkeep]:
         yield Upkeep("clean", "due", why, files_removed=len(due.files), bytes_removed=size)
         return
     done = cleaner.clean()
-    failed = f"{plural(done.failed, 'file')} could not be removed, which the next clean tries" if done.failed else ""
+    failed = f"{plural(done.failed, 'file')} could not be removed; the next clean tries again" if done.failed else ""
     yield Upkeep("clean", "done", why, files_removed=done.files, bytes_removed=done.bytes, error=failed)
 
 
@@ -338,7 +340,7 @@ def _kept(policies: Policies) -> str:
 
 
 def _erasures(run: _Run) -> Iterator[Upkeep]:
-    """Finish the erasures that somebody has begun; one that has to wait for writers stays due."""
+    """Finish open erasures. An erasure that must wait for writers stays due."""
     for erasure in erase.open_erasures(run.session):
         age = words_of_age(max(0, run.now_ms - to_ms(erasure.requested)))
         due = Upkeep("erasure", "due", f"an erasure of {age} ago is not finished")
@@ -359,7 +361,7 @@ def _erasures(run: _Run) -> Iterator[Upkeep]:
 
 
 def _archive(run: _Run) -> Iterator[Upkeep]:
-    """Archive what may be, once it is much; where Hudi's own writers archive, they go on to do so."""
+    """Archive once enough instants are archivable, unless Hudi's own writers archive."""
     session, least = run.session, run.policies.archive
     if least is None or session.known().standing < least + KEPT_COMMITS:
         return
@@ -371,12 +373,12 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
         yield Upkeep("archive", "due", why)
     else:
         left = archive(session, KEPT_COMMITS).left
-        failed = f"{plural(left, 'file')} could not be removed, which the next sweep tries" if left else ""
+        failed = f"{plural(left, 'file')} could not be removed; the next sweep tries again" if left else ""
         yield Upkeep("archive", "done", why, error=failed)
 
 
 def _tokens(run: _Run) -> Iterator[Upkeep]:
-    """Forget the applications that have committed nothing for long."""
+    """Forget applications without recent commits."""
     session, age_ms = run.session, run.policies.tokens_ms
     value = session.known()
     if age_ms is None or age_ms >= run.now_ms:

@@ -1,8 +1,8 @@
-"""What `maintain` does about processes that died: it tells Hudi of the newest version, and sweeps what they left.
+"""Repair the effects of dead processes: tell Hudi of the newest version, and sweep leftover files.
 
-The process that published the newest version may have died before it told Hudi. Until Hudi is told, its readers do not
-show the newest commit, and a compaction of Hudi's would leave it out. Hudi's writers roll back each write that they
-find begun, and fail at one below a later commit. Both are seen in one listing of Hudi's timeline.
+The publisher of the newest version may die before it tells Hudi. Until then Hudi's readers miss the newest commit, and
+a compaction of Hudi would leave it out. Hudi's writers roll back each begun write that they find, and fail at a begun
+write below a later commit. One listing of Hudi's timeline shows both cases.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from crdt_mor.store.protocol import Stat
 
 
 def tell_hudi(session: Session, value: Timeline, listed: Sequence[Stat], *, dry_run: bool) -> Iterator[Upkeep]:
-    """Put the files by which Hudi is told of a value, the newest one, and remove others, where nobody has yet.
+    """Put and remove files in Hudi's timeline as the newest value requires, unless another process did so.
 
-    listed: Hudi's timeline.
+    Args:
+        listed: A listing of Hudi's timeline.
     """
     there = {stat.path for stat in listed}
     missing = [file for file in session.run(session.publisher.projector.files(value)) if file.path not in there]
@@ -41,7 +42,7 @@ def tell_hudi(session: Session, value: Timeline, listed: Sequence[Stat], *, dry_
 
 
 def _removes_files(value: Timeline) -> bool:
-    """Whether who tells Hudi of this very version also removes files: of a plan, of a restore, or of an archiving."""
+    """Return True if publishing this version to Hudi also removes files: for a plan, a restore or an archiving."""
     cancels = any(r.is_plan and r.version == value.version for r in value.rolled_back)
     return cancels or value.archive.version == value.version or restore_of_version(value) is not None
 
@@ -49,10 +50,12 @@ def _removes_files(value: Timeline) -> bool:
 def sweep_dead(
     session: Session, before: Timeline, listed: Sequence[Stat], now_ms: int, *, dry_run: bool
 ) -> Iterator[Upkeep]:
-    """Give up the writers that are silent, and remove what given-up writes have left, unless it was just done.
+    """Roll back silent writers and remove their files, unless a recent sweep did so.
 
-    Another service may have swept since `before`, as scheduling a plan sweeps when a sweep is due. listed: Hudi's
-    timeline at that time.
+    Another service may have swept since `before`: scheduling a plan sweeps when a sweep is due.
+
+    Args:
+        listed: Listing of Hudi's timeline at that time.
     """
     since_ms, given_up = abs(now_ms - to_ms(before.swept)), len(before.rolled_back)
     dead = _dead_writers(session, before, listed, now_ms)
@@ -67,15 +70,16 @@ def sweep_dead(
     tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
     if (tail.rolled_back or dead) and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
-    if tail.table_id is not None:  # its first load may have died when all of it was in its place
+    if tail.table_id is not None:  # its first load may have died after placing all files
         load.remove(session.store, tail.table_id, base_files=False)
     yield Upkeep("sweep", "done", why)
 
 
 def _dead_writers(session: Session, value: Timeline, listed: Sequence[Stat], now_ms: int) -> int:
-    """How many writers can commit nothing any more, or have been silent for the expiry, or were executed twice.
+    """Count the writers that can no longer commit, were silent for the expiry, or executed a plan twice.
 
-    listed: Hudi's timeline, in which some have claimed a time that the table's clock has passed.
+    Args:
+        listed: Hudi's timeline. Some of its writers claimed a time that the table's clock has passed.
     """
     claimed = [write for write in claims(session, value, listed) if write.requested < value.clock]
     silent = [p for p in value.pending if session.run(sweep.is_expired(p, now_ms, session.expiry_ms))]

@@ -1,8 +1,8 @@
-"""Upkeep by writers: after its commit a writer compacts what is due in the file groups that it has written.
+"""Upkeep by writers: after its commit, a writer compacts due file groups that it wrote.
 
-The commit is complete and visible by then, whatever becomes of the upkeep: what fails is told as an `UpkeepEvent`, with
-its error, and raises nothing. Other services are left to `maintain`, as their cost has nothing to do with what one
-writer wrote. Most writers do no upkeep, and import nothing of it.
+The commit is already complete and visible. So a failure of the upkeep is reported as an `UpkeepEvent` with its error,
+and raises nothing. Other services are left to `maintain`, because their cost does not depend on one writer's rows. Most
+writers do no upkeep, so it is imported late.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion
 
 MANY_COMMITS: Final = 10_000
-"""Commits that no `maintain` has archived: with that many, reads and opens take times as long."""
+"""Commits without archiving after which reads and opens take several times as long."""
 
 _warned: Final[set[str | None]] = set()
-"""The tables of which this process has said that nobody maintains them."""
+"""Ids of tables for which this process has warned."""
 
 
 def upkeep_after(session: Session, value: Timeline, completion: Completion) -> None:
-    """Compact what is due in the file groups of a commit that `value` shows, if this session's writers are to do so.
+    """Compact due file groups of a commit shown by `value`, if this session's writers do upkeep.
 
     Raises no `Exception`.
     """
@@ -39,7 +39,7 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
             from crdt_mor.services.maintain_written import compact_written
 
             compact_written(session, value, {file.group for file in completion.files}, policies)
-    except Exception as error:  # noqa: BLE001  the commit stands, and its writer must learn that it does
+    except Exception as error:  # noqa: BLE001  the commit is complete, so the writer must not see an error
         from crdt_mor.services.maintain import state_of
 
         failed = state_of(error) if isinstance(error, CrdtMorError) else "failed"
@@ -52,15 +52,15 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
 
 
 def _warn_of_many(value: Timeline) -> None:
-    """Warn once of a table that nobody maintains, from what a writer holds anyway."""
+    """Warn once per table that nobody maintains, without extra requests."""
     commits = value.standing + len(value.completions)
     if commits < MANY_COMMITS or value.table_id in _warned:
         return
     _warned.add(value.table_id)
-    with suppress(UserWarning):  # where warnings are errors; the commit stands
+    with suppress(UserWarning):  # raised if warnings are errors; the commit is complete
         warnings.warn(
-            "this table has many commits that no upkeep has folded, so that reads and writes get slower: run "
-            "table.maintenance.maintain(), for example each hour. If it finds nothing due, run "
+            "this table has many commits without upkeep, so reads and writes get slower: run "
+            "table.maintenance.maintain() regularly, for example hourly. If it finds nothing due, run "
             f"table.maintenance.compact() once. commits={commits}",
             UpkeepWarning,
             stacklevel=callers_level(),

@@ -1,4 +1,4 @@
-"""What `maintain` says of what it has done: values, and their texts for people."""
+"""Results of `maintain`, with their texts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from crdt_mor.model.policies import plural, words_of_bytes
 from crdt_mor.planners.compaction_due import DueGroup
 
 DETAILS_SHOWN = 3
-"""Reasons that the text of an action names; the rest it counts."""
+"""Reasons shown in an action's text; the others are only counted."""
 
 State = Literal["done", "due", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """One thing that `maintain` has done, or would do, or could not do.
+    """One action of `maintain`: done, due or failed.
 
-    service: `hudi`, `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens` or `hints`;
-        `maintain`, where the table forbids all of them.
-    state: `due` in a dry run, and of an erasure that waits for writers; `refused` where the table or this release
-        forbids it; `failed`: `error` says why.
-    why: what made it due, in words, "" where that was not found out; `details`: the same of each file group.
-    file_groups, rows: what was compacted. files_written, bytes_written: new files. files_removed, bytes_removed: what
-    was deleted.
+    Attributes:
+        service: `hudi`, `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens` or `hints`;
+            `maintain` if the table forbids all of them.
+        state: `done`; `due` in a dry run, or for an erasure that waits for writers; `refused` if the table or this
+            release forbids it; `failed` with the reason in `error`.
+        why: Reason in words; "" if unknown.
+        details: Reason for each file group.
+        file_groups: Number of compacted file groups.
+        rows: Number of compacted rows.
+        files_written: Number of new files.
+        bytes_written: Bytes of new files.
+        files_removed: Number of deleted files.
+        bytes_removed: Bytes of deleted files.
     """
 
     service: str
@@ -60,7 +66,7 @@ class Upkeep:
 
 
 def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
-    """What is said of a compaction that was due in these file groups."""
+    """Return the action for a compaction due in these file groups."""
     if len(due) == 1:
         return Upkeep(name, state, due[0].why)
     return Upkeep(name, state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))
@@ -68,9 +74,12 @@ def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What a call of `maintain` has done, in the order in which it was done. dry_run: it has done nothing.
+    """The result of `maintain`.
 
-    waits: where nothing is due, which policies the services wait for, and how near the table is to each.
+    Attributes:
+        actions: Actions in the order of execution.
+        dry_run: True if nothing was executed.
+        waits: If nothing is due, each policy and how close the table is to its threshold.
     """
 
     actions: tuple[Upkeep, ...]
@@ -79,7 +88,7 @@ class Maintained:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed; what a table forbids is no failure."""
+        """True if no service failed. Services that the table forbids do not count."""
         return all(action.state != "failed" for action in self.actions)
 
     @property

@@ -1,4 +1,4 @@
-"""What a writer compacts after its commit: what is due in the file groups that it wrote (`maintain_inline.py`)."""
+"""Compact the due file groups of a writer's commit (called by `maintain_inline.py`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from crdt_mor.services.maintain_report import Upkeep, due_action
 
 
 def compact_written(session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies) -> None:
-    """Compact those of these file groups that are due as `value` shows them."""
+    """Compact the due file groups among `groups`, as `value` shows them."""
     now_ms = session.environment.now_ms()
 
     def due(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
@@ -37,7 +37,7 @@ def compact_written(session: Session, value: Timeline, groups: Collection[FileGr
 
     found = bounded(due(value, latest_slices(session, value), ()))
     if not found or must_wait(session, value):
-        return  # as after most commits, without a look at the store
+        return  # as after most commits, without a request
     for plan in _left_behind(session, value, {one.group for one in found}, now_ms):
         for action in compacted(finish(session, plan), Upkeep("compaction", "done", open_since(plan.barrier, now_ms))):
             tell(session, action, inline=True)
@@ -48,9 +48,9 @@ def compact_written(session: Session, value: Timeline, groups: Collection[FileGr
 
 
 def _left_behind(session: Session, value: Timeline, groups: set[FileGroup], now_ms: int) -> list[CompactionPlan]:
-    """The plans that hold one of these groups and have been open for so long that their executors must be dead.
+    """Return the open plans of these file groups that are so old that their executors must be dead.
 
-    A plan that is younger is left to its executor: two executors are safe, but one of them is in vain.
+    Younger plans are left to their executors: two executors are safe, but one works in vain.
     """
     old = [p for p in value.plans if p.action == COMPACT.name and now_ms - to_ms(p.barrier) > session.expiry_ms]
     read = (session.run(read_plan(value, plan)) for plan in old)

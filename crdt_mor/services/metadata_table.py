@@ -1,8 +1,8 @@
-"""Hudi's metadata table, and how a table gets rid of it.
+"""Remove Hudi's metadata table from a table.
 
-Hudi's readers see only the files that it lists, and nobody but Hudi's writers adds to it. So nothing is written to a
-table that has one. Where the properties name none, Hudi's readers list the table's folders, and find what we wrote. The
-properties are changed first (`hudi.handover`), so that no reader looks for a file that is gone.
+Hudi's readers see only files listed in the metadata table, and only Hudi's writers add to it. So crdt_mor writes to no
+table that has one. Without one in the properties, Hudi's readers list the folders and find our files. The properties
+change first (`hudi.handover`), so no reader looks for a missing metadata file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from crdt_mor.model.config_properties import METADATA_INFLIGHT, METADATA_PARTITI
 
 
 def drop_metadata_table(session: Session) -> int:
-    """Let the properties name no metadata table, and remove its files; how many there were."""
+    """Remove the metadata table from the properties, delete its files and return their number."""
     session.run(change_properties({METADATA_PARTITIONS: None, METADATA_INFLIGHT: None}))
     files = session.store.walk(METADATA_TABLE)
     for file in files:

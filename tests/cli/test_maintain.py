@@ -64,7 +64,7 @@ def test_a_key_that_cannot_be_merged_is_named_and_what_the_error_says_to_do_is_e
         table.upsert(pl.DataFrame({"id": ["big"], "n": [number]}))
     table.set_properties({"crdt_mor.compaction.log_files": "2"})
     assert "too large" in run(uri, code=1).stdout
-    assert "crdt-mor compact, tries it again and says why" in run(uri, code=1).stdout
+    assert "crdt-mor compact to try again and see the reason" in run(uri, code=1).stdout
     refused = CliRunner().invoke(app, ["compact", str(uri)])
     assert refused.exit_code == 1
     assert "file group 00000000 cannot be compacted" in refused.stderr

@@ -273,7 +273,7 @@ def test_what_hudi_has_left_behind_goes_first(table: Table, store: Dying) -> Non
 
 @pytest.mark.parametrize(
     ("settings", "why"),
-    [({"ordering": "v"}, "nothing to hand over"), ({"merge": "partial_update/1"}, "do not know the merge")],
+    [({"ordering": "v"}, "no handover is needed"), ({"merge": "partial_update/1"}, "cannot run the merge")],
     ids=["ordering", "partial"],
 )
 def test_only_a_table_of_the_default_merge_is_handed_over(settings: dict[str, str], why: str) -> None:
