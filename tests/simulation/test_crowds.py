@@ -87,7 +87,7 @@ def test_who_is_alone_posts_nothing_and_looks_for_others_once_in_a_while(monkeyp
 def test_the_commits_of_a_crowd(
     writers: int, think_s: float, rate: float, p50_s: float, p99_s: float, requests: float
 ) -> None:
-    """Commits a second, what a writer waits and how much is asked of a bucket 30 ms away, as docs/stores.md says it."""
+    """Commits a second, waits and requests of a bucket 30 ms away are as in docs/design/requests.md."""
     seconds = 60 if think_s else 15
     sim = crowd_of(writers, seconds=seconds, latency_ms=30, think_s=think_s)
     took = sorted(commit.took for commit in sim.commits if commit.at > seconds * 1000 / 3)

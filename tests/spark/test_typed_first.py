@@ -1,4 +1,4 @@
-"""What users of Delta and Hudi type first works, or is answered in one line. docs/spark-from-delta.md has the ways."""
+"""What users of Delta and Hudi type first works, or is answered in one line. docs/spark-writing.md has the ways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.spark.sessions import ROOT, fixture
 pytestmark = pytest.mark.spark
 spark = fixture()
 
-PAGE = (ROOT / "docs" / "spark-from-delta.md").read_text()
+PAGE = (ROOT / "docs" / "spark-writing.md").read_text().partition("\n## Coming from Delta or Hudi\n")[2]
 ROW = re.compile(r"^\| (.+?) \| (.+?) \|$", re.MULTILINE)
 CODE = re.compile(r"``(.+?) ``|`(.+?)`")
 FIRST = "[PYTHON_DATA_SOURCE_ERROR] Failed to"
@@ -32,7 +32,7 @@ FIRST = "[PYTHON_DATA_SOURCE_ERROR] Failed to"
 
 def section(title: str) -> list[tuple[str, str]]:
     """The rows of the first table below a title."""
-    below = PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    below = PAGE.partition(f"\n### {title}\n")[2].partition("\n### ")[0]
     return ROW.findall(below.partition("| you type |")[2].partition("\n\n")[0])
 
 
@@ -44,7 +44,7 @@ def codes(cell: str) -> list[str]:
 def names(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the page's examples have made, below a folder of their own."""
     folder = tmp_path_factory.mktemp("lake")
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (block,) = re.findall(r"```py\n(.*?)```", PAGE, re.DOTALL)
     found: dict[str, Any] = {"spark": spark, "lake": str(folder)}
     exec(placed(block, found), found)
     found["df"].createOrReplaceTempView("df")
@@ -78,8 +78,6 @@ def test_what_spark_refuses_has_a_way_that_works(names: dict[str, Any], title: s
 
 
 def test_options_of_others_are_answered_with_the_name_here() -> None:
-    below = PAGE.partition("| option | here |\n|---|---|\n")[2].partition("\n\n")[0]
-    assert ROW.findall(below) == [(f"`{name}`", way.replace("{value}", "…")) for name, way in WAYS.items()]
     assert instead({"versionasof": "7"}) == 'instead of versionAsOf say option("asOf", "7")'
     assert instead({"hoodie.clean.async": "true", "columns": "id"}).startswith(
         "instead of hoodie.clean.async say nothing"

@@ -1,4 +1,4 @@
-"""What operations ask of a bucket, counted: the table in docs/stores.md says it, and cannot say anything else.
+"""What operations ask of a bucket, counted: the table in docs/design/requests.md says it, and cannot say anything else.
 
 Counts are exact. A new row is a line in the page and a function here, under one name.
 """
@@ -32,7 +32,7 @@ from crdt_mor.read import snapshot
 from tests.counting import Bucket, Count
 from tests.inside import session_of
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "stores.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "design" / "requests.md"
 _NUMBERS = r"(?P<requests>\d+) \| (?P<trips>\d+) \| (?P<size>[\d,.]+) (?P<unit>KiB|MiB)"
 ROW = re.compile(rf"^\| (?P<name>[^|]+) \| {_NUMBERS} \|$")
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
