@@ -1,4 +1,4 @@
-"""Guides in docs/ to what changes a table as a whole: columns, layout, rows that are replaced. Their blocks run."""
+"""Guides in docs/ to what changes a table as a whole: columns, layout. Their blocks run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 @pytest.mark.parametrize(
-    ("page", "not_run"), [("altering.md", {"sh"}), ("migrating.md", set()), ("overwriting.md", set())]
+    ("page", "not_run"), [("altering.md", {"sh"}), ("migrating.md", set())]
 )
 def test_the_blocks_of_the_page_run_and_show_what_they_print(
     page: str, not_run: set[str], fast_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
