@@ -1,4 +1,4 @@
-"""docs/payloads.md, held to the code: every block of it runs, and what it shows is what comes out.
+"""docs/payloads.md and docs/own-payloads.md: every block runs and prints what the page shows.
 
     ```python, first line `# name.py`   a module beside the tables; where it replaces another one, Python starts anew
     ```python                           runs; prints, warnings and a last error are in the ```text block that follows
@@ -32,8 +32,8 @@ from crdt_mor.laws.fingerprint import fingerprint
 from crdt_mor.laws.resolve import payload_of
 from tests.guides import Block, Interpreter, blocks, interpreter, words
 
-GUIDE = Path(__file__).parents[1] / "docs" / "payloads.md"
-TEXT = GUIDE.read_text()
+GUIDES = [Path(__file__).parents[1] / "docs" / name for name in ("own-payloads.md", "payloads.md")]
+TEXT = "\n".join(guide.read_text() for guide in GUIDES)
 
 
 class Reader:
@@ -97,7 +97,7 @@ def test_every_block_of_the_guide_runs_and_shows_what_it_prints(fast_path: Path)
     with reader(fast_path) as somebody:
         for block in found:
             expected = block.code if block.language == "console" else block.shown
-            assert words(somebody.follow(block)) == words(expected), f"docs/payloads.md:{block.line}"
+            assert words(somebody.follow(block)) == words(expected), f"line {block.line} of both guides"
 
 
 def test_the_packaging_of_the_guide_provides_a_payload_of_the_guide() -> None:
