@@ -11,9 +11,7 @@ from tests.guides import blocks
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-@pytest.mark.parametrize(
-    ("page", "not_run"), [("altering.md", {"sh"}), ("migrating.md", set())]
-)
+@pytest.mark.parametrize(("page", "not_run"), [("altering.md", {"sh"}), ("migrating.md", set())])
 def test_the_blocks_of_the_page_run_and_show_what_they_print(
     page: str, not_run: set[str], fast_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
