@@ -209,21 +209,21 @@ CREATE: dict[str, Mistake] = {
     "an expiry in the past": (create(writer_expiry=timedelta(-1)), InvalidInputError, "of 0 or more.*writer_expiry="),
     "an expiry in seconds": (create(writer_expiry=600), InvalidInputError, "timedelta.*writer_expiry=600"),
     "a file system of Hadoop": (lambda w: made("hdfs://lake/events"), UnsupportedFeatureError, "s3://.*scheme=hdfs"),
-    "no address": (lambda w: made(""), InvalidInputError, "is a path"),
-    "a number for an address": (lambda w: made(5), InvalidInputError, "is a path.*type=int"),
+    "no address": (lambda w: made(""), InvalidInputError, "pass as address a path"),
+    "a number for an address": (lambda w: made(5), InvalidInputError, "pass as address a path.*type=int"),
     "a table that is there": (lambda w: made(w.events.uri), TableExistsError, "exist_ok=True.*path="),
     "another table is there": (lambda w: made(w.events.uri, key="day", exist_ok=True), TableExistsError,
                                "another key.*asked=.*found="),
     "a table of Delta Lake is there": (lambda w: made(w.folder / "delta"), TableExistsError, "Delta Lake.*path="),
     "a file where the folder should be": (lambda w: made(w.folder / "rows.csv"), InvalidInputError,
-                                          "this is a file.*uri="),
+                                          "not a file.*uri="),
 }  # fmt: skip
 
 OPEN: dict[str, Mistake] = {
     "a table that is not there": (lambda w: Table(w.folder / "evnets"), TableNotFoundError, "create it.*path=.*evnets"),
     "a table of Delta Lake": (lambda w: Table(w.folder / "delta"), TableNotFoundError, "Delta Lake.*path="),
     "a table of Iceberg": (lambda w: Table(w.folder / "iceberg"), TableNotFoundError, "Iceberg.*path="),
-    "a data file": (lambda w: Table(w.folder / "broken.parquet"), InvalidInputError, "this is a file.*uri="),
+    "a data file": (lambda w: Table(w.folder / "broken.parquet"), InvalidInputError, "not a file.*uri="),
     "a frame for an address": (lambda w: Table(ROWS), InvalidUseError, "by its address.*type=Table"),
     "a module of payloads that is not there": (
         lambda w: Table(w.events.uri, payloads=["acme_none"]), UnknownPayloadError, "PYTHONPATH.*module=acme_none"),

@@ -1,8 +1,7 @@
-"""Absent or not: a second look at an object that something names, before it is called lost.
+"""Look twice before an object that something names is called lost.
 
-A mount of a network may remember for seconds that a name was absent, also once another machine has made the object. The
-listing of the folder shows the object all the same, and makes most mounts look the name up anew. `LocalStore` asks such
-mounts anew by itself; this is for all other stores and mounts.
+A network mount can remember for seconds that a name was absent. The folder's listing shows the object, and most mounts
+then look the name up again. `LocalStore` does this by itself; this module serves other stores and mounts.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ from crdt_mor.store.protocol import Store, is_bucket
 T = TypeVar("T")
 
 LOOKS: Final = 2
-"""How often an object is asked for again that its folder lists. It may be deleted between the two."""
+"""Repeated reads of an object that its folder lists. A delete may come between."""
 
 
 class ContradictedError(StorageUnavailableError):
-    """A store lists an object and does not find it. It says nothing of the object."""
+    """A store lists an object and does not find the object."""
 
 
 def surely(store: Store, path: str, ask: Callable[[str], T | None]) -> T | None:
-    """The answer of `ask`, a method of the store, for an object that something names; None only where it is gone.
+    """Return `ask(path)`; None only if the object is gone.
 
-    Raises `StorageUnavailableError` where the folder lists the object, and the store does not find it.
+    Raises:
+        StorageUnavailableError: The folder lists the object, and the store does not find it.
     """
     found = ask(path)
     if is_bucket(store):
@@ -41,14 +41,12 @@ def surely(store: Store, path: str, ask: Callable[[str], T | None]) -> T | None:
 
 
 def folder_of(path: str) -> str:
-    """The folder of an object; "" is the root."""
     return path.rpartition("/")[0]
 
 
 def contradicted(path: str) -> ContradictedError:
-    """The error of a store whose listing shows an object that it does not find."""
     return ContradictedError(
-        "the folder lists this object, and the store does not find it: a network mount may remember for a while that "
-        "the name was absent. Try again in a moment; docs/stores.md says how to mount it. "
+        "the folder lists this object, but the store does not find it: a network mount may remember the absent name. "
+        "Try again in a moment; docs/stores.md explains the mount options. "
         f"path={path}"
     )

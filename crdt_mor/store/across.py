@@ -1,8 +1,8 @@
-"""An object of one store put into another one, or compared with it: part by part, whatever the stores are.
+"""Put an object of a store into another, or compare two, part by part.
 
-within one bucket       copied by the provider, where it does that
-anything to a disk      a part is written before the next one is read
-anything to a bucket    read in parts, and put whole, as it is there or not
+within a bucket         copied by the provider, if possible
+anything to a disk      each part is written before the next is read
+anything to a bucket    read in parts, and put whole
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from crdt_mor.errors import FormatError
 from crdt_mor.store.protocol import Durable, Stat, Store, is_bucket
 
 PART_BYTES: Final = 8 << 20
-"""How much of an object is read at once."""
+"""Bytes of an object per read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An object in parts, as often as they are asked for; raises `FileNotFoundError` where it is gone.
+    """An object in parts; can be iterated repeatedly. Raises `FileNotFoundError` if the object is gone.
 
-    read: gives some bytes of it, from a first one on.
+    read: returns bytes of the object, by start and length.
     """
 
     stat: Stat
@@ -30,7 +30,6 @@ class Parts:
 
     @classmethod
     def of(cls, store: Store, stat: Stat) -> Parts:
-        """The object at `stat.path` of a store, which has had that size."""
         source = store.ranges_of(stat.path, stat.size) if is_bucket(store) else store.parquet(stat.path)
         if source is None:
             raise FileNotFoundError(stat.path)
@@ -42,17 +41,17 @@ class Parts:
             part = self.read(start, length)
             if len(part) != length:
                 raise FormatError(
-                    "an object has another size than a listing has just said: objects of tables never change, so "
-                    f"something else writes here. path={self.stat.path} listed={self.stat.size} "
+                    "an object differs in size from its listing: another program writes here, because a table's "
+                    f"objects never change. Stop that program. path={self.stat.path} listed={self.stat.size} "
                     f"found={start + len(part)}"
                 )
             yield part
 
 
 def put_across(source: Store, target: Store, stat: Stat, durable: Durable) -> bool | None:
-    """Create the object at `stat.path` in `target` with what `source` has there, if there is none: True; else False.
+    """Create the object at `stat.path` in `target` from `source`: True, or False if it exists.
 
-    None where `source` has no such object any more. Raises `FormatError` where it has another size than it had.
+    None if `source` lost the object. Raises `FormatError` if its size changed.
     """
     if is_bucket(source) and is_bucket(target):
         copied = target.copy_from(source, stat.path, stat.size)
@@ -65,12 +64,12 @@ def put_across(source: Store, target: Store, stat: Stat, durable: Durable) -> bo
 
 
 def bytes_held(target: Store, stat: Stat) -> int:
-    """How much memory `put_across` takes: a bucket is given an object whole."""
+    """Return the memory that `put_across` needs: a bucket receives an object whole."""
     return stat.size if is_bucket(target) else min(stat.size, PART_BYTES)
 
 
 def is_same(one: Store, other: Store, path: str, size: int) -> bool:
-    """Whether two stores have the same bytes at a path, at which each has an object of that size, or had one."""
+    """Return True if both stores contain the same bytes at a path."""
     stat = Stat(path, size, 0)
     try:
         pairs = zip(Parts.of(one, stat), Parts.of(other, stat), strict=True)

@@ -1,14 +1,14 @@
-"""Addresses of object stores: which provider, which bucket, and where in it a table is.
+"""Parse addresses of object stores into provider, bucket and folder, without a request.
 
-    s3://bucket/path, s3a://bucket/path                    Amazon S3 and whatever speaks its protocol
+    s3://bucket/path, s3a://bucket/path                    Amazon S3 and compatible stores
     gs://bucket/path                                       Google Cloud Storage
     az://container/path                                    Azure; the account is an option
-    abfss://container@account.dfs.core.windows.net/path    Azure, the account is in the address (abfs://, too)
-    https://account.blob.core.windows.net/container/path   and what else providers give as the address of an object:
+    abfss://container@account.dfs.core.windows.net/path    Azure, account in the address (also abfs://)
+    https://account.blob.core.windows.net/container/path   and other addresses that providers show:
         https://bucket.s3.region.amazonaws.com/path, https://account.r2.cloudflarestorage.com/bucket/path, …
 
-An address never holds a secret: a user and a password, or the signature of a SAS, are refused, as addresses stand in
-messages, logs and files of tables. Nothing here looks at the store.
+Messages, logs and table files contain addresses. Addresses with a user, a password or a SAS signature are therefore
+refused.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ KNOWN: Final = (
     "a path, file:///path, s3://bucket/path, gs://bucket/path, az://container/path or "
     "abfss://container@account.dfs.core.windows.net/path"
 )
-"""The kinds of addresses that messages name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A folder in a bucket.
 
-    uri: the address, in the one way of writing it under which polars finds the objects as well.
+    uri: the address, in the form that polars uses for the same objects.
     bucket: the bucket or, on Azure, the container. root: the key of the folder; "" is the bucket itself.
-    options: what the address itself says of the connection, by the names of `store.options`.
+    options: connection options from the address, by the names of `store.options`.
     """
 
     provider: Provider
@@ -61,15 +60,15 @@ class Place:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def key(self, path: str) -> str:
-        """The key of an object, or of a folder, from its path below the root."""
         return f"{self.root}/{path}".strip("/")
 
 
 def place_of(uri: str | os.PathLike[str]) -> Place | None:
-    """Where an address of an object store leads; None for what is none: a path, or a scheme that nobody here knows.
+    """Return the place of an object store's address; None for paths and unknown schemes.
 
-    Raises `InvalidInputError` for an address that cannot be right or holds a secret, and `UnsupportedFeatureError` for
-    one of the web that does not say which bucket it is in.
+    Raises:
+        InvalidInputError: The address is malformed or contains a secret.
+        UnsupportedFeatureError: A web address does not name its bucket.
     """
     match = _ADDRESS.fullmatch(uri) if isinstance(uri, str) else None
     if match is None:
@@ -93,14 +92,13 @@ def place_of(uri: str | os.PathLike[str]) -> Place | None:
 def _refuse_secrets(rest: str, authority: str, shown: str, *, azure: bool) -> None:
     if "?" in rest or "#" in rest:
         raise InvalidInputError(
-            "the address of a table has no '?' and no '#'. If it was a SAS or another signature: an address stands in "
-            "messages and files, so give the token by itself, storage_options={'sas_token': …}, or in the environment, "
-            f"AZURE_STORAGE_SAS_TOKEN. uri={shown}/…"
+            "remove '?' and '#' from the address. Pass a SAS signature as storage_options={'sas_token': …} or as the "
+            f"variable AZURE_STORAGE_SAS_TOKEN, because messages and files contain addresses. uri={shown}/…"
         )
     user, at, _ = authority.rpartition("@")
     if at and (not azure or ":" in user or "@" in user):
         raise InvalidInputError(
-            "an address holds no user, key or password, since it stands in messages and files: give keys as "
+            "remove user, key and password from the address, because messages and files contain it. Pass keys as "
             "storage_options={'aws_access_key_id': …, 'aws_secret_access_key': …}, or in the environment. "
             f"uri={shown}/…"
         )
@@ -121,7 +119,7 @@ def _of_web(scheme: str, host: str, path: str, shown: str) -> Place:
     if host == "storage.googleapis.com":
         return _place("gs", f"gs://{bucket}", bucket, inside, shown, {})
     raise UnsupportedFeatureError(
-        "it cannot be told from this address what kind of store it is: for one that speaks the protocol of S3 give "
+        "the address does not name a known provider. For an S3-compatible store use "
         f"s3://bucket/path and storage_options={{'aws_endpoint_url': '{scheme}://{host}'}}. uri={shown}"
     )
 
@@ -137,8 +135,8 @@ def _azure_account(host: str, shown: str) -> str:
     match = _AZURE_HOST.fullmatch(host.lower())
     if match is None:
         raise InvalidInputError(
-            "an address with an account is like abfss://container@account.dfs.core.windows.net/path; for another "
-            "endpoint give az://container/path and storage_options={'azure_storage_account_name': …, "
+            "write an address with an account as abfss://container@account.dfs.core.windows.net/path. For another "
+            "endpoint use az://container/path and storage_options={'azure_storage_account_name': …, "
             f"'azure_storage_endpoint': …}}. uri={shown}"
         )
     return match["account"]
@@ -146,7 +144,7 @@ def _azure_account(host: str, shown: str) -> str:
 
 def _place(provider: Provider, start: str, bucket: str, path: str, shown: str, options: Mapping[str, str]) -> Place:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._$-]*", bucket):
-        raise InvalidInputError(f"an address names a bucket or container: s3://bucket/path. uri={shown}")
+        raise InvalidInputError(f"name a bucket or container in the address: s3://bucket/path. uri={shown}")
     root = path.strip("/")
     if root:
         object_path(root)

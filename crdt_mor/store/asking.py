@@ -1,4 +1,4 @@
-"""Asking an object store: one request, or one that is repeated with growing pauses until a deadline."""
+"""Send requests to an object store, and retry them with growing pauses until a deadline."""
 
 from __future__ import annotations
 
@@ -25,50 +25,49 @@ from crdt_mor.store.secrets import MissingSecrets, Secrets
 T = TypeVar("T")
 
 RETRY_TIMEOUT_S: Final = 60.0
-"""How long a request is repeated by default."""
+"""Seconds for which a request is retried by default."""
 
 UNREACHED_S: Final = 5.0
-"""How long at most, while nothing at all has been reached: then the endpoint is wrong, more often than down."""
+"""Seconds of retries before the store has ever answered: the endpoint is then wrong more often than down."""
 
 _RAISED: Final = (exceptions.BaseError, OSError, ValueError, RuntimeError)
-"""What the client library raises, but for a panic."""
+"""Exceptions of the client library, except panics."""
 
 _READS: Final = frozenset({"read", "stat", "list", "walk"})
-"""What a store is asked to do that changes nothing in it."""
+"""Requests that change nothing."""
 
 _PAGES: Final = (b"<!doctype html", b"<html")
-"""How pages begin. No object of a table does."""
+"""Beginnings of HTML pages. No object of a table begins so."""
 
 _PAUSE_S: Final = 0.05
 _PAUSE_MAX_S: Final = 5.0
 
 
 class TruncatedError(Exception):
-    """Fewer bytes came than the store had said."""
+    """An answer contained fewer bytes than announced."""
 
 
 class PageError(Exception):
-    """A page of HTML came in place of an object: the store has not answered."""
+    """An HTML page came instead of an object: the store has not answered."""
 
     def __init__(self) -> None:
         super().__init__(f"an HTML page came in place of the object{ELSEWHERE}")
 
 
 def require_no_page(head: bytes, attributes: Mapping[str, str]) -> None:
-    """Raise `PageError` for an answer that is a page. head: how its body begins."""
+    """Raise `PageError` if an answer is an HTML page. head: the first bytes of its body."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if attributes.get("Content-Type", "").lower().startswith("text/html") or start.startswith(_PAGES):
         raise PageError
 
 
 def monotonic_ms(environment: Environment) -> int | None:
-    """A clock that nobody sets, where the environment has one: a simulated one may do without."""
     clock: Callable[[], int] | None = getattr(environment, "monotonic_ms", None)
     return None if clock is None else clock()
 
 
 class Tries:
-    """The tries of one request, and how long they have gone on. They are part of the operation that makes them."""
+    """The tries of a request within an operation."""
 
     def __init__(self, asked: Asked, asking: Asking) -> None:
         self.asked = asked
@@ -82,16 +81,14 @@ class Tries:
 
     @property
     def where(self) -> str:
-        """What is asked for, and where, as messages have it."""
         return f"{self.asked.what}={self.asked.path} store={self._asking.uri}"
 
     @property
     def seconds(self) -> float:
-        """How long it has been since the first try."""
         return (self._now_ms() - self._began_ms) / 1000
 
     def require_life(self) -> None:
-        """Raise `StorageUnavailableError`, of what was asked in vain, where the store is taken for dead."""
+        """Raise `StorageUnavailableError` if the operation has given the store up."""
         dead = self._patience.dead(self._began_ms)
         if dead is not None:
             raise unavailable(
@@ -99,15 +96,14 @@ class Tries:
             )
 
     def note_answer(self) -> None:
-        """The store has done what it was asked, or said that it cannot be done."""
         self._patience.note_answer(self.asked)
 
     def note_look(self) -> None:
-        """The store has answered a look at the object that it was asked to make."""
+        """Note that the store answered a look at the object of a put."""
         self._patience.note_answer(Asked("stat", self.asked.path, changes=False))
 
     def again(self, failure: Failure) -> bool:
-        """Wait for the next try: True. False if the deadline comes first, or the operation has waited long enough."""
+        """Wait for the next try: True. False at the deadline, or if the operation has waited long enough."""
         now_ms = self._now_ms()
         has_waited = self._patience.is_lost(self.asked, now_ms)
         limit_s = self._asking.deadline_s
@@ -133,9 +129,10 @@ class Tries:
 
 
 class Asking:
-    """Requests to one bucket. reached: whether it has answered ever. bucket_seen: whether it is known to be there.
+    """Requests to a bucket.
 
-    bucket: what tells the bucket from any other one. deadline_s: how long a request is repeated.
+    reached: True once the store has answered. bucket_seen: True once the bucket is known to exist.
+    bucket: identifies the bucket. deadline_s: seconds of retries.
     """
 
     def __init__(self, place: Place, options: Mapping[str, str], secrets: Secrets, environment: Environment) -> None:
@@ -152,7 +149,7 @@ class Asking:
 
     @property
     def clients(self) -> Clients:
-        """The connections; raises where this process has no credentials for them, or was forked from one with some."""
+        """The connections. Raises without credentials, or in a forked process."""
         require_clients(self._place.uri)
         with self._lock:
             if self._clients is None:
@@ -162,7 +159,7 @@ class Asking:
             return self._clients
 
     def prepare(self) -> None:
-        """Make a client, which asks nothing, so that options which cannot be right are refused now."""
+        """Make a client without a request, to refuse wrong options now."""
         try:
             self.clients.brief()
         except _RAISED as error:
@@ -178,26 +175,23 @@ class Asking:
         return None if self._clients is None else self._clients.vending
 
     def _keys(self) -> int:
-        """The number of the credentials with which a request is sent that begins now."""
         return 0 if self._vending is None else self._vending.number
 
     def _note_taken(self, keys: int) -> None:
-        """The store has taken the credentials of a request."""
         if self._vending is not None:
             self._vending.note_taken(keys)
 
     def _hidden(self, failure: Failure) -> Failure:
-        """A failure without the credentials that a provider gave."""
+        """Return the failure without the vended credentials."""
         return failure if self._vending is None else replace(failure, cause=self._vending.hide(failure.cause))
 
     def tries(self, what: str, path: str) -> Tries:
-        """The first try of a request begins now. Raises `StorageUnavailableError` where the store is taken for dead."""
+        """Begin a request. Raises `StorageUnavailableError` if the operation has given the store up."""
         tries = Tries(Asked(what, path, what not in _READS), self)
         tries.require_life()
         return tries
 
     def once(self, request: Callable[[], T]) -> T | Failure:
-        """One request: what it gives, or why it gives nothing."""
         keys = self._keys()
         try:
             result = request()
@@ -217,11 +211,13 @@ class Asking:
             self._note_taken(keys)
             return result
         if failure is None:
-            raise InvalidInputError("the store takes no names with control characters, or parts '.' and '..'.")
+            raise InvalidInputError(
+                "the store refuses names with control characters, and the parts '.' and '..'; use another name"
+            )
         if failure.kind is Kind.REFUSED and failure.fleeting and self.reached:
             return Failure(Kind.BUSY, failure.cause, answered=False)
         if failure.of_keys and self._vending is not None and self._vending.renews(keys):
-            return Failure(Kind.BUSY, failure.cause, unsent=True)  # with the credentials that come next
+            return Failure(Kind.BUSY, failure.cause, unsent=True)  # the next credentials follow
         self.reached = self.reached or failure.answered
         if failure.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
             self._note_taken(keys)
@@ -231,12 +227,13 @@ class Asking:
     def ask(
         self, what: str, path: str, request: Callable[[], T], words: Callable[[], object] | None = None
     ) -> T | Failure:
-        """A request that may be repeated without harm: what it gives, or a failure that is an answer, not a fault.
+        """Send a repeatable request and return its result, or a failure that is an answer (absent, taken, range).
 
-        words: asks the same with a request whose answer has a body, where the answer to `request` has none: the words
-        in the body say why it was refused.
+        words: the same request with a body in its answer, sent after a refusal without a body to learn the reason.
 
-        Raises `StorageRefusedError`, and after the deadline `StorageUnavailableError`.
+        Raises:
+            StorageRefusedError: Retries cannot help.
+            StorageUnavailableError: The deadline passed.
         """
         tries = self.tries(what, path)
         while True:
@@ -247,7 +244,7 @@ class Asking:
                 if isinstance(said, Failure) and said.kind in (Kind.REFUSED, Kind.BUSY):
                     result = said
                 elif keys != self._keys():
-                    result = replace(result, kind=Kind.BUSY)  # it was sent with credentials that were renewed since
+                    result = replace(result, kind=Kind.BUSY)  # its credentials were renewed meanwhile
             if not isinstance(result, Failure) or result.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
                 tries.note_answer()
                 return result

@@ -1,4 +1,4 @@
-"""Several requests at once: in a bucket each is a round trip, and waiting for one is no work."""
+"""Run several requests at once: waiting for a round trip costs no processor time."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from crdt_mor.ground.deadlines import current_operation
 T = TypeVar("T")
 
 REQUESTS_AT_ONCE: Final = 64
-"""How many requests of one store are under way at once, at most, that were made side by side: the writes that a crowd
-has posted are read so."""
+"""Requests of a store that run side by side, at most, such as reads of posted writes."""
 
 FILES_AT_ONCE: Final = 16
-"""How many data files are made and put at once, at most: each is in memory meanwhile."""
+"""Data files made and put at once, at most: each is in memory meanwhile."""
 
 
 class AtOnce:
-    """Threads for requests, which are started when there are several of them. Safe to share between threads."""
+    """Threads for requests, started when several are needed. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """The results of all calls, in their order; if some raise, the first of these errors once all have ended.
+        """Return the results of all calls in order; after all have ended, raise the first error.
 
-        The first call is made by this thread, and may itself make calls side by side; the others must not.
+        This thread makes the first call, which may itself call `side_by_side`; the others must not.
         """
         if len(calls) < 2:
             return [call() for call in calls]
@@ -47,9 +46,9 @@ class AtOnce:
         return results
 
     def afterwards(self, call: Callable[[], None]) -> None:
-        """Begin with a call, which raises nothing, and do not wait for it; the process does, before it ends.
+        """Start a call that raises nothing, without waiting.
 
-        It is no part of the operation that begins it.
+        The process waits for the call before exit. The call is not part of the current operation.
         """
         self._pool("afterwards", 1).submit(call)
 

@@ -1,7 +1,7 @@
-"""The clients of an object store: one for each length of time that a request may take.
+"""Make the clients of an object store, per request timeout.
 
-They never try a request again themselves. A put that is repeated out of sight answers that there is an object already
-where the first attempt had made it; so the caller decides what is repeated (`store.puts`).
+Clients never retry: a hidden retry of a put would report the object of its own first try as existing. The caller
+decides about retries (`store.puts`).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from crdt_mor.store.secrets import Secrets
 Client: TypeAlias = S3Store | AzureStore | GCSStore
 
 TIMEOUT_S: Final = 30.0
-"""How long a request may take by default, from its first byte to the last one of the answer; long bodies may more."""
+"""Seconds for a request by default, from its first byte to the last of the answer; long bodies get more."""
 
 _BYTES_PER_SECOND: Final = 1 << 20
-"""A put of a large object has a second more for each of these."""
+"""A put gets another second for each of these bytes."""
 
 _READ_S: Final = 3600
-"""A body may take this long to come, as long as some of it comes all the time."""
+"""Seconds for a body that keeps arriving."""
 
 
 class Clients:
-    """Connections to one bucket, made when they are first needed. secret: the options that nobody may see."""
+    """Connections to a bucket, made when first needed. secret: the hidden options."""
 
     def __init__(self, place: Place, public: Mapping[str, str], secret: Secrets, environment: Environment) -> None:
         self.place = place
@@ -56,27 +56,26 @@ class Clients:
             self._public = {**options_beside(self.vending, place.provider, self._public), **self._public}
         for name, value in place.options.items():
             if name == "azure_storage_account_name" and public.get(name, value) != value:
-                raise InvalidInputError(f"the address and the options name different accounts. uri={place.uri}")
+                raise InvalidInputError(
+                    f"the address and azure_storage_account_name name different accounts; correct one. uri={place.uri}"
+                )
 
     def texts(self) -> dict[str, str]:
-        """The options with the credentials of now, by the names that other libraries know."""
+        """Return the options with the current credentials."""
         given = {} if self.vending is None else self.vending.options()
         ours = (RETRY_TIMEOUT, CREDENTIAL_PROVIDER, PROFILE)
         return {name: value for name, value in {**self._public, **self._secret, **given}.items() if name not in ours}
 
     def brief(self) -> Client:
-        """For requests without long bodies."""
         return self._client(self._timeout_s, reading=False)
 
     def reading(self) -> Client:
-        """For answers with bodies of any length."""
         return self._client(self._timeout_s, reading=True)
 
     def putting(self, size: int) -> Client:
-        """For a put of so many bytes."""
         timeout_s = self._timeout_s
         while timeout_s < self._timeout_s + size // _BYTES_PER_SECOND:
-            timeout_s *= 2  # so that there are few clients, whatever the sizes
+            timeout_s *= 2  # few clients for all sizes
         return self._client(timeout_s, reading=False)
 
     def _client(self, timeout_s: float, *, reading: bool) -> Client:
@@ -98,7 +97,7 @@ class Clients:
             config.pop(ours, None)
         more: dict[str, Any] = {"client_options": options, "retry_config": {"max_retries": 0}}
         if self.vending is not None:
-            more["credential_provider"] = self.vending.__call__  # its attributes are read here, not by the library
+            more["credential_provider"] = self.vending.__call__  # a method: the library reads no attributes of it
         match self.place.provider:
             case "azure":
                 return AzureStore(self.place.bucket, config=config, **more)

@@ -1,14 +1,13 @@
-"""Credentials that are asked for: of a callable that a user gives, or of the configuration of AWS, which boto3 reads.
+"""Ask for credentials: a user's callable, or the AWS configuration through boto3.
 
-    {"access_key_id": …, "secret_access_key": …, "token": …, "expires_at": …}      as providers of obstore give them
-    ({"aws_access_key_id": …, …}, 1790000000)                                      as providers of polars give them
+    {"access_key_id": …, "secret_access_key": …, "token": …, "expires_at": …}      as obstore's providers return them
+    ({"aws_access_key_id": …, …}, 1790000000)                                      as polars' providers return them
 
-The first of these that is there gives the credentials: a provider among the options, keys among the options, the
-profile of the options, keys in the environment, the profile of the environment, the profile `default`. Where none is
-there the client library looks for a role of the machine or the pod itself.
+The first available source is used: a provider in the options, keys in the options, the options' profile, keys in the
+environment, the environment's profile, the profile `default`. Otherwise the client library looks for a role.
 
-A provider is asked again shortly before what it gave expires, and where the store refuses credentials that it took
-before, as a token may be revoked. What it gives is never written, shown or pickled.
+A provider is asked again shortly before expiry, and if the store refuses credentials that it had accepted: a token can
+be revoked. Credentials are never written, shown or pickled.
 """
 
 from __future__ import annotations
@@ -34,39 +33,39 @@ _FIELDS: Final[Mapping[str, str]] = {
     "azure_storage_account_key": "access_key", "azure_storage_sas_token": "sas_token", "azure_storage_token": "token",
     "google_bearer_token": "token",
 }  # fmt: skip
-"""The options that are credentials, and what the client library calls them where a provider gives them."""
+"""Options that are credentials, with the client library's names for a provider's answer."""
 
 _WANTED: Final[Mapping[Provider, tuple[frozenset[str], ...]]] = {
     "s3": (frozenset({"aws_access_key_id", "aws_secret_access_key"}),),
     "azure": tuple(frozenset({name}) for name in _FIELDS if name.startswith("azure_")),
     "gs": (frozenset({"google_bearer_token"}),),
 }
-"""One of these is what a provider has to give."""
+"""A provider must return at least one of these sets."""
 
 _EXPIRY: Final = "expires_at"
 _EARLY_MS: Final = 300_000
-"""How long before they expire credentials are asked for anew, or at half of their life where that is shorter."""
+"""Renew credentials this long before they expire, or at half of their life if that is shorter."""
 
 _KEYS: Final = frozenset({"aws_access_key_id", "aws_secret_access_key"})
 
 _OF_OTHER_ROLES: Final = (
     "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )  # fmt: skip
-"""Variables by which a pod has a role, which the client library reads itself."""
+"""Variables that give a pod a role, for the client library."""
 
 
 class VendingError(Exception):
-    """A credential provider failed. The client library tells it on by its name and its text alone."""
+    """A credential provider failed."""
 
 
 class VendingPausedError(VendingError):
-    """A credential provider could not reach what gives it credentials; it may reach that again in a moment."""
+    """A credential provider could not reach its source; a retry may succeed."""
 
 
 class Vending:
-    """A credential provider, as the client library asks one before each request. Safe to share between threads.
+    """A credential provider that the client library calls before each request. Thread-safe.
 
-    source: what the user gave: a callable, a class of callables, or the importable name of one.
+    source: the user's callable, class of callables, or importable name.
     """
 
     def __init__(self, source: object, provider: Provider, environment: Environment) -> None:
@@ -81,23 +80,23 @@ class Vending:
 
     @property
     def config(self) -> Mapping[str, object]:
-        """What a provider of obstore says of the connection besides, such as a region."""
+        """Connection options of an obstore provider, such as a region."""
         found = getattr(self._ask, "config", None)
         return found if isinstance(found, Mapping) else {}
 
     def __call__(self) -> dict[str, Any]:
-        """The credentials. They are told as expired already, so that the client library keeps none of them itself."""
+        """Return the credentials, marked as expired so that the client library does not cache them."""
         given = {_FIELDS[name]: value for name, value in self._current().items()}
         return {**given, _EXPIRY: datetime.fromtimestamp(0, UTC)}
 
     def options(self) -> dict[str, str]:
-        """The credentials as options of a store; raises `StorageRefusedError` where there are none."""
+        """Return the credentials as store options. Raises `StorageRefusedError` if there are none."""
         try:
             return {name: str(value) for name, value in self._current().items()}
         except VendingError as error:
             said = str(error)
         raise StorageRefusedError(
-            f"the credential provider gives no credentials: mend it, or what it asks. cause={said}"
+            f"the credential provider returned no credentials. Check its configuration. cause={said}"
         )
 
     def _current(self) -> dict[str, Any]:
@@ -113,19 +112,19 @@ class Vending:
 
     @property
     def number(self) -> int:
-        """The number of the credentials that a request which is sent now has at least: later ones have a higher one."""
+        """The number of the current credentials; later ones have higher numbers."""
         return self._given_count
 
     def note_taken(self, number: int) -> None:
-        """The store has taken a request that was sent with the credentials of a number, or later ones."""
+        """Note that the store accepted these credentials or later ones."""
         with self._lock:
             self._taken = self._taken or number == self._given_count
 
     def renews(self, number: int) -> bool:
-        """Whether a request that the store has refused is to be sent again: with other credentials than it had.
+        """Return True if a refused request should be sent again with other credentials.
 
-        number: of the credentials that it was sent with. Where others were asked for since, those are tried. Else they
-        are asked for now, unless the store has never taken these.
+        True if newer credentials exist than `number`. Otherwise the current ones are dropped, unless the store never
+        accepted them.
         """
         with self._lock:
             if number == self._given_count:
@@ -136,7 +135,6 @@ class Vending:
             return True
 
     def hide(self, text: str) -> str:
-        """A text in which the credentials that were given last are not to be seen."""
         return hidden(text, [value for value in (self._given or {}).values() if isinstance(value, str)])
 
     def _asked(self) -> tuple[dict[str, Any], int | None]:
@@ -144,11 +142,11 @@ class Vending:
             answer = self._ask()
         except OSError as error:
             raise VendingPausedError(_in_a_line(error)) from None
-        except Exception as error:  # noqa: BLE001  whatever a user's function raises
+        except Exception as error:  # noqa: BLE001  any error of a user's function
             raise VendingError(_in_a_line(error)) from None
         if inspect.iscoroutine(answer):
             answer.close()
-            raise VendingError("it is asynchronous: give one that returns its answer")
+            raise VendingError("it is asynchronous: pass a function that returns its answer")
         return self._read(answer)
 
     def _read(self, answer: object) -> tuple[dict[str, Any], int | None]:
@@ -156,26 +154,26 @@ class Vending:
         if isinstance(answer, tuple) and len(answer) == 2:
             answer, expiry = answer
         if not isinstance(answer, Mapping):
-            raise VendingError(f"it gave no mapping of credentials by name, but {type(answer).__name__}")
+            raise VendingError(f"it must return a mapping of credentials by name, not {type(answer).__name__}")
         names = known_names(self._provider)
         given = {names.get(str(name).lower(), str(name)): value for name, value in answer.items() if value is not None}
         expiry = given.pop(_EXPIRY, expiry)
         wanted = _WANTED[self._provider]
         if not any(some <= given.keys() for some in wanted):
             needed = " or ".join(" and ".join(sorted(some)) for some in wanted)
-            raise VendingError(f"it gave {sorted(given)}, and not {needed}")
+            raise VendingError(f"it returned {sorted(given)} instead of {needed}")
         return {name: value for name, value in given.items() if name in _FIELDS}, _ms(expiry)
 
 
 def _ms(expiry: object) -> int | None:
-    """When credentials expire: a moment, or seconds since 1970; None: never."""
+    """Return the expiry in milliseconds, from a datetime or seconds since 1970; None: never."""
     if expiry is None:
         return None
     if isinstance(expiry, datetime) and expiry.tzinfo is not None:
         return int(expiry.timestamp() * 1000)
     if isinstance(expiry, int | float) and not isinstance(expiry, bool):
         return int(expiry * 1000)
-    raise VendingError(f"it gave expires_at that is no moment with a time zone, but {type(expiry).__name__}")
+    raise VendingError(f"expires_at must be a datetime with a time zone, not {type(expiry).__name__}")
 
 
 def _in_a_line(error: BaseException) -> str:
@@ -187,7 +185,7 @@ def _callable(source: object) -> Callable[[], object]:
     made = found() if isinstance(found, type) else found
     if not callable(made):
         raise InvalidInputError(
-            "a credential provider is a callable without arguments, or the importable name of one, module:function. "
+            "pass a callable without arguments as credential_provider, or its importable name module:function. "
             f"type={type(made).__name__}"
         )
     ask: Callable[[], object] = made
@@ -195,29 +193,29 @@ def _callable(source: object) -> Callable[[], object]:
 
 
 def imported(name: str) -> object:
-    """What stands under `module:name`; raises `InvalidInputError` where nothing can be imported so."""
+    """Import `module:name`. Raises `InvalidInputError` if that fails."""
     module, colon, path = name.partition(":")
     try:
         if not (module and colon and path):
-            raise ImportError("it is not like module:function")
+            raise ImportError("the form is module:function")
         found: object = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise InvalidInputError(
-            "the credential provider cannot be imported: its module has to be installed in every process that opens "
-            f"the table (on Spark on each worker). credential_provider={name!r} cause={error}"
+            "the credential provider cannot be imported. Install its module in every process that opens the table "
+            f"(on Spark on each worker). credential_provider={name!r} cause={error}"
         ) from error
     return found
 
 
-# --- where they come from ---------------------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------------------------------
 
 
 def vending_of(
     provider: Provider, public: Mapping[str, str], secret: Secrets, environment: Environment
 ) -> Vending | None:
-    """What is asked for credentials; None where the options have them, or the client library finds some itself."""
+    """Return the credential provider; None if the options contain keys, or the client library finds some."""
     if secret.provider is not None:
         return Vending(secret.provider, provider, environment)
     if provider != "s3" or _KEYS & secret.keys() or public.get("aws_skip_signature") == "true":
@@ -235,28 +233,28 @@ def _default_profile() -> str | None:
 
 
 def _of_profile(profile: str) -> Callable[[], object]:
-    """Credentials of a profile of the AWS configuration, which boto3 reads: keys, SSO, roles, processes."""
+    """Return a provider for an AWS profile through boto3: keys, SSO, roles, processes."""
     try:
         import boto3
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
         raise StorageRefusedError(
-            "profiles of AWS are read by boto3: pip install boto3, or set AWS_ACCESS_KEY_ID and "
+            "AWS profiles need boto3: run pip install boto3, or set AWS_ACCESS_KEY_ID and "
             f"AWS_SECRET_ACCESS_KEY. profile={profile}"
         ) from error
     try:
         given: Callable[[], object] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
-    except Exception as error:  # noqa: BLE001  boto3's own kinds, which name the profile and no secret
+    except Exception as error:  # noqa: BLE001  boto3's errors name the profile and no secret
         cause = f"{type(error).__name__}: {error}"
     else:
         return given
     raise StorageRefusedError(
-        f"there are no credentials under this profile of AWS: correct aws_profile. profile={profile} cause={cause}"
+        f"this AWS profile has no credentials: correct aws_profile. profile={profile} cause={cause}"
     )
 
 
 def options_beside(vending: Vending, provider: Provider, public: Mapping[str, str]) -> dict[str, str]:
-    """Options that the provider of credentials gives, for what neither the options nor the environment say."""
+    """Return the provider's connection options that neither options nor environment set."""
     names, found = known_names(provider), dict[str, str]()
     for name, value in vending.config.items():
         full = names.get(str(name).lower())

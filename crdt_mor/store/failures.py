@@ -1,13 +1,13 @@
-"""What an object store's failure means: the words of the client library, as what to do about them.
+"""Translate failures of an object store's client into actions.
 
     ABSENT       there is no such object
-    TAKEN        a conditional put or copy found an object there
-    RANGE        bytes were asked for that the object does not have
-    BUSY         the store, or the way to it, failed for now: try again, until a deadline
-    REFUSED      trying again will not help: no such bucket, no access, bad or expired credentials, another region
+    TAKEN        a conditional put or copy found an object
+    RANGE        the object is shorter than the requested bytes
+    BUSY         the store or the network failed for now: retry until a deadline
+    REFUSED      retries cannot help: bucket, access, credentials or region
 
-The client's own message is read once, here, and then forgotten: it may hold addresses with signatures in them. What is
-kept of it is the status, the code and the message that the store itself gave, without secrets.
+The client's message is read only here, because it may contain signed addresses. Status, code and the store's own
+message remain, without secrets.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Kind(Enum):
 class Failure:
     """One failed request.
 
-    cause: what the store or the network said, in a line. advice: what to do about a refusal.
-    unsent: whether the request cannot have reached the store, so that nothing can have come of it.
-    bodiless: whether the store's answer had no words, as the answer to a HEAD: a missing bucket looks like an object
-    that is not there. answered: whether it was the store that said so. fleeting: whether a refusal may pass, if the
-    store has taken the same credentials before. of_keys: whether other credentials may help.
+    cause: the store's or network's words, in a line. advice: the action after a refusal.
+    unsent: True if the request cannot have reached the store, so nothing can have changed.
+    bodiless: True if the answer had no body, as for HEAD: a missing bucket then looks like a missing object.
+    answered: True if the store itself answered. fleeting: True if a refusal can pass once the store had accepted the
+    credentials. of_keys: True if other credentials can help.
     """
 
     kind: Kind
@@ -64,7 +64,7 @@ _SIGNATURE = re.compile(r"(?i)((?:sig|signature|x-amz-[a-z-]+|token)=)[^&\s\"')]
 
 _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound", "ContainerBeingDeleted"})
 _EXISTS: Final = frozenset({"BlobAlreadyExists"})
-"""Conflicts that say that the object is there. Others, as `ConditionalRequestConflict` of S3, are of a moment."""
+"""Conflicts with an existing object. Others, such as S3's `ConditionalRequestConflict`, pass."""
 
 _EXPIRED: Final = frozenset({"ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException"})
 _BAD_KEYS: Final = frozenset(
@@ -74,39 +74,37 @@ _BAD_KEYS: Final = frozenset(
 _REGION: Final = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
 _CLOCK: Final = frozenset({"RequestTimeTooSkewed"})
 _BAD_BODY: Final = frozenset({"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"})
-"""A request that came cut short or damaged, which says nothing of the next one."""
+"""The request arrived damaged; the next may succeed."""
 
 _ARCHIVED: Final = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"})
-"""An object was moved to a kind of storage that cannot be read at once."""
+"""The object is in an archive tier."""
 
 _METADATA_SERVICE: Final = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "metadata.google.internal")
 
 _PROVIDER = re.compile(r"(?P<kind>VendingError|VendingPausedError): (?P<said>[^\n]{1,300})")
-"""What a credential provider raised (`store.credentials`), in the words of the client library."""
+"""An error of a credential provider (`store.credentials`), as the client library reports it."""
 
 _GENERIC = re.compile(r"^Generic [^:\n]*: ")
 _QUOTED = re.compile(r'"([^"\n]{1,100})"')
 
-_OPTIONS: Final = (
-    "the options of the store cannot be right: correct storage_options, or the variables of the environment"
-)
+_OPTIONS: Final = "the store's options are wrong: correct storage_options or the environment variables"
 
 ELSEWHERE: Final = (
     ": a login page or a proxy may answer instead of the store. Check the network's login, the endpoint and proxy_url"
 )
-"""What to check where answers are none of a store's."""
+"""Added to answers that are not a store's."""
 
-_WHERE: Final = "the store knows no such place: correct the address, or the endpoint"
+_WHERE: Final = "the store does not know this place: correct the address or the endpoint"
 
 _KEYS: Final = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, where there is one), or AWS_PROFILE",
-    "azure": "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or what a managed identity needs",
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN for temporary keys), or AWS_PROFILE",
+    "azure": "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN or the variables of a managed identity",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT",
 }  # fmt: skip
 
 
 def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
-    """What an exception of the client library means. The exception itself is not to be shown or chained."""
+    """Translate an exception of the client library. Never show or chain the exception itself."""
     text = str(error)
     status_match = _STATUS.search(text)
     status = int(status_match["status"]) if status_match else None
@@ -125,7 +123,7 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
             fleeting=_asks_machine(text), of_keys=of_keys,
         )  # fmt: skip
     if status == 409 and code not in _EXISTS:
-        return Failure(Kind.BUSY, cause)  # the library takes every conflict for an object that is there
+        return Failure(Kind.BUSY, cause)  # the library takes every conflict for an existing object
     match error:
         case exceptions.AlreadyExistsError():
             return Failure(Kind.TAKEN, cause)
@@ -142,31 +140,29 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
 
 
 def misuse_of(error: Exception, place: Place, options: Mapping[str, str], secrets: Secrets) -> Failure:
-    """What it means that the client library makes no client of these options: one of them cannot be right."""
+    """Translate the client library's refusal to make a client of these options."""
     failure = failure_of(error, place, secrets)
     said = _QUOTED.search(failure.cause)
     named = [name for name, value in options.items() if said and value == said[1]]
     if named:
-        return replace(failure, advice=f"{_OPTIONS}; it is the option {' or '.join(named)}")
+        return replace(failure, advice=f"{_OPTIONS}; the wrong option is {' or '.join(named)}")
     if empty := empty_variables(place.provider):
-        return replace(failure, advice=f"variables of the environment with keys are set, and empty: unset {empty}")
+        return replace(failure, advice=f"environment variables for keys are set to an empty text: unset {empty}")
     return replace(failure, advice=_OPTIONS)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether the client library has given up as it meets what its authors took to be impossible."""
     return type(error).__name__ == "PanicException"
 
 
 def _of_provider(kind: str, said: str) -> Failure:
     if kind == "VendingPausedError":
         return Failure(Kind.BUSY, f"the credential provider: {said}", unsent=True, answered=False)
-    advice = "the credential provider gives no credentials: mend it, or what it asks"
+    advice = "the credential provider returned no credentials. Check its configuration"
     return Failure(Kind.REFUSED, said, advice, unsent=True, answered=False)
 
 
 def without_signatures(text: str, secrets: Secrets) -> str:
-    """A text in which neither secrets nor the signatures of addresses are to be seen."""
     return secrets.hide(_SIGNATURE.sub(r"\1***", text))
 
 
@@ -181,57 +177,56 @@ def _cause(text: str, status: int | None, code: str, body: str, name: str) -> st
 
 
 def _refusal(error: BaseException, text: str, status: int | None, code: str, place: Place) -> str:
-    """What to do about what will not get better by itself; "" if that is not known."""
+    """Return the action for a permanent failure; "" if the failure may pass."""
     if status == 409 and code not in _NO_BUCKET | _ARCHIVED:
         return ""
     keys = _KEYS[place.provider]
     if code in _ARCHIVED:
         return (
-            "an object of the table was moved to an archive, such as Glacier, from which it cannot be read: restore "
-            "it, and end the rule of the bucket that moves objects of tables"
+            "an object of the table was moved to an archive, such as Glacier: restore it, and remove the lifecycle "
+            "rule that moves objects of tables"
         )
     if status == 407 or "TunnelUnsuccessful" in text or "ProxyAuthRequired" in text:
-        return "the proxy refuses the way to the store: give proxy_url with a user and a password, or another proxy"
+        return "the proxy refuses the connection: set proxy_url with a user and a password, or use another proxy"
     if code in _NO_BUCKET:
         word = "container" if place.provider == "azure" else "bucket"
-        return f"there is no such {word}: make it, or correct the address"
+        return f"there is no such {word}: create it, or correct the address"
     if _asks_machine(text) or _has_no_credentials(text):
-        return f"there are no credentials for this store, nor does this machine have a role that gives some: set {keys}"
+        return f"there are no credentials for this store, and this machine has no role with some: set {keys}"
     if code in _EXPIRED:
         return f"the credentials have expired: renew them, and set {keys}"
     if code in _BAD_KEYS:
         return f"the store does not know these credentials: correct {keys}"
     if code in _REGION or status == 301 or "redirect without LOCATION" in text:
-        return "the bucket is in another region, or behind another endpoint: set aws_region (AWS_REGION) to its own"
+        return "the bucket is in another region or behind another endpoint: set aws_region (AWS_REGION) to its region"
     if code in _CLOCK:
-        return "this machine's clock is wrong, so that its signatures are not accepted: set the clock"
+        return "this machine's clock is wrong, so the store refuses its signatures: set the clock"
     return _refusal_by_kind(error, text, status, code, keys)
 
 
 def _refusal_by_kind(error: BaseException, text: str, status: int | None, code: str, keys: str) -> str:
-    """The same, where the store gave no code that says more than the status."""
+    """The same, if the store's code says no more."""
     if status == 403 or isinstance(error, exceptions.PermissionDeniedError):
         return (
-            "access denied: these credentials may not do this here. They need to read, put, delete and list objects "
-            "below the address (without the right to list, S3 answers so for objects that do not exist, too)"
+            "access denied: give these credentials the rights to read, put, delete and list objects below the "
+            "address (without the right to list, S3 also denies access to missing objects)"
         )
     if status == 401 or isinstance(error, exceptions.UnauthenticatedError):
-        return f"the store asks for credentials, or for other ones: set {keys}"
+        return f"the store asks for other credentials: set {keys}"
     if status == 507:
-        return "the store has no space left, or a quota is used up: free some space, or raise the quota"
+        return "the store has no space left: free some space, or raise the quota"
     if status == 501 or isinstance(error, exceptions.NotSupportedError):
-        return "this store cannot do what a table needs: see docs/stores.md"
+        return "this store lacks a feature that tables need: see docs/stores.md"
     if "BadScheme" in text:
-        return "the endpoint has no TLS, http:// and not https://, which is only taken where allow_http says 'true'"
+        return "the endpoint is http:// without TLS: use https://, or set allow_http to 'true'"
     if isinstance(error, exceptions.UnknownConfigurationKeyError | exceptions.InvalidPathError) or _is_misuse(text):
         return _OPTIONS
     if status == 400 and code not in _BAD_BODY:
-        return "the store does not accept the request: see what it says"
+        return "the store does not accept the request: see the cause"
     return ""
 
 
 def _asks_machine(text: str) -> bool:
-    """Whether the request was one for the credentials of the machine's role."""
     return any(service in text for service in _METADATA_SERVICE)
 
 
@@ -248,15 +243,15 @@ def _is_misuse(text: str) -> bool:
 
 
 def refused(what: str, failure: Failure, *, changes: bool) -> StorageRefusedError:
-    """The error for a failure that trying again will not mend. changes: whether the request was to change something."""
+    """Make the error. changes: True if the request was to change something."""
     nothing = " Nothing was published." if changes else ""
     return StorageRefusedError(f"{failure.advice}.{nothing} {what} cause={failure.cause}")
 
 
 def unavailable(what: str, failure: Failure, tries: int, seconds: float, *, changes: bool) -> StorageUnavailableError:
-    """The error for a store that did not answer until the deadline. changes: as of `refused`."""
+    """Make the error. changes: see `refused`."""
     nothing = "; nothing was published" if changes else ""
     return StorageUnavailableError(
-        f"the store did not answer as it should until the deadline{nothing}. Try again, or give it longer "
-        f"with the storage option retry_timeout. {what} tries={tries} waited_s={seconds:.1f} cause={failure.cause}"
+        f"the store did not answer correctly until the deadline{nothing}. Try again, or raise the storage "
+        f"option retry_timeout. {what} tries={tries} waited_s={seconds:.1f} cause={failure.cause}"
     )

@@ -1,10 +1,9 @@
-"""A store of obstore that a user hands in, as a store of ours in the same bucket.
+"""Accept a store of obstore from a user, and make a store of ours for the same bucket.
 
     Table.open("s3://lake/events", store=S3Store("lake", credential_provider=provider))
 
-What it was made with is taken from it: bucket, prefix, options, credential provider. Its requests are not: a client
-that repeats a put out of sight answers that there is an object already where its own first try had made it, so that the
-clients of `store.clients` repeat none.
+Bucket, prefix, options and credential provider are taken over, but not its client, which may retry puts
+(`store.clients`).
 """
 
 from __future__ import annotations
@@ -29,17 +28,15 @@ _PROVIDERS: Final[Mapping[str, tuple[Provider, str, str]]] = {
     "GCSStore": ("gs", "gs", "bucket"),
     "AzureStore": ("azure", "az", "container_name"),
 }
-"""The classes of obstore: the provider, its scheme, and the setting that says the bucket or the container."""
+"""Classes of obstore: provider, scheme, and the setting of the bucket."""
 
 _METHODS: Final = tuple(name for name, member in vars(Store).items() if callable(member) and not name.startswith("_"))
-"""What each store can do."""
 
 
 def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Environment) -> Store:
-    """A store of ours as it is; for one of obstore's the store that leads there, for the table at `uri`.
+    """Return a store of ours unchanged, or our store for the bucket of an obstore store.
 
-    uri: an address in its bucket, below its prefix if it has one; any other text is the table's name, and the table is
-    at the prefix.
+    uri: an address in its bucket, below its prefix. Any other text only names the table, which is then at the prefix.
     """
     handed: Any = store
     if type(handed).__module__.partition(".")[0] != "obstore":
@@ -50,8 +47,8 @@ def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Envir
     kind = type(handed).__name__
     if kind not in _PROVIDERS:
         raise InvalidInputError(
-            "of the stores of obstore a table takes S3Store, AzureStore and GCSStore: for a disk give its path, for "
-            f"memory crdt_mor.MemoryStore(). store={kind}"
+            "pass S3Store, AzureStore or GCSStore of obstore. For a disk pass its path, for memory "
+            f"crdt_mor.MemoryStore(). store={kind}"
         )
     provider, scheme, setting = _PROVIDERS[kind]
     options: dict[str, Any] = {**(handed.client_options or {}), **handed.config}
@@ -68,12 +65,12 @@ def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Envir
 
 
 def _require_store(handed: object) -> None:
-    """Raise `InvalidInputError` for what lacks methods of a store, such as an address."""
+    """Raise `InvalidInputError` if methods of a store are missing, as for an address."""
     missing = [name for name in _METHODS if not callable(getattr(handed, name, None))]
     if isinstance(handed, type) or missing:
         raise InvalidInputError(
-            "a store is an object with the methods of crdt_mor.Store, such as crdt_mor.MemoryStore(), or one of "
-            "obstore's S3Store, AzureStore and GCSStore; an address of a table is its uri, and options for it are "
+            "pass as store an object with the methods of crdt_mor.Store, or obstore's S3Store, AzureStore or "
+            "GCSStore. Pass an address as uri, and its options as "
             f"storage_options. got={handed!r:.80} type={type(handed).__name__} missing={missing}"
         )
 
@@ -82,6 +79,6 @@ def _require_same(place: Place, provider: Provider, bucket: str, prefix: str, ur
     inside = not prefix or place.root == prefix or place.root.startswith(f"{prefix}/")
     if (place.provider, place.bucket) != (provider, bucket) or not inside:
         raise InvalidInputError(
-            "the address is not where the store leads: give an address in its bucket, below its prefix. "
+            "the address is outside the store: pass an address in its bucket, below its prefix. "
             f"uri={uri} store={provider} bucket={bucket} prefix={prefix!r}"
         )

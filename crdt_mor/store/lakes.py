@@ -1,4 +1,4 @@
-"""Tables of other formats, known by the files that each of them begins with, so that nobody writes into one by mistake.
+"""Recognise tables of other formats, so that nobody writes into them by mistake.
 
 Delta Lake       _delta_log/00000000000000000000.json, or a checkpoint
 Apache Iceberg   metadata/….metadata.json
@@ -15,9 +15,10 @@ from crdt_mor.store.protocol import Store
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A format that is not ours.
+    """Another table format.
 
-    folder, endings: where its tables have files that end like this. rows: Python that a first load takes the rows from.
+    folder, endings: its tables contain files with these endings there. rows: Python expression for the rows of a first
+    load.
     """
 
     name: str
@@ -26,9 +27,9 @@ class Lake:
     rows: str
 
     def advice(self, uri: str) -> str:
-        """How to bring the rows over. The other table stays as it is."""
+        """Return how to copy the rows. The other table stays as it is."""
         return (
-            "make a table in another folder with its rows, Table.create_from(elsewhere, "
+            "copy its rows into a table in another folder: Table.create_from(elsewhere, "
             f"{self.rows.format(uri=uri)}, key=...)"
         )
 
@@ -41,7 +42,7 @@ LAKES: Final = (
 
 
 def lake_in(store: Store) -> Lake | None:
-    """The format of the table that another engine keeps in a store; None where there is none that is known here."""
+    """Return the foreign format of the table in a store, or None."""
     for lake in LAKES:
         if any(stat.path.endswith(lake.endings) for stat in store.list(lake.folder)):
             return lake

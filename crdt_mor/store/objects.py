@@ -1,11 +1,8 @@
-"""A store in a bucket: Amazon S3 and what speaks its protocol, Azure, Google Cloud Storage.
+"""A store in a bucket: Amazon S3 and compatible stores, Azure, Google Cloud Storage.
 
-`put` is the provider's own conditional put (`store.puts`).
-
-Requests are repeated here alone, with growing pauses, until a deadline (`retry_timeout`); the client below repeats
-none. What cannot get better, such as a missing bucket or expired credentials, is a `StorageRefusedError` at once.
-
-Times of objects are whole seconds on these stores, and so is the clock that they are compared with.
+`put` is the provider's conditional put (`store.puts`). Requests are retried only here, with growing pauses, until a
+deadline (`retry_timeout`); the client never retries. Permanent failures, such as a missing bucket, raise
+`StorageRefusedError` at once. Times of objects and the store's clock are whole seconds.
 """
 
 from __future__ import annotations
@@ -35,19 +32,19 @@ from crdt_mor.store.ranges import Files, Range
 from crdt_mor.store.secrets import Secrets
 
 COPIED_HERE_MAX: Final = 4 << 20
-"""A copy of a smaller object goes through this process: two requests, and a lost reply can be told from a lost race."""
+"""Bytes up to which a copy goes through this process: a lost reply then differs from a lost race."""
 
 CLOCK_KEPT_MS: Final = 60_000
 _CLOCK_TRIES: Final = 3
 _PAGE_HEAD: Final = 64
-"""How many bytes of an object are looked at to tell it from a page of HTML."""
+"""Bytes of an object that tell it from an HTML page."""
 _EMPTIES_NOTED: Final = 256
 
 
 class ObjectStore:
-    """Objects below an address of a bucket. Safe to share between threads; a forked process makes its own.
+    """Objects below an address of a bucket. Thread-safe; a forked process makes its own connections.
 
-    options: as `storage_options`, where they are no secrets. secrets: the others, which are never pickled or shown.
+    options: `storage_options` without secrets. secrets: the others, never pickled or shown.
     """
 
     def __init__(
@@ -66,14 +63,13 @@ class ObjectStore:
         self._lock = threading.Lock()
         self._empties: dict[str, None] = {}
         self._at_once = AtOnce()
-        self._anchor: tuple[int, int] | None = None  # a time of the store's clock, and ours just after it
+        self._anchor: tuple[int, int] | None = None  # the store's clock, and our monotonic clock just after it
         self._newest_ms = 0
         self._clock = ""
         self._files = Files()
 
     @classmethod
     def at(cls, place: Place, options: Options, environment: Environment) -> ObjectStore:
-        """The store at a place. Nothing is asked of it yet."""
         store = cls(place, options.public, options.secret, environment)
         store._asking.prepare()
         return store
@@ -82,27 +78,22 @@ class ObjectStore:
         return f"ObjectStore({self._place.uri!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by its address, the options that are no secrets, and the name of those that are."""
         return _unpickled, (self._place, self._options, self._secrets)
 
     @property
     def options(self) -> Options:
-        """The `storage_options` that lead here."""
         return Options(self._options, self._secrets)
 
     def texts(self) -> dict[str, str]:
-        """The options as texts, with the keys as they are now, for a library that has a client of its own."""
         return self._clients.texts()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> bytes | None:
-        """The whole object; None if there is none."""
         view = self.view(path)
         return None if view is None else bytes(view)
 
     def view(self, path: str) -> memoryview | None:
-        """The whole object, as it came; None if there is none."""
         key = self.key(path)
 
         def get() -> memoryview:
@@ -118,12 +109,10 @@ class ObjectStore:
         return None if isinstance(found, Failure) else found
 
     def stat(self, path: str) -> Stat | None:
-        """Size and age of an object; None if there is none."""
         found = self._head("stat", path)
         return None if found is None else self._stat(path, found.meta)
 
     def list(self, folder: str) -> builtins.list[Stat]:
-        """The objects directly in `folder`, by path; empty if there is no such folder."""
         prefix = self._place.key(folder_path(folder)) or None
         found = self._asking.ask(
             "list", folder, lambda: obstore.list_with_delimiter(self._clients.brief(), prefix)["objects"]
@@ -131,7 +120,6 @@ class ObjectStore:
         return self._stats([] if isinstance(found, Failure) else found)
 
     def walk(self, folder: str) -> builtins.list[Stat]:
-        """The objects anywhere below `folder`, by path; `.hoodie` is left out unless `folder` is in it."""
         folder = folder_path(folder)
         prefix = self._place.key(folder) or None
 
@@ -143,21 +131,19 @@ class ObjectStore:
         return stats if in_hoodie(folder) else [stat for stat in stats if not in_hoodie(stat.path)]
 
     def parquet(self, path: str) -> ParquetSource | None:
-        """The Parquet file at a path, of which polars and Arrow read the parts they need; None if there is none."""
         found = self.stat(path)
         return None if found is None else ParquetSource(path, ranges=self.ranges_of(path, found.size))
 
     def ranges_of(self, path: str, size: int) -> RangeReader:
-        """An object that never changes, of which the size is known, to read parts of; that it is there is not asked."""
         return self._files.file(path, size, lambda some: self._ranges(path, size, some))
 
     def _ranges(self, path: str, size: int, ranges: Sequence[Range]) -> builtins.list[bytes]:
-        """The bytes at some places of an object of that size, side by side."""
+        """Return byte ranges of an object of that size, read side by side."""
         key = self.key(path)
         starts, lengths = zip(*ranges, strict=True)
 
         def get() -> builtins.list[bytes] | None:
-            # They are as far apart as they are to be, so that the client joins none of them.
+            # The caller has joined near ranges, so the client joins none.
             found = obstore.get_ranges(self._clients.reading(), key, starts=starts, lengths=lengths, coalesce=0)
             data = [bytes(part) for part in found]
             if all(len(part) == length for part, length in zip(data, lengths, strict=True)):
@@ -171,7 +157,7 @@ class ObjectStore:
             raise FileNotFoundError(f"the object is gone. file={path}")
         if found is None or isinstance(found, Failure):
             raise FormatError(
-                "a file is not as long as its commit says: restore it from a backup. "
+                "a file is shorter than its commit records: restore it from a backup. "
                 f"file={path} size={size} store={self._place.uri}"
             )
         return found
@@ -195,17 +181,14 @@ class ObjectStore:
         if not isinstance(found, Failure):
             return found
         if found.bodiless and not self._asking.bucket_seen:
-            # Only an answer with words says whether it is the object that is missing or its bucket.
+            # Only an answer with a body tells a missing object from a missing bucket.
             self._asking.ask(what, path, words)
         return None
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:  # noqa: ARG002  always durable
-        """Create the object, whole and durably, if there is none: True. False if there is one already.
-
-        Chunks are joined first: at most 5 GiB on S3, 5,000 MiB on Azure.
-        """
+        """Create the object; chunks are joined first, at most 5 GiB on S3 and 5,000 MiB on Azure."""
         content = data if isinstance(data, bytes) else bytes(data) if isinstance(data, memoryview) else b"".join(data)
         made = self._puts.put(path, content)
         if made:
@@ -213,10 +196,7 @@ class ObjectStore:
         return made
 
     def copy(self, source: str, target: str) -> bool:
-        """Create `target` with the content of `source`, if there is no `target`: True. Else False.
-
-        Large objects stay in the store, where the provider can copy them.
-        """
+        """Create `target` from `source`; large objects stay in the store if the provider copies them."""
         found = self._head("copy", source)
         if found is None:
             raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
@@ -230,29 +210,24 @@ class ObjectStore:
         return self.put(target, data)
 
     def copy_from(self, source: Bucket, path: str, size: int) -> bool | None:
-        """As `copy`, of the object at the same path in another store, which has that size.
-
-        None where its bytes have to come here: it is small, in another bucket, or the provider copies none.
-        """
+        """Copy within the bucket; None if the object is small, in another bucket, or cannot be copied there."""
         if not isinstance(source, ObjectStore) or size <= COPIED_HERE_MAX or not self._is_beside(source):
             return None
         return self._puts.copy(source.key(path), path)
 
     def _is_beside(self, other: ObjectStore) -> bool:
-        """Whether another store is in the same bucket, and is reached in the same way."""
         here, there = self._place, other._place
         same = (here.provider, here.bucket) == (there.provider, there.bucket)
         return same and self._options == other._options and self.texts() == other.texts()
 
     def delete(self, path: str) -> None:
-        """Remove the object; removing what is not there is fine."""
         key = self.key(path)
         self._forget_empty(path)
         self._files.forget(path)
         self._asking.ask("delete", path, lambda: obstore.delete(self._clients.brief(), key))
 
     def touch(self, path: str) -> None:
-        """Set the modification time of an empty object to now, creating it if need be; what has content stays."""
+        """Set the modification time of an empty object; an object with content stays as it is."""
         key = self.key(path)
         if path not in self._empties:
             made = self._asking.ask("touch", path, lambda: self._puts.create(key, b"", self.environment.nonce()))
@@ -266,30 +241,25 @@ class ObjectStore:
         self._note_empty(path)
 
     def make_durable(self, path: str) -> None:
-        """Nothing to do: what these stores have acknowledged lasts."""
+        """Do nothing: acknowledged objects last."""
         object_path(path)
 
     def side_by_side(self, calls: Sequence[Callable[[], T]]) -> builtins.list[T]:
-        """The results of several calls, which ask this store for something at once."""
         return self._at_once.side_by_side(calls)
 
     def afterwards(self, call: Callable[[], None]) -> None:
-        """Begin with a call and do not wait for it; the process does, before it ends."""
         self._at_once.afterwards(call)
 
     def probe(self) -> None:
-        """Raise `UnsupportedFeatureError` unless of many puts of one object, made at once, one alone makes it."""
         require_safe(race(self, self._place.uri, self.environment.nonce(), KEYS_OF_A_PROBE))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The store's own clock: a whole second that it has reached, and not long ago.
+        """Return the store's own clock, in whole seconds.
 
-        It is what the store noted of an object that was just put. The object is this process's own, as stores limit how
-        often one name may be put. For a minute it is carried on by this machine's
-        monotonic clock, which no setting of the clock moves. So it is behind the store's true time by the fraction of a
-        second, and by what the put took: ages that are computed with it are too small by that, never too large.
+        The time comes from an object of this process, because stores limit puts per name. The monotonic clock continues
+        it for a minute. The result is never ahead of the true time, so ages are never too large.
         """
         with self._lock:
             local_ms = monotonic_ms(self.environment)
@@ -305,12 +275,11 @@ class ObjectStore:
         for _ in range(_CLOCK_TRIES):
             self._asking.ask("clock", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
             found = self._head("clock", path)
-            if found is not None:  # a sweep may have taken it for one of a dead process
+            if found is not None:  # a sweep may have removed it as a dead process's
                 return _modified_ms(found.meta)
-        raise StorageUnavailableError(f"the object was removed that tells the store's clock: try again. path={path}")
+        raise StorageUnavailableError(f"another process removed this process's clock object: try again. path={path}")
 
     def _note_time(self, modified_ms: int) -> None:
-        """The store's clock has reached this time."""
         self._newest_ms = max(self._newest_ms, modified_ms)
 
     # --- small steps --------------------------------------------------------------------------------------------------
@@ -320,9 +289,8 @@ class ObjectStore:
         return self._asking.clients
 
     def key(self, path: str) -> str:
-        """The name in the bucket of the object at a path."""
         if self._place.provider == "azure" and "\\" in path:
-            raise InvalidInputError(f"Azure takes '\\' for '/', so no path of a table can have it. path={path!r}")
+            raise InvalidInputError(f"Azure reads '\\' as '/': use a path without it. path={path!r}")
         return self._place.key(object_path(path))
 
     def _stat(self, path: str, meta: Any) -> Stat:
@@ -346,7 +314,6 @@ class ObjectStore:
 
 
 def open_at(place: Place, storage_options: object, environment: Environment) -> ObjectStore:
-    """The store at a place. Nothing is asked of it yet."""
     return ObjectStore.at(place, read_options(storage_options, place.provider), environment)
 
 
@@ -355,6 +322,6 @@ def _unpickled(place: Place, options: Mapping[str, str], secrets: Secrets) -> Ob
 
 
 def _modified_ms(meta: Any) -> int:
-    """When an object was put, in whole seconds: some answers of one store have more digits than others."""
+    """Return an object's time in whole seconds: a store's answers differ in their digits."""
     modified: datetime = meta["last_modified"]
     return int(modified.timestamp()) * 1000

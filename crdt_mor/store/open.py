@@ -1,7 +1,7 @@
-"""From an address to a store, and from one process to another.
+"""Open the store of an address, and pass stores between processes.
 
-Paths and `file://` are of local disks, and `store.addresses` knows those of object stores. Other schemes are refused by
-name, never guessed. The client of object stores is only imported where there is one.
+Paths and `file://` are local disks; `store.addresses` parses object stores. Other schemes are refused, never guessed.
+The client of object stores is imported only when needed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<slashes>/*)")
 _KNOWN_SCHEMES = frozenset({*SCHEMES, "file", "http", "https"})
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-"""The beginning of a path of Windows: a drive, or the share of a server."""
+"""Beginnings of Windows paths: a drive, or a server's share."""
 
 
 def open_store(uri: str | os.PathLike[str], environment: Environment, storage_options: object = None) -> Store:
-    """The store at an address. Nothing is read or made yet. storage_options: of object stores; disks have none."""
+    """Return the store at an address, without reading or making anything. Disks have no storage_options."""
     place = place_of(uri)
     if place is not None:
         return open_bucket(place, storage_options, environment)
@@ -40,7 +40,6 @@ def open_store(uri: str | os.PathLike[str], environment: Environment, storage_op
 
 
 def open_bucket(place: Place, storage_options: object, environment: Environment) -> Bucket:
-    """The store at a place in a bucket. Nothing is asked of it yet."""
     from crdt_mor.store.objects import open_at
 
     return open_at(place, storage_options, environment)
@@ -49,17 +48,19 @@ def open_bucket(place: Place, storage_options: object, environment: Environment)
 def store_at(
     uri: str | os.PathLike[str], environment: Environment, storage_options: object, store: Store | Handed | None
 ) -> Store:
-    """The store that a user gave, ours or one of obstore's, or else the one at the address."""
+    """Return the user's store, ours or obstore's, or else the store at the address."""
     if store is None:
         return open_store(uri, environment, storage_options)
     if storage_options is not None:
-        raise InvalidInputError("storage_options say how to reach an address, and a store was given: leave them out")
+        raise InvalidInputError("leave storage_options out: the store argument already contains its options")
     return taken(store, uri, environment)
 
 
 def storage_options(uri: str | os.PathLike[str], options: Mapping[str, Any] | None) -> dict[str, str]:
-    """Options for an address, checked, in a form that can be pickled: without the keys, which each other process takes
-    from its own environment. Raises `InvalidInputError` for options that mean nothing there."""
+    """Check the options of an address; a pickle of the result contains no keys.
+
+    Raises `InvalidInputError` for options that the address does not know.
+    """
     place = place_of(uri)
     if place is None:
         check_form(options)
@@ -68,77 +69,75 @@ def storage_options(uri: str | os.PathLike[str], options: Mapping[str, Any] | No
 
 
 def absolute(uri: str | os.PathLike[str]) -> str:
-    """The address of the same place for processes that work in other folders."""
+    """Return the same address for processes in other folders."""
     place = place_of(uri)
     return os.path.abspath(_local_path(uri)) if place is None else place.uri
 
 
 def are_nested(one: str, other: str) -> bool:
-    """Whether one of two absolute addresses is in the folder of the other. Hudi's readers look for a table's partitions
-    in all of its folder, so that of two tables there the outer one would have the files of the other as well."""
+    """Return True if an address is inside the other: Hudi's readers would find the inner table's files in both."""
     folders = [os.path.join(uri if place_of(uri) else os.path.realpath(uri), "") for uri in (one, other)]
     return folders[0] != folders[1] and (folders[0].startswith(folders[1]) or folders[1].startswith(folders[0]))
 
 
 def portable(store: Store) -> Store:
-    """`store`, which is about to be pickled; raises `UnsupportedFeatureError` where no other process can have it."""
+    """Return the store for pickling. Raises `UnsupportedFeatureError` if other processes cannot use it."""
     try:
         pickle.dumps(store)
-    except Exception as error:  # whatever the store is made of raises
+    except Exception as error:  # a user's store may raise anything
         raise UnsupportedFeatureError(
-            "this table's store cannot be pickled, so that other processes cannot read or write the table: use threads "
-            f"of this process, or a table on a disk. store={store!r} cause={error}"
+            "other processes cannot use this table, because its store cannot be pickled: use threads, or a table on a "
+            f"disk. store={store!r} cause={error}"
         ) from error
     return store
 
 
 def _local_path(uri: str | os.PathLike[str]) -> str:
     if not isinstance(uri, str | os.PathLike):
-        raise InvalidInputError(f"the address of a table is {KNOWN}. type={type(uri).__name__}")
+        raise InvalidInputError(f"pass as address {KNOWN}. type={type(uri).__name__}")
     text = os.fsdecode(uri)
     if not text or "\0" in text:
-        raise InvalidInputError(f"the address of a table is {KNOWN}. uri={text!r}")
+        raise InvalidInputError(f"pass as address {KNOWN}. uri={text!r}")
     if isinstance(uri, str):  # a Path is always local
         match = _SCHEME.match(text)
         if match is not None and (match["slashes"] or match["scheme"].lower() in _KNOWN_SCHEMES):
             text = _path_of_uri(text, match)
         elif _WINDOWS.match(text) and os.sep == "/":
-            raise _not_local("this is a path of Windows, and this machine has another system", text)
+            raise _not_local("this is a Windows path, and this machine runs another system", text)
         else:
             text = os.path.expanduser(text)
     if os.path.exists(text) and not os.path.isdir(text):
-        raise InvalidInputError(f"a table is a folder, and this is a file. uri={uri}")
+        raise InvalidInputError(f"pass a folder as the table, not a file. uri={uri}")
     return text
 
 
 def _shown(uri: str) -> str:
-    """An address that nobody here knows, without a user, a password or a query in it."""
+    """Return an unknown address without user, password and query."""
     scheme, _, rest = uri.partition("://")
     authority, slash, path = re.split(r"[?#]", rest)[0].partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def _not_local(why: str, uri: str) -> InvalidInputError:
-    """The error of a text that looks like a place elsewhere, and would be the name of a folder here."""
+    """Make the error of a text that looks like a remote place."""
     shown = re.sub(r"[^/]*@", "", re.split(r"[?#]", uri)[0])
-    return InvalidInputError(f"{why}: give {KNOWN}; for a folder of this name put ./ in front of it. uri={shown}")
+    return InvalidInputError(f"{why}: pass {KNOWN}; for a folder of this name put ./ in front. uri={shown}")
 
 
 def _path_of_uri(uri: str, match: re.Match[str]) -> str:
-    """`file:///a/b`, `file://localhost/a/b` and Hadoop's `file:/a/b` are `/a/b`."""
     scheme = match["scheme"].lower()
     if not match["slashes"] or (scheme != "file" and match["slashes"] == "/"):
-        raise _not_local(f"an address has two slashes behind {scheme}:, and a file address an absolute path", uri)
+        raise _not_local(f"put two slashes after {scheme}:, and an absolute path after file://", uri)
     if scheme != "file":
         raise UnsupportedFeatureError(
-            f"there are no tables at such addresses: give {KNOWN}. scheme={scheme} uri={_shown(uri)}"
+            f"tables cannot be at such addresses: pass {KNOWN}. scheme={scheme} uri={_shown(uri)}"
         )
     path = uri[match.start("slashes") :]
     if path.startswith("//") and not path.startswith("///"):
         host, slash, rest = path[2:].partition("/")
         if host.lower() != "localhost" or not slash:
             raise UnsupportedFeatureError(
-                f"a file address names no other machine: file:///path has three slashes. host={host} uri={uri}"
+                f"write a file address as file:///path, without another machine's name. host={host} uri={uri}"
             )
         path = "/" + rest
     return unquote("/" + path.lstrip("/"))

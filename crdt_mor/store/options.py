@@ -1,12 +1,9 @@
-"""The options of object stores, `storage_options`: the names that users of deltalake and polars know.
+"""Read `storage_options`, the options of object stores.
 
-Names are those of the client library `object_store`, which delta-rs, polars and we share: with or without the
-provider's name in front, in any case: `AWS_REGION`, `aws_region`, `region`. Values are texts. Two names are ours:
-`retry_timeout`, for how long a request that failed is tried again, and `credential_provider`, a callable that gives
-keys, or its importable name (`store.credentials`). An option with an empty text says nothing, as if it were not there.
-
-Some are secrets. They are kept apart from the others, so that neither is what is written, shown or pickled ever one of
-them (`store.secrets`).
+Names are the client library's, shared with deltalake and polars, in any case and with or without the provider's prefix:
+`AWS_REGION`, `aws_region`, `region`. Values are texts; an empty text counts as absent. Two names are ours:
+`retry_timeout` and `credential_provider` (`store.credentials`). Secrets are kept apart, so that they are never written,
+shown or pickled (`store.secrets`).
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ CLIENT_OPTIONS: Final = (
     "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes", "randomize_addresses",
     "root_certificate", TIMEOUT, "user_agent",
 )  # fmt: skip
-"""Options of the HTTP client, the same for every provider."""
+"""Options of the HTTP client, for every provider."""
 
 _NAMES: Final[Mapping[Provider, Mapping[str, str]]] = {
     "s3": {
@@ -88,7 +85,7 @@ _NAMES: Final[Mapping[Provider, Mapping[str, str]]] = {
 _NOT_NEEDED: Final = frozenset(
     {"aws_s3_allow_unsafe_rename", "aws_s3_locking_provider", "conditional_put", "aws_conditional_put"}
 )
-"""What users of deltalake say of S3, and has no meaning here: every commit is a conditional put, without a lock."""
+"""Options of deltalake without effect here: every commit is a conditional put, without a lock."""
 
 _SECRET: Final = frozenset(
     {
@@ -111,17 +108,17 @@ _ADDRESSES: Final = frozenset(
         "azure_storage_authority_host", "azure_msi_endpoint", "azure_identity_endpoint", "google_base_url",
     }
 )  # fmt: skip
-"""Options that are addresses of the web. What is none makes the client library panic at the first request."""
+"""Options that are web addresses. A wrong one makes the client library panic at the first request."""
 
 NEAR_MAX: Final = 3
-"""How many options the error for an unknown one names."""
+"""Similar options in the error for an unknown one, at most."""
 
 
 class Options(dict[str, str]):
-    """The options of one store, by their full names: a dictionary that polars and others take as it is.
+    """The options of a store by their full names: a dictionary for polars and others.
 
-    secret: those of them that nobody may see, and the credential provider. The dictionary is shown and pickled without
-    their values (`store.secrets`). A credential provider stands in it by its importable name, where it has one.
+    secret: the hidden options and the credential provider. `repr` and pickles omit their values (`store.secrets`). A
+    credential provider appears by its importable name.
     """
 
     def __init__(self, public: Mapping[str, str], secret: Secrets) -> None:
@@ -139,10 +136,7 @@ class Options(dict[str, str]):
 
 
 def read_options(options: object, provider: Provider) -> Options:
-    """`storage_options` as a user gave them; raises `InvalidInputError` for a name that means nothing here.
-
-    Messages name options, never their values.
-    """
+    """Check a user's `storage_options`. Raises `InvalidInputError` for unknown names, without values."""
     asked: object = None
     if isinstance(options, Options):
         if options.secret.missing:
@@ -160,7 +154,7 @@ def read_options(options: object, provider: Provider) -> Options:
             raise _unknown(name, names, provider)
         full = names[lower]
         if full in known and known[full] != value:
-            raise InvalidInputError(f"an option of the store is given twice, with different values. option={full}")
+            raise InvalidInputError(f"storage_options contain two values for this option; remove one. option={full}")
         known[full] = value
     for name in (RETRY_TIMEOUT, TIMEOUT):
         if name in known:
@@ -174,14 +168,14 @@ def read_options(options: object, provider: Provider) -> Options:
 
 
 def shared(options: object, provider: Provider, others: Iterable[Provider]) -> dict[str, Any] | None:
-    """The options for one kind of store, of some that lead to others as well: without those that only these know."""
+    """Return a user's options without the names that only the other providers know."""
     theirs = {name for other in others if other != provider for name in known_names(other)}
     ours = known_names(provider)
     return {n: v for n, v in _pairs(options) if n.lower() in ours or n.lower() not in theirs} or None
 
 
 def check_address(name: str, text: str) -> None:
-    """Raise `InvalidInputError` for an endpoint that is no address of the web."""
+    """Raise `InvalidInputError` if an endpoint is no web address."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", text)
@@ -190,27 +184,25 @@ def check_address(name: str, text: str) -> None:
         good = False
     if not good:
         raise InvalidInputError(
-            "an endpoint is an address with its scheme, https://host or http://host:port (then allow_http is 'true', "
-            f"too): correct it. option={name}"
+            f"write the endpoint as https://host, or as http://host:port with allow_http='true'. option={name}"
         )
 
 
 def check_environment(provider: Provider) -> None:
-    """Raise `InvalidInputError` for a variable of the environment that is to be an address, and is none."""
+    """Raise `InvalidInputError` if an endpoint in the environment is no web address."""
     for name, full in known_names(provider).items():
         if full in _ADDRESSES and name.startswith(_PREFIXES[provider]) and os.environ.get(name.upper()):
             check_address(name.upper(), os.environ[name.upper()])
 
 
 def empty_variables(provider: Provider) -> list[str]:
-    """Variables of the environment with keys that are set, and empty; the client library takes them for keys."""
+    """Return variables for keys that are set to an empty text: the client library takes them for keys."""
     found = {name.upper() for name, full in known_names(provider).items() if full in _SECRET}
     return sorted(name for name in found if os.environ.get(name) == "")
 
 
 def client_environment(provider: Provider) -> dict[str, str]:
-    """Options of the HTTP client in the environment, `AWS_ALLOW_HTTP`: the library reads those of the provider alone,
-    where it is given any of the client."""
+    """Return the HTTP client's options in the environment. Given any option, the library ignores these."""
     found = {}
     for name in CLIENT_OPTIONS:
         for prefix in _PREFIXES[provider]:
@@ -221,14 +213,13 @@ def client_environment(provider: Provider) -> dict[str, str]:
 
 
 def secret_options(options: Iterable[str]) -> tuple[str, ...]:
-    """Those of some names of options that are secrets, of whatever kind of store: they do not belong where options are
-    logged or shown."""
+    """Return the names that are secret in any store: never log or show their values."""
     secret = {name for provider in _NAMES for name, full in known_names(provider).items() if full in _SECRET}
     return tuple(name for name in options if name.lower() in secret)
 
 
 def check_form(options: object) -> None:
-    """Raise `InvalidInputError` for `storage_options` that are no texts by name, whatever the address."""
+    """Raise `InvalidInputError` if `storage_options` are not texts by name."""
     _pairs(options)
 
 
@@ -237,7 +228,7 @@ def _pairs(options: object) -> Iterable[tuple[str, Any]]:
         return ()
     if not isinstance(options, Mapping):
         raise InvalidInputError(
-            f"storage_options are texts by name: {{'aws_region': 'eu-west-1'}}. type={type(options).__name__}"
+            f"pass storage_options as texts by name: {{'aws_region': 'eu-west-1'}}. type={type(options).__name__}"
         )
     pairs = []
     for name, given in options.items():
@@ -246,13 +237,13 @@ def _pairs(options: object) -> Iterable[tuple[str, Any]]:
             pairs.append((name, value))
             continue
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidInputError(f"storage_options are texts by name. option={name!r} type={type(value).__name__}")
+            raise InvalidInputError(f"pass storage_options as texts. option={name!r} type={type(value).__name__}")
         pairs.append((name, value))
     return pairs
 
 
 def known_names(provider: Provider) -> dict[str, str]:
-    """Every way to write an option, in lower case, and its full name."""
+    """Return every accepted name in lower case, with its full name."""
     names = {}
     for full, others in _NAMES[provider].items():
         names.update(dict.fromkeys([full, *others.split()], full))
@@ -267,17 +258,16 @@ def _unknown(name: str, names: Mapping[str, str], provider: Provider) -> Invalid
     within = {full for other, full in names.items() if name.lower() in other} if len(name) > 2 else set()
     close = {names[n] for n in get_close_matches(name.lower(), names, n=NEAR_MAX)}
     near = sorted(within or close, key=lambda full: (full not in _SECRET, full))[:NEAR_MAX]
-    hint = f"did you mean {' or '.join(near)}?" if near else "docs/stores.md has all of them."
-    return InvalidInputError(f"there is no such option of this kind of store; {hint} option={name!r} store={provider}")
+    hint = f"did you mean {' or '.join(near)}?" if near else "docs/stores.md lists all."
+    return InvalidInputError(f"this kind of store has no such option; {hint} option={name!r} store={provider}")
 
 
 def seconds(options: Mapping[str, str], name: str, otherwise: float) -> float:
-    """A span of time among the options, such as `30s`."""
     return otherwise if name not in options else _seconds(name, options[name])
 
 
 def _seconds(name: str, text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
     if match is None or match[2] not in _UNITS or not float(match[1]):
-        raise InvalidInputError(f"{name} is a span of time above 0, like 30s, 500ms or 2m. {name}={text!r}")
+        raise InvalidInputError(f"set {name} to a time above 0, such as 30s, 500ms or 2m. {name}={text!r}")
     return float(match[1]) * _UNITS[match[2]]

@@ -10,7 +10,7 @@ from crdt_mor.store.protocol import Content, Durable, Stat, Store
 
 
 class OverlayStore:
-    """The store `base`, in which the objects at `paths` are those of `other`. Changes go to `base`."""
+    """The store `base` with the objects of `other` at `paths`. Changes go to `base`."""
 
     def __init__(self, base: Store, other: Store, paths: Collection[str]) -> None:
         self._base = base

@@ -1,7 +1,6 @@
-r"""Conditional puts in a bucket. A put knows its own object by a nonce, where a reply gets lost.
+r"""Conditional puts in a bucket. A nonce in the object's metadata identifies its put after a lost reply.
 
-`put` is the provider's own conditional put (`If-None-Match: *`, or its like), of the whole object. A reply may get lost
-after the object was made, so each put has a nonce of its own, in the object's metadata:
+`put` is the provider's conditional put (`If-None-Match: *` or its equivalent) of the whole object:
 
     put ─ made ───────────────────────────────────> True
         ├ there is one, and nothing was unsure ───> False
@@ -10,7 +9,7 @@ after the object was made, so each put has a nonce of its own, in the object's m
               └──────────── nothing there, wait ───────┘
                             the deadline has passed ─────────────────> `CommitUnknownError`
 
-A copy inside the bucket has no nonce: where its reply gets lost, it stays unknown who made the object.
+A copy inside the bucket has no nonce: after a lost reply its maker stays unknown.
 """
 
 from __future__ import annotations
@@ -27,17 +26,16 @@ from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind, refused, unavailable
 
 NONCE: Final = "crdtmornonce"
-"""The name of the metadata that tells whose put made an object. Azure takes letters, digits and `_`, and proxies in
-front of others drop headers with `_`."""
+"""Metadata name of a put's nonce. Azure allows letters, digits and `_`; proxies of others drop names with `_`."""
 
 PUT_MAX: Final[Mapping[str, int]] = {"s3": 5 << 30, "azure": 5000 << 20, "gs": 5 << 40}
-"""How many bytes one conditional put may have at each provider."""
+"""Bytes of a conditional put at each provider, at most."""
 
 
 class Puts:
-    """Puts and copies in one bucket, which make an object if there is none.
+    """Puts and copies in a bucket.
 
-    key: the name in the bucket of the object at a path. read: the whole object at a path.
+    key: returns an object's name in the bucket. read: returns a whole object.
     """
 
     def __init__(
@@ -53,7 +51,6 @@ class Puts:
         return self._asking.clients
 
     def put(self, path: str, content: bytes) -> bool:
-        """Create the object, whole, if there is none: True. False if there is one already."""
         key = self._key(path)
         self._require_size(path, len(content))
         nonce, unsure = self._asking.environment.nonce(), False
@@ -76,19 +73,19 @@ class Puts:
                 raise _put_failed(failure, unsure, tries)
 
     def create(self, key: str, content: bytes, nonce: str) -> bool:
-        """One request to create an object: True, or what obstore raises."""
+        """Send a request to create an object: True, or obstore's exception."""
         client = self._clients.putting(len(content))
         obstore.put(client, key, content, mode="create", attributes={NONCE: nonce}, use_multipart=False)
         return True
 
     def _read_back(self, path: str, content: bytes, nonce: str, tries: Tries) -> bool | None:
-        """Whether an object that is there is the one that a put made whose outcome is unknown; None: there is none."""
+        """Return True if the existing object is this put's, False if another's, None if there is none."""
         key = self._key(path)
         found = self._asking.once(lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
         if not isinstance(found, Failure) or found.kind is Kind.ABSENT:
             tries.note_look()
         if isinstance(found, Failure):
-            return None  # absent, or the store still fails: then the next put finds out
+            return None  # absent, or the store still fails: the next put finds out
         theirs = found.attributes.get(NONCE)
         if theirs is not None:
             return theirs == nonce
@@ -96,8 +93,8 @@ class Puts:
         if there is not None and there != content:
             return False
         raise CommitUnknownError(
-            "the store keeps no metadata, so that it cannot be told who made this object, whose content is the one "
-            f"that was put: see whether what it is part of is there. path={path} store={self._place.uri} "
+            "the store drops object metadata, so it is unknown which process wrote this object. Read the table to see "
+            f"whether the commit is there before you repeat it. path={path} store={self._place.uri} "
             f"tries={tries.count}"
         )
 
@@ -105,13 +102,13 @@ class Puts:
         most = PUT_MAX[self._place.provider]
         if size > most:
             raise InvalidInputError(
-                "an object of a table is put whole, and this one is too large for that: nothing was put. A table with "
-                "more buckets, or with partitions, has smaller files (migrate copies it beside its writers). "
+                "this object is too large for a put; nothing was put. Use more buckets or partitions to get smaller "
+                "files (migrate). "
                 f"path={path} size={size} most={most}"
             )
 
     def copy(self, source: str, target: str) -> bool | None:
-        """A copy of the object of that name in the bucket, without the bytes coming here; None where there is none."""
+        """Copy an object inside the bucket; None if the store refuses to copy."""
         end = self._key(target)
         tries, unsure = self._asking.tries("copy", target), False
         while True:
@@ -131,10 +128,9 @@ class Puts:
 
 
 def _put_failed(failure: Failure, unsure: bool, tries: Tries) -> Exception:
-    """The error of a put or a copy for which the store was asked in vain."""
     if not unsure:
         return unavailable(tries.where, failure, tries.count, tries.seconds, changes=True)
     return CommitUnknownError(
-        "the store does not say whether it has made an object, which may be there or may appear later: look before "
-        f"writing it again. {tries.where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
+        "the store did not answer whether it made an object, which may exist or appear later. Look before you write "
+        f"it again. {tries.where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
     )

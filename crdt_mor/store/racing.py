@@ -1,12 +1,11 @@
-"""Racing: whether a store lets one of many puts of an object win, on which every commit rests.
+"""Race puts of a name, to test whether a store lets exactly one win. Every commit rests on this.
 
-    race     PUTS threads put one name at once, each with a content of its own: which is told that it made the object?
-    look     what is there is what the winner has put
+    race     PUTS threads put a name at once with different contents: how many succeed?
+    look     the object contains the winner's content
     again    with other names: a race may be won by chance
 
-A store that looks whether an object is there, and then makes it, refuses a second put that comes after the first. Of
-several puts at once it lets all make the object whose looks came before the first of them was done. Each of these
-writers would be told that its commit is there, and one of them would be right.
+A store that checks and then writes refuses a later put, but accepts several simultaneous ones. Each of these writers
+would believe that its commit exists.
 """
 
 from __future__ import annotations
@@ -25,26 +24,24 @@ from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Store
 
 PUTS: Final = 16
-"""How many threads put one name at once."""
+"""Threads per name."""
 
 SIZES: Final = (2 << 10, 64 << 10)
-"""Bytes of the objects, in turn, as versions of a timeline have them. A store that looks before it takes the bytes lets
-the more puts win, the longer they take."""
+"""Bytes of the objects, in turn, as of timeline versions. Large objects reveal more double wins."""
 
 KEYS_OF_A_PROBE: Final = 8
-"""How many names are raced before a table is made. Each costs `PUTS` requests, and one each to look and to delete."""
+"""Names raced before a table is created. Each costs `PUTS` requests, a look and a delete."""
 
 FOLDER: Final = TEMP_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCheck:
-    """What came of races of puts at a store.
+    """The result of racing puts at a store.
 
-    store: its address. keys: how many names were raced. puts: how many of each at once.
-    winners: for how many names so many puts were told that they had made the object, by that number. Of a store that a
-        table can be in, each name has one.
-    wrong: at how many names there was something else than what the one winner had put.
+    store: its address. keys: raced names. puts: simultaneous puts per name.
+    winners: number of names by number of successful puts; a single success per name is safe.
+    wrong: names with other content than the winner's.
     """
 
     store: str
@@ -55,34 +52,34 @@ class StoreCheck:
 
     @property
     def is_safe(self) -> bool:
-        """Whether each name was made once, by the put that was told so. A longer check may still find another."""
+        """True if each name was made once, by its winner. A longer check may still find a fault."""
         return not self.reason
 
     @property
     def reason(self) -> str:
-        """What is wrong with the store, in words; "" where nothing was found."""
+        """The fault of the store; "" if none was found."""
         several = {number: keys for number, keys in self.winners.items() if number > 1}
         if several:
             return (
-                f"of {self.puts} puts of one object at once, each of which was to make it only if there is none, "
-                f"several were told that they had made it: for {sum(several.values())} of {self.keys} objects, up to "
-                f"{max(several)} puts of one. Commits would be acknowledged and lost"
+                f"the store let several of {self.puts} simultaneous conditional puts of one object succeed: for "
+                f"{sum(several.values())} of {self.keys} objects, up to {max(several)} puts. Commits would be "
+                f"acknowledged and lost"
             )
         if none := self.winners.get(0, 0):
             return (
-                f"of {self.puts} puts of one object at once, none was told that it had made it: for {none} of "
-                f"{self.keys} objects that were not there before. No commit could be made"
+                f"the store let none of {self.puts} simultaneous conditional puts of a new object succeed: for "
+                f"{none} of {self.keys} objects. No commit could be made"
             )
         if self.wrong:
             return (
-                "an object does not hold what the put had that was told to have made it: for "
+                "objects differ from the content of the successful put: for "
                 f"{self.wrong} of {self.keys} objects. Commits would be acknowledged and lost"
             )
         return ""
 
 
 def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
-    """Race puts of so many names. Whatever was put is deleted. nonce: what nobody else has in names."""
+    """Race puts of `keys` names and delete them. nonce: a unique part of the names."""
     at_once = AtOnce()
     paths = [f"{FOLDER}/probe-{nonce}-{number}" for number in range(keys)]
 
@@ -93,7 +90,7 @@ def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
         return store.put(path, _content(number, size))
 
     def remove(path: str) -> None:
-        with suppress(StorageUnavailableError):  # what stays is small, and of no table
+        with suppress(StorageUnavailableError):  # a remaining object is small and part of no table
             store.delete(path)
 
     try:
@@ -104,7 +101,7 @@ def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
         found = each(store.read)
     except CommitUnknownError as error:
         raise StorageUnavailableError(
-            "the store failed while it was tried with objects that are part of no table; nothing was published. Try "
+            "the store failed during the check with test objects; nothing was published. Try "
             f"again. store={address} cause={str(error).rpartition('cause=')[2]}"
         ) from error
     finally:
@@ -118,15 +115,14 @@ def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
 
 
 def _content(number: int, size: int) -> bytes:
-    """What one of the puts of a name has, which no other has."""
     return f"{number:02}".encode() * (size // 2)
 
 
 def require_safe(check: StoreCheck) -> None:
-    """Raise `UnsupportedFeatureError` for a store in which no table can be."""
+    """Raise `UnsupportedFeatureError` if the store is unsafe for tables."""
     if not check.is_safe:
         raise UnsupportedFeatureError(
-            f"{check.reason}. Use a store, or a release of it, whose If-None-Match on puts lets one of many win; "
-            "docs/stores.md says which were tried, and crdt-mor check-store tries yours for longer. "
+            f"{check.reason}. Use a store or release with atomic If-None-Match puts; docs/stores.md lists tested "
+            "stores, and crdt-mor check-store tests yours longer. "
             f"store={check.store}"
         )

@@ -1,7 +1,7 @@
-"""An object in a bucket, read in ranges: few requests, side by side, and what was read of its end is kept.
+"""Read an object of a bucket in ranges: few requests, side by side, and a cached end.
 
-the end of the object     one request, which gives the footer of most Parquet files, and the whole of a small object
-places in the rest        near ones in one request, all of them side by side
+the end of the object     a request for the footer of most Parquet files, or a whole small object
+places in the rest        near places in a joint request, all side by side
 """
 
 from __future__ import annotations
@@ -14,58 +14,56 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO, Final, cast
 
 TAIL_BYTES: Final = 64 << 10
-"""How much of the end of a file is read at first: more than most footers have."""
+"""Bytes of the end that are read first: more than most footers."""
 
 WHOLE_BYTES_MAX: Final = 512 << 10
-"""A file up to this size is read whole at once: its bytes take no longer than another round trip."""
+"""Bytes up to which a file is read whole: that takes no longer than another round trip."""
 
 _GAPS: Final = (64 << 10, 256 << 10, 1 << 20)
-"""Places that are no further apart than this are read in one request; of these, the first that makes few requests."""
+"""Places closer than this share a request. The first gap with few requests is used."""
 
 AT_ONCE: Final = 10
-"""How many places of a file the client asks for at a time."""
+"""Places of a file per request of the client."""
 
 _KEPT_BYTES: Final = 64 << 20
 _KEPT_FILES: Final = 1024
 
 Range = tuple[int, int]
-"""The first byte and the number of bytes."""
+"""First byte and number of bytes."""
 
 Request = Callable[[Sequence[Range]], list[bytes]]
-"""Gets the bytes at places of one object; raises `FileNotFoundError` where it is gone, or ends before them."""
+"""Returns byte ranges of an object. Raises `FileNotFoundError` if the object is gone."""
 
 
 class RangedFile:
-    """An object that is read in ranges. Safe to share between threads. size: of the object, in bytes."""
+    """An object that is read in ranges. Thread-safe. size: in bytes."""
 
     def __init__(self, request: Request, size: int) -> None:
         self._request = request
         self._size = size
         self._lock = threading.Lock()
         self._end: tuple[int, bytes] = (size, b"")
-        """What is known of the end: from which byte on, and the bytes."""
+        """The cached end: its position and bytes."""
 
     def size(self) -> int:
-        """How many bytes the object has."""
         return self._size
 
     @property
     def kept(self) -> int:
-        """How many bytes are kept in memory."""
         return len(self._end[1])
 
     def open(self) -> BinaryIO:
-        """The object as a file that Arrow can read."""
+        """Return the object as a file for Arrow."""
         return cast(BinaryIO, _File(self))
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes; what is read up to the end of the object is kept."""
+        """Return some bytes, and cache the end of the object."""
         start, end = min(start, self._size), min(start + length, self._size)
         with self._lock:
             first, known = self._end
             tail = 0 if self._size <= WHOLE_BYTES_MAX else self._size - TAIL_BYTES
             if start < first and (start >= tail or (start > 0 and first <= end)):
-                wanted = min(start, tail)  # all that the end still lacks comes in one request
+                wanted = min(start, tail)  # a single request for the rest of the end
                 (more,) = self._request([(wanted, first - wanted)])
                 first, known = self._end = wanted, more + known
         if start >= first:
@@ -73,7 +71,7 @@ class RangedFile:
         return self.read_all([(start, end - start)])[0]
 
     def read_all(self, ranges: Sequence[Range]) -> list[bytes]:
-        """The bytes at some places, side by side; those that are known are not asked for."""
+        """Return the bytes of several places, side by side; cached ones need no request."""
         first, known = self._end
         missing = sorted({place for place in ranges if place[0] < first and place[1]})
         asked = _together(missing)
@@ -86,7 +84,6 @@ class RangedFile:
 
 
 def _together(ranges: Sequence[Range]) -> list[Range]:
-    """Few ranges that hold all of these, which are in order."""
     joined: list[Range] = []
     for gap in _GAPS:
         joined = []
@@ -101,23 +98,18 @@ def _together(ranges: Sequence[Range]) -> list[Range]:
 
 
 def _cut(asked: Sequence[Range], found: Sequence[bytes], start: int, length: int) -> bytes:
-    """The bytes of one place, out of what was asked for."""
     first, data = next((f, d) for (f, size), d in zip(asked, found, strict=True) if f <= start < f + size)
     return data if len(data) == length else data[start - first : start - first + length]
 
 
 class Files:
-    """The files of a store that were read last, with what is known of their ends. Safe to share between threads.
-
-    A file of a path and a size never changes, so that its footer need not be asked for again.
-    """
+    """A store's recently read files with their cached ends. Thread-safe. A file of a path and size never changes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[str, int], RangedFile] = OrderedDict()
 
     def file(self, path: str, size: int, request: Request) -> RangedFile:
-        """The file at a path; `request` gets its bytes where it is not known yet."""
         with self._lock:
             file = self._files.setdefault((path, size), RangedFile(request, size))
             self._files.move_to_end((path, size))
@@ -127,15 +119,13 @@ class Files:
             return file
 
     def forget(self, path: str) -> None:
-        """Drop the kept bytes of a deleted file: `repair` puts another one of the same size at its path."""
+        """Drop the cache of a deleted file: `repair` may put another of the same size there."""
         with self._lock:
             for known in [key for key in self._files if key[0] == path]:
                 del self._files[known]
 
 
 class _File(io.RawIOBase):
-    """A file whose bytes are asked for as they are needed."""
-
     def __init__(self, file: RangedFile) -> None:
         super().__init__()
         self._file = file

@@ -1,10 +1,8 @@
-"""Where the secrets of object stores are: in this process's memory, and nowhere else.
+"""Keep secrets of object stores in this process's memory, and nowhere else.
 
-A store that is pickled carries the name of its secrets here, not the secrets. The process that unpickles it finds them
-under that name if it is the same process or was forked from it later. Any other process takes them from its own
-environment: from the variables of the same names, or from whatever else its provider gives (a profile, an instance
-role), where one of the provider's variables says so. A credential provider travels by the name under which other
-processes import it.
+A pickled store carries the name of its secrets. The same process, or a later fork of it, finds them by this name. Any
+other process uses its own environment: variables of the same names, or the provider's other sources (a profile, a
+role). A credential provider travels by its importable name.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _PROVIDER: Final = "credential_provider"
 _PROFILE_GIVES: Final = (
     "aws_access_key_id", "sso_session", "sso_start_url", "role_arn", "credential_process", "login_session",
 )  # fmt: skip
-"""The settings of a profile of AWS by which it gives credentials; others say a region or a format."""
+"""Settings of an AWS profile that give credentials; others set a region or a format."""
 
 _OTHER_WAYS: Final[Mapping[Provider, tuple[str, ...]]] = {
     "s3": (
@@ -41,14 +39,14 @@ _OTHER_WAYS: Final[Mapping[Provider, tuple[str, ...]]] = {
     ),
     "gs": ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SKIP_SIGNATURE"),
 }  # fmt: skip
-"""Variables by which a process says that it has credentials of its own, under other names."""
+"""Variables of other names that give a process credentials."""
 
 
 class Secrets(Mapping[str, str]):
-    """Options of a store that show their names alone, and are pickled by the name under which they are kept.
+    """Options of a store that show and pickle only their names.
 
-    provider: a callable that gives credentials, or its importable name (`store.credentials`). It is pickled by that
-    name alone, since the callable itself may hold keys.
+    provider: a callable that returns credentials, or its importable name. Only the name is pickled, because the
+    callable may hold keys.
     """
 
     missing = False
@@ -70,7 +68,7 @@ class Secrets(Mapping[str, str]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of what nobody may see: of the options, and of a provider that has no importable name."""
+        """The names of the hidden options, and of a provider without importable name."""
         unnamed = (_PROVIDER,) if self.provider is not None and not self.provider_name else ()
         return (*self._values, *unnamed)
 
@@ -81,12 +79,11 @@ class Secrets(Mapping[str, str]):
         return _named, (self.name, self.names, self.provider_name)
 
     def hide(self, text: str) -> str:
-        """A text in which the values of these are not to be seen."""
         return hidden(text, self._values.values())
 
 
 class MissingSecrets(Secrets):
-    """Secrets that another process has, `names` says which. A provider with an importable name is here as well."""
+    """Secrets of another process. A provider with an importable name is available here."""
 
     missing = True
 
@@ -96,28 +93,27 @@ class MissingSecrets(Secrets):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of what the other process has."""
         return self._names
 
     def __reduce__(self) -> tuple[object, ...]:
         return MissingSecrets, (self._names, self.provider_name)
 
     def from_environment(self, provider: Provider, store: str) -> Secrets:
-        """What this process has of its own; raises `StorageRefusedError`, which says what to set, if it has nothing."""
+        """Return this process's own secrets, or raise `StorageRefusedError` with the variables to set."""
         found = {name: os.environ[name.upper()] for name in self._names if os.environ.get(name.upper())}
         other_way = any(os.environ.get(name) for name in _OTHER_WAYS[provider])
         if len(found) == len(self._names) or other_way or (provider == "s3" and has_default_profile()):
-            return Secrets({}, provider=self.provider)  # the client takes them from there itself
+            return Secrets({}, provider=self.provider)  # the client reads them itself
         if _PROVIDER in self._names:
             raise StorageRefusedError(
-                "this process has been given a table without its credential provider, which another process cannot "
-                "import: give it by name, storage_options={'credential_provider': 'module:function'}, of a module that "
-                f"is installed here, too (on Spark on each worker). store={store} pid={os.getpid()}"
+                "this process lacks the table's credential provider, because it has no importable name. Pass it as "
+                "storage_options={'credential_provider': 'module:function'}, and install the module here, too "
+                f"(on Spark on each worker). store={store} pid={os.getpid()}"
             )
         wanted = ", ".join(name.upper() for name in self._names)
         raise StorageRefusedError(
-            "this process has been given a table without the credentials of its store, which are never pickled: set "
-            f"them where this process runs (on Spark on each worker). variables={wanted} store={store} "
+            "this process lacks the store's credentials, which are never pickled. Set the variables in its environment "
+            f"(on Spark on each worker). variables={wanted} store={store} "
             f"pid={os.getpid()}"
         )
 
@@ -127,7 +123,7 @@ _lock = threading.Lock()
 
 
 def keep(values: Mapping[str, str], provider: object = None) -> Secrets:
-    """The secrets, kept in this process under a name of their own; the same ones have the same name."""
+    """Keep secrets in this process under a name; equal secrets share a name."""
     if not values and provider is None:
         return Secrets({})
     with _lock:
@@ -146,7 +142,6 @@ def _named(name: str, names: tuple[str, ...], provider_name: str) -> Secrets:
 
 
 def hidden(text: str, values: Iterable[str]) -> str:
-    """A text in which these values are not to be seen."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _HIDDEN_MIN:
             text = text.replace(value, _HIDDEN)
@@ -154,7 +149,7 @@ def hidden(text: str, values: Iterable[str]) -> str:
 
 
 def importable_name(provider: object) -> str:
-    """`module:name`, by which another process finds a callable; "" for one that only this process has."""
+    """Return `module:name` of a callable; "" if no other process can import the callable."""
     if provider is None or isinstance(provider, str):
         return provider or ""
     module, name = getattr(provider, "__module__", None), getattr(provider, "__qualname__", None)
@@ -167,7 +162,7 @@ def importable_name(provider: object) -> str:
 
 
 def has_default_profile() -> bool:
-    """Whether the configuration of AWS on this machine has a profile `default` that gives credentials."""
+    """Return True if this machine's AWS profile `default` gives credentials."""
     import configparser
 
     for variable, path in (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config")):

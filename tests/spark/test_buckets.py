@@ -22,7 +22,7 @@ from tests.store import vending
 
 pytestmark = pytest.mark.spark
 
-UNANSWERED = "the store did not answer as it should until the deadline"
+UNANSWERED = "the store did not answer correctly until the deadline"
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_worker_without_a_key_says_what_to_set(spark: Any, server: servers.Ser
     from crdt_mor.readers.spark import upsert
 
     options = {**server.options, "aws_session_token": "which-no-worker-has"}
-    with pytest.raises(Exception, match=r"set them where this process runs.*AWS_SESSION_TOKEN") as raised:
+    with pytest.raises(Exception, match=r"Set the variables in its environment.*AWS_SESSION_TOKEN") as raised:
         upsert(ones(spark), table.uri, storage_options=options)
     said = str(raised.value)
     assert not [value for value in ("which-no-worker-has", *servers.AWS_KEYS.values()) if value in said]
@@ -155,7 +155,7 @@ def test_workers_import_a_credential_provider_by_its_name(
     ones(keyless).write.format("crdt_mor").options(**named).mode("append").save(table.uri)
     assert total(table) == 200
     assert listed(read(keyless, table.uri, **named)) == listed(table.scan())
-    with pytest.raises(Exception, match="set them where this process runs"):
+    with pytest.raises(Exception, match="Set the variables in its environment"):
         upsert(ones(keyless), table.uri, storage_options=server.options)
     keyless.stop()
     logged = "".join(file.read_text() for file in (tmp_path / "events").rglob("*") if file.is_file())
@@ -269,7 +269,7 @@ def test_nothing_is_written_to_a_table_of_hudis_where_several_puts_win(spark: An
     )
     store.put(".hoodie/hoodie.properties", properties.encode())
     deaf = Proxy(server.port, unheard=frozenset({"if-none-match"}))
-    said = r"of 16 puts of one object at once.* several were told that they had made it.*If-None-Match"
+    said = r"let several of 16 simultaneous conditional puts of one object succeed.*If-None-Match"
     with deaf.running():
         writer = (
             ones(spark).write.format("crdt_mor").options(**stored(server.through(deaf.port).options)).mode("append")

@@ -156,7 +156,7 @@ def test_the_first_line_of_an_error_is_ours(names: dict[str, Any], tmp_path: Pat
         **{writes(*given): f"instead of {given[0]} say" for given in WRITES.items()},
         lambda: spark.read.format("crdt_mor").load(): "say where the table is",
         lambda: spark.read.format("crdt_mor").load(f"{path}/*"): "there is no table here",
-        lambda: spark.read.format("crdt_mor").load("hdfs://h/x"): "there are no tables at such addresses",
+        lambda: spark.read.format("crdt_mor").load("hdfs://h/x"): "tables cannot be at such addresses",
         lambda: append.save(str(tmp_path / "none")): "there is no table here",
         lambda: spark.range(1).selectExpr("id x").write.format("crdt_mor").mode("append").save(path): "no such columns",
         lambda: df.selectExpr("id", "day", "array() n").write.format("crdt_mor").mode("append").save(path): (

@@ -120,10 +120,10 @@ def test_what_deltalake_needs_for_locks_is_not_needed_here() -> None:
     [
         ({"aws_regoin": "x"}, r"did you mean .*aws_region\? option='aws_regoin'"),
         ({"azure_storage_account_name": "x"}, "no such option"),
-        ({"aws_region": "a", "region": "b"}, "given twice"),
-        ({"timeout": "soon"}, "a span of time"),
-        ({"aws_region": 5}, "texts by name"),
-        ("aws_region=x", "texts by name"),
+        ({"aws_region": "a", "region": "b"}, "two values"),
+        ({"timeout": "soon"}, "a time above 0"),
+        ({"aws_region": 5}, "storage_options as texts"),
+        ("aws_region=x", "storage_options as texts"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: object, message: str) -> None:

@@ -111,7 +111,7 @@ def test_a_profile_of_sso_is_read_by_boto3(bare: Path, listening: Listening) -> 
         "[default]\nsso_start_url=https://acme.awsapps.com/start\nsso_region=eu-west-1\nsso_account_id=1\n"
         "sso_role_name=r\nregion=eu-west-1\n"
     )
-    with pytest.raises(StorageRefusedError, match=r"credential provider gives no credentials.*SSO"):
+    with pytest.raises(StorageRefusedError, match=r"credential provider returned no credentials.*SSO"):
         store_at(listening).read("x")
 
 
@@ -156,11 +156,11 @@ def test_providers_of_each_kind_of_store(provider: Any, given: object, taken: di
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (None, "no mapping of credentials by name, but NoneType"),
-        ({"access_key_id": "a"}, "not aws_access_key_id and aws_secret_access_key"),
-        ({"token": "t"}, r"it gave \['aws_session_token'\]"),
-        ({**KEYS, "expires_at": "tomorrow"}, "expires_at that is no moment"),
-        ({**KEYS, "expires_at": datetime(2030, 1, 1)}, "expires_at that is no moment"),  # noqa: DTZ001
+        (None, "a mapping of credentials by name, not NoneType"),
+        ({"access_key_id": "a"}, "instead of aws_access_key_id and aws_secret_access_key"),
+        ({"token": "t"}, r"it returned \['aws_session_token'\]"),
+        ({**KEYS, "expires_at": "tomorrow"}, "expires_at must be a datetime"),
+        ({**KEYS, "expires_at": datetime(2030, 1, 1)}, "expires_at must be a datetime"),  # noqa: DTZ001
     ],
 )
 def test_a_provider_that_gives_something_else_is_told_what_it_has_to_give(given: object, words: str) -> None:
@@ -180,11 +180,11 @@ def test_an_asynchronous_provider_is_refused_by_name(listening: Listening) -> No
 @pytest.mark.parametrize(
     ("provider", "words"),
     [
-        ("nowhere.at.all:f", "cannot be imported.*installed in every process"),
+        ("nowhere.at.all:f", "cannot be imported.*in every process"),
         ("tests.store.vending:missing", "cannot be imported"),
         ("just_a_name", "module:function"),
         ("tests.store.vending:NOT_CALLABLE", "a callable without arguments"),
-        (5, "texts by name"),
+        (5, "storage_options as texts"),
     ],
 )
 def test_what_is_no_provider_is_refused_when_the_table_is_opened(provider: object, words: str) -> None:
@@ -285,7 +285,9 @@ def test_a_provider_that_fails_for_good_is_told_by_its_own_words(listening: List
         lambda s: s.read("x"), lambda s: s.put("x", b"1"), lambda s: s.stat("x"),
     ]  # fmt: skip
     for ask in asks:
-        with pytest.raises(StorageRefusedError, match=r"mend it.*cause=KeyError: 'no such role: reader'"):
+        with pytest.raises(
+            StorageRefusedError, match=r"Check its configuration.*cause=KeyError: 'no such role: reader'"
+        ):
             ask(store_at(listening, credential_provider=refuses))
     assert listening.signed == []
 
@@ -366,7 +368,7 @@ def test_another_process_imports_the_provider_by_its_name(tmp_path: Path) -> Non
         done = run(provider)
         assert done.stdout.strip() == "[('a', 1)]", done.stderr
     done = run(lambda: dict(vending.of_obstore()))
-    assert "give it by name, storage_options={'credential_provider': 'module:function'}" in done.stderr
+    assert "storage_options={'credential_provider': 'module:function'}" in done.stderr
 
 
 # --- stores of obstore ------------------------------------------------------------------------------------------------
@@ -402,10 +404,10 @@ def test_the_prefix_of_a_store_of_obstore_is_where_its_table_is() -> None:
 @pytest.mark.parametrize(
     ("uri", "store", "words"),
     [
-        ("s3://other/t", lambda: S3Store("lake", region="eu-west-1"), "not where the store leads"),
-        ("az://lake/t", lambda: S3Store("lake", region="eu-west-1"), "not where the store leads"),
-        ("s3://lake/t", lambda: S3Store("lake", prefix="a", region="eu-west-1"), "not where the store leads"),
-        ("s3://lake/t", LocalStore, "give its path"),
+        ("s3://other/t", lambda: S3Store("lake", region="eu-west-1"), "outside the store"),
+        ("az://lake/t", lambda: S3Store("lake", region="eu-west-1"), "outside the store"),
+        ("s3://lake/t", lambda: S3Store("lake", prefix="a", region="eu-west-1"), "outside the store"),
+        ("s3://lake/t", LocalStore, "pass its path"),
     ],
 )
 def test_a_store_of_obstore_that_leads_elsewhere_is_refused(uri: str, store: Callable[[], Any], words: str) -> None:
@@ -426,7 +428,7 @@ def test_ask_a_machine_without_a_role_refuses_each_request_at_once(listening: Li
         raise GenericError(says)
 
     for _ in range(2):
-        with pytest.raises(StorageRefusedError, match="nor does this machine have a role") as caught:
+        with pytest.raises(StorageRefusedError, match="this machine has no role") as caught:
             asking.ask("read", "x", request)
         assert "published" not in str(caught.value)
     assert len(asked) == 2

@@ -113,7 +113,7 @@ def test_what_never_answers_ends_at_the_deadline_and_says_what_is_known(server: 
     proxy.share, proxy.fates = 1.0, ("refused",)
     with pytest.raises(StorageUnavailableError, match=r"until the deadline\. Try again.*tries="):
         store.read("there")
-    with pytest.raises(CommitUnknownError, match=r"whether it has made an object.*put=x .*cause=[45]\d\d"):
+    with pytest.raises(CommitUnknownError, match=r"whether it made an object.*put=x .*cause=[45]\d\d"):
         store.put("x", b"1")
 
 
@@ -133,9 +133,9 @@ def _options(server: servers.Server, **more: str) -> Any:
         (403, "RequestTimeTooSkewed", "clock is wrong"),
         (301, "PermanentRedirect", r"another region.*set aws_region"),
         (400, "AuthorizationHeaderMalformed", r"another region.*set aws_region"),
-        (404, "NoSuchBucket", "no such bucket: make it"),
-        (401, "Unauthorized", "asks for credentials"),
-        (501, "NotImplemented", "cannot do what a table needs"),
+        (404, "NoSuchBucket", "no such bucket: create it"),
+        (401, "Unauthorized", "asks for other credentials"),
+        (501, "NotImplemented", "lacks a feature that tables need"),
         (507, "InsufficientStorage", "no space left"),
     ],
 )

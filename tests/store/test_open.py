@@ -79,7 +79,7 @@ def test_open_store_of_a_place_elsewhere_is_refused_and_makes_no_folder(
         lambda: Table.open(uri),
         lambda: absolute(uri),
     ):
-        with pytest.raises(InvalidInputError, match=r"put \./ in front of it"):
+        with pytest.raises(InvalidInputError, match=r"put \./ in front"):
             make()
     assert list(tmp_path.iterdir()) == []
 
@@ -97,13 +97,13 @@ def test_open_store_of_a_place_elsewhere_shows_no_secret() -> None:
 
 @pytest.mark.parametrize("uri", ["file://data/t", "file://host"])
 def test_a_file_address_on_another_machine_is_refused(uri: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="three slashes"):
+    with pytest.raises(UnsupportedFeatureError, match="file:///path"):
         open_store(uri, SystemEnvironment())
 
 
 def test_a_file_is_no_table(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("x")
-    with pytest.raises(InvalidInputError, match="this is a file"):
+    with pytest.raises(InvalidInputError, match="not a file"):
         open_store(tmp_path / "rows.csv", SystemEnvironment())
 
 

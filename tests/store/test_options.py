@@ -37,7 +37,7 @@ def test_an_endpoint_that_is_no_address_is_refused_before_the_client_panics(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for use in OPENINGS:
-        with pytest.raises(InvalidInputError, match=r"address with its scheme.*option=aws_endpoint_url"):
+        with pytest.raises(InvalidInputError, match=r"write the endpoint.*option=aws_endpoint_url"):
             use("s3://lake/t", storage_options={**S3, "aws_endpoint_url": text})
     with pytest.raises(InvalidInputError, match="option=azure_storage_endpoint"):
         storage_options("az://lake/t", {"account_name": "a", "azure_endpoint": text})
@@ -57,7 +57,7 @@ def test_a_panic_of_the_client_is_an_error_of_ours(monkeypatch: pytest.MonkeyPat
 
     store = servers.Server("s3", 9, S3).store("s3://lake/t")
     monkeypatch.setattr(obstore, "get", get)
-    with pytest.raises(StorageRefusedError, match=r"options of the store cannot be right.*cause=request valid"):
+    with pytest.raises(StorageRefusedError, match=r"store's options are wrong.*cause=request valid"):
         store.read("x")
 
 
@@ -78,7 +78,7 @@ def test_the_words_of_the_client_tell_which_option_is_wrong(option: str, value: 
         with pytest.raises(StorageRefusedError) as raised:
             use("s3://lake/t", storage_options={**S3, option: value})
         text = str(raised.value)
-        assert text.startswith("the options of the store cannot be right: correct storage_options")
+        assert text.startswith("the store's options are wrong: correct storage_options")
         assert words in text
         assert option in text
         assert "GenericError" not in text
@@ -86,12 +86,12 @@ def test_the_words_of_the_client_tell_which_option_is_wrong(option: str, value: 
 
 @pytest.mark.parametrize("missing", KEYS)
 def test_half_of_the_keys_are_no_keys(missing: str) -> None:
-    with pytest.raises(StorageRefusedError, match=r"options of the store cannot be right.*cause=Missing "):
+    with pytest.raises(StorageRefusedError, match=r"store's options are wrong.*cause=Missing "):
         Table.open("s3://lake/t", storage_options={k: v for k, v in S3.items() if k != missing})
 
 
 def test_a_secret_that_cannot_be_right_is_not_shown() -> None:
-    with pytest.raises(StorageRefusedError, match="the options of the store cannot be right") as raised:
+    with pytest.raises(StorageRefusedError, match="the store's options are wrong") as raised:
         Table.open("az://lake/t", storage_options={"account_name": "a", "account_key": "hidden!"})
     assert "hidden" not in str(raised.value)
 
@@ -170,7 +170,7 @@ def test_an_answer_without_words_is_asked_for_again_with_words(
     [
         (403, "InvalidObjectState", "moved to an archive, such as Glacier.*restore it"),
         (409, "BlobArchived", "moved to an archive"),
-        (407, "", "proxy refuses the way"),
+        (407, "", "proxy refuses the connection"),
     ],
 )
 def test_what_no_try_can_mend_is_told_by_what_it_is(listening: Listening, status: int, code: str, words: str) -> None:
@@ -185,7 +185,7 @@ def test_a_proxy_that_asks_for_a_password_is_not_asked_until_the_deadline(listen
     listening.answer = lambda method, key: (407, b"")
     options = {**KEYS, "aws_region": "eu-west-1", "proxy_url": f"http://127.0.0.1:{listening.port}"}
     store = servers.Server("s3", 0, {**options, "aws_endpoint_url": "https://s3.example.com"}).store("s3://lake/t")
-    with pytest.raises(StorageRefusedError, match="give proxy_url with a user and a password"):
+    with pytest.raises(StorageRefusedError, match="set proxy_url with a user and a password"):
         store.read("x")
     assert len(listening.signed) == 1
 

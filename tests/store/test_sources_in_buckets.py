@@ -119,7 +119,7 @@ def test_a_source_and_a_table_at_two_providers_share_the_options() -> None:
         ("{root}/none*.parquet", "there is no such file"),
         ("{root}", "folder of its own|no such file"),
         ("hdfs://n/x.parquet", "there are no files at such addresses"),
-        ("s3://key:hidden@lake/x.parquet", "holds no user"),
+        ("s3://key:hidden@lake/x.parquet", "remove user"),
     ],
 )
 def test_a_source_that_is_not_there_is_told(server: servers.Server, source: str, words: str) -> None:
