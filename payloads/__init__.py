@@ -1,4 +1,4 @@
-"""The merge functions that ship with crdt_mor. Each is also a model for one's own."""
+"""The merge functions that ship with crdt_mor. Each is also a model for custom ones."""
 
 from crdt_mor import PartialUpdate
 from crdt_mor.payloads.booleans import All, Any

@@ -1,4 +1,4 @@
-"""Flags that go one way only: the two smallest semilattices. The enable-once flag of the CRDT literature is `Any`."""
+"""Flags that change once: the two smallest semilattices. `Any` is the enable-once flag of the CRDT literature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _check_bool(column: pa.DataType, payload: str) -> None:
 
 @dataclass(frozen=True)
 class Any(Payload):
-    """Whether any commit said true."""
+    """True if any commit wrote true."""
 
     name: ClassVar[str] = "any/1"
 
@@ -38,7 +38,7 @@ class Any(Payload):
 
 @dataclass(frozen=True)
 class All(Payload):
-    """Whether no commit said false."""
+    """True if no commit wrote false."""
 
     name: ClassVar[str] = "all/1"
 

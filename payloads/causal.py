@@ -1,9 +1,9 @@
-"""What an assignment or an operation has seen of others, and so supersedes: for OR-sets and multi-value registers.
+"""The causal order of assignments and operations, for OR-sets and multi-value registers.
 
-An entry is a line of `time`, `place` and `pending`, see `Dot`. It has seen the earlier rows of its own commit, and of
-the commits that were requested before its own those that were not pending when it began. What a commit has seen had
-ended before it began, and so before any later one began: a commit that is seen by any later one is seen by the last. So
-among commits the last entry alone decides which of the others remain.
+An entry has `time`, `place` and `pending`, see `Dot`. It has seen the earlier rows of its own commit, and earlier
+requested commits that were not pending when its commit began. A seen commit ended before this one began, and so before
+any later one began. The last entry has therefore seen every commit that any earlier entry has seen, and decides alone
+which entries remain.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from crdt_mor.payloads.flat import first_of, last_of
 
 TIME = pl.col("time")
 FIRST = 10**16
-"""A requested time of 17 digits, like all, that is before the requested time of any commit."""
+"""A requested time of 17 digits before that of any commit."""
 
 
 def unseen(entries: pl.DataFrame, *group: str, by: tuple[str, ...] = ("time", "place")) -> pl.DataFrame:
-    """The entries of each group that no other entry has seen, each once, in the order of `by`, which tells them apart.
+    """Return the entries of each group that no other entry has seen, distinct, in the order of `by`.
 
-    The entries of a group are neighbours. They are in order already, unless states are merged in another order than the
-    table's.
+    Entries of a group are neighbours, and already in order unless states are merged in another order than the table's.
+    `by` identifies an entry.
     """
     lines = entries.with_columns(group=first_of(*group).cum_sum())
     if not lines.select((first_of("group") | _greater(*by)).all()).item():
@@ -37,10 +37,10 @@ def unseen(entries: pl.DataFrame, *group: str, by: tuple[str, ...] = ("time", "p
 
 
 def settled(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
-    """Causally stable entries, as `unseen` gives them, with no more causal context than later entries need.
+    """Return causally stable entries with only the causal context that later entries need.
 
-    Nothing will be joined before them any more. So of the pending commits only those of other entries of the group
-    matter, and as no more entries of their commits can come, their places are 0.
+    No entry will be joined before them. Only pending commits with entries in the group matter, and their places become
+    0, because no more entries of them can arrive.
     """
     lines = entries.with_columns(group=first_of(*group).cum_sum(), place=pl.lit(0, pl.Int32), pending=pl.lit(""))
     others = lines.filter(_of_last("time", "group") != TIME)
@@ -51,7 +51,7 @@ def settled(entries: pl.DataFrame, *group: str) -> pl.DataFrame:
 
 
 def dotted(item: str) -> pl.Expr:
-    """Entries for values that every later commit has seen, as if one commit before all others had written them."""
+    """Make entries for values that every later commit has seen, as if one commit before all others wrote them."""
     dot = [pl.lit(FIRST, pl.Int64).alias("time"), pl.lit(0, pl.Int32).alias("place"), pl.lit("").alias("pending")]
     return pl.struct(pl.col("item").alias(item), *dot)
 
@@ -61,7 +61,7 @@ def _text(time: pl.Expr) -> pl.Expr:
 
 
 def _greater(*columns: str) -> pl.Expr:
-    """Whether a line is greater than the one before it."""
+    """Return True for a line that is greater than the one before it."""
     greater = pl.lit(False)
     for column in reversed(columns):
         value, before = pl.col(column), pl.col(column).shift()

@@ -1,7 +1,8 @@
-"""Counters. A commit writes an increment or a decrement, and the visible value is their sum.
+"""Counters. A commit writes an increment or a decrement; the visible value is their sum.
 
 The operation-based counter of Shapiro et al., "A comprehensive study of Convergent and Commutative Replicated Data
-Types", INRIA RR-7506, 2011, section 3.1. The table gives what it asks of the network: each commit counts exactly once.
+Types", INRIA RR-7506, 2011, section 3.1. It requires exactly-once delivery, which the table provides: each commit
+counts once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WIDE = Context(prec=40)
 
 @dataclass(frozen=True)
 class Counter(Payload):
-    """The sum of what was written. A total that the column cannot hold is an error, never a wrong number."""
+    """The sum of all written values. A total beyond the column's range raises an error and is never wrong."""
 
     name: ClassVar[str] = "counter/1"
     kind: ClassVar[Kind] = "delta"
@@ -54,7 +55,7 @@ class Counter(Payload):
 
 
 def _sum(states: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """Sums of 128 bits wrap around in silence; a rough sum of floats shows where they did."""
+    """Sum in 128 bits. Such sums wrap around silently; a rough sum of floats detects it."""
     digits = states.to_physical().cast(pl.Int128)
     total, rough = digits.sum(), digits.cast(pl.Float64).sum()
     if isinstance(kind, pl.Decimal):

@@ -1,7 +1,7 @@
-"""Extremes. Join is the greater, or the lesser, of two values.
+"""Extremes: `join` returns the greater or the lesser of two values.
 
 Shapiro, Preguiça, Baquero, Zawirski, "A comprehensive study of Convergent and Commutative Replicated Data Types", INRIA
-RR-7506, 2011, section 2: values that only ever grow in a join-semilattice.
+RR-7506, 2011, section 2: values that only grow in a join-semilattice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crdt_mor.payloads.scalars import check_scalar, one_zero, order
 
 @dataclass(frozen=True)
 class Max(Payload):
-    """The greatest value. NaN is greater than every number; -0.0 is written as 0.0."""
+    """The greatest value. NaN is greater than every number; -0.0 becomes 0.0."""
 
     name: ClassVar[str] = "max/1"
 
@@ -41,7 +41,7 @@ class Max(Payload):
 
 @dataclass(frozen=True)
 class Min(Payload):
-    """The least value. NaN is greater than every number; -0.0 is written as 0.0."""
+    """The least value. NaN is greater than every number; -0.0 becomes 0.0."""
 
     name: ClassVar[str] = "min/1"
 

@@ -1,4 +1,4 @@
-"""Collections that follow the table's order: a map with one register a key, and an append-only log."""
+"""Collections in the table's order: a map with one register per key, and an append-only log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crdt_mor.payloads.flat import by_row, concatenated, each, last_of
 
 @dataclass(frozen=True)
 class MapLast(Payload):
-    """Per map key the last value that was written, null included. What a map does not mention stays.
+    """The last written value of each map key, null included. Keys that a map does not contain stay.
 
     A map of last-writer-wins registers; Shapiro et al., INRIA RR-7506, 2011, section 3.2.1.
     """
@@ -48,9 +48,9 @@ def _last_entries(items: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class EventList(Payload):
-    """All lists behind each other, in the table's order; nothing is ever taken away.
+    """The concatenation of all lists, in the table's order; nothing is ever removed.
 
-    The free monoid over its elements. A commit counts once, so that no element needs an id of its own.
+    The free monoid over its elements. Each commit counts once, so elements need no ids.
     """
 
     name: ClassVar[str] = "event_list/1"

@@ -1,4 +1,4 @@
-"""Registers: one value, and a rule for when several commits assign it.
+"""Registers: one value, and a rule for concurrent assignments.
 
 Shapiro, Preguiça, Baquero, Zawirski, "A comprehensive study of Convergent and Commutative Replicated Data Types", INRIA
 RR-7506, 2011, section 3.2.
@@ -21,9 +21,9 @@ from crdt_mor.payloads.scalars import check_scalar, one_zero, order
 
 @dataclass(frozen=True)
 class Last(Payload):
-    """The last value in the table's order. `nulls="skip"`: a null keeps what was there.
+    """The last value in the table's order. With `nulls="skip"`, a null leaves the value unchanged.
 
-    The last-writer-wins register, with requested times for time stamps; section 3.2.1.
+    The last-writer-wins register with requested times as time stamps; section 3.2.1.
     """
 
     name: ClassVar[str] = "last/1"
@@ -46,7 +46,7 @@ class Last(Payload):
 
 @dataclass(frozen=True)
 class First(Payload):
-    """The first value that is not null, in the table's order: a last-writer-wins register with the order reversed."""
+    """The first non-null value in the table's order: a last-writer-wins register with the order reversed."""
 
     name: ClassVar[str] = "first/1"
     kind: ClassVar[Kind] = "ordered"
@@ -63,10 +63,10 @@ class First(Payload):
 
 @dataclass(frozen=True)
 class LatestBy(RecordPayload):
-    """The columns of the row whose `by` is greatest; among equals the last. Null is least, NaN is greatest.
+    """The columns of the row with the greatest `by`; the last of equal ones. Null is least, NaN is greatest.
 
-    The last-writer-wins register with a time stamp of its own, section 3.2.1:
-    `merge={("price", "priced_at"): LatestBy("priced_at")}`.
+    The last-writer-wins register with its own time stamp, section 3.2.1: `merge={("price", "priced_at"):
+    LatestBy("priced_at")}`.
     """
 
     name: ClassVar[str] = "latest_by/1"
@@ -99,10 +99,10 @@ class LatestBy(RecordPayload):
 
 @dataclass(frozen=True)
 class MVRegister(Payload):
-    """The values of all assignments that no other assignment has seen: one, unless commits overlapped.
+    """The values of all assignments that no other assignment has seen: a single value unless commits overlap.
 
-    The multi-value register, section 3.2.2. A conflict stays visible until a write that has seen it gives one value.
-    The column is a list and may be written as a single value; a list assigns all that it holds, and an empty one
+    The multi-value register, section 3.2.2. A conflict stays visible until a write that has seen it assigns a single
+    value. The column is a list and may be written as a single value; a list assigns all its values, and an empty list
     nothing.
 
     State: an entry for each value of an assignment that no later assignment has seen (see `causal`), sorted by (time,
@@ -160,7 +160,6 @@ ENTRY = pl.struct("value", "time", "place", "pending").alias("item")
 
 
 def _assigned(rows: pl.Series) -> pl.Series:
-    """The states of rows of `written`, `time`, `place` and `pending`."""
     written = rows.struct.field("written")
     lists = written if isinstance(written.dtype, pl.List) else written.reshape((-1, 1)).arr.to_list()
     values = sorted_distinct(flat(lists).with_columns(one_zero(pl.col("item"))))

@@ -1,4 +1,4 @@
-"""Values with an order, null first and NaN last: `join` compares them as polars does."""
+"""Ordered values, null first and NaN last: `join` compares them as polars does."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ EXACT = "booleans, integers, decimals, strings, binary, dates or timestamps"
 
 
 def order(value: Any) -> tuple[int, Any]:
-    """What to compare Python values by, so that they are in the order of a polars sort."""
+    """Return a sort key for Python values in the order of a polars sort."""
     if value is None:
         return (0, None)
     return (2, None) if isinstance(value, float) and math.isnan(value) else (1, value)
 
 
 def one_zero(values: pl.Expr) -> pl.Expr:
-    """-0.0 becomes 0.0: they are equal, and which of them is kept must not depend on the order."""
+    """Replace -0.0 with 0.0. They are equal, and the kept value must not depend on the order."""
 
     def positive(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
         return pl.when(column != 0).then(column).otherwise(column.abs()) if kind.is_float() else column
@@ -36,13 +36,13 @@ def _is_exact(kind: pa.DataType) -> bool:
 
 
 def check_scalar(kind: pa.DataType, payload: str) -> None:
-    """Refuse what has no order."""
+    """Refuse types without an order."""
     if not _is_exact(kind) and not types.is_floating(kind):
         raise InvalidInputError(f"{payload} serves floats, {EXACT}: a {kind} has no order. type={kind}")
 
 
 def check_set(column: pa.DataType, payload: str) -> None:
-    """Refuse what is not a list of values that are plainly equal or not."""
+    """Refuse all types but lists of values with exact equality."""
     if not types.is_list(column):
         raise InvalidInputError(f"{payload} serves lists, such as pa.list_(pa.string()). type={column}")
     if types.is_floating(column.value_type):

@@ -22,7 +22,7 @@ from crdt_mor.payloads.scalars import check_set
 
 @dataclass(frozen=True)
 class GrowOnlySet(Payload):
-    """Everything that any commit wrote: the G-Set. Null in a list is no element."""
+    """All written elements: the G-Set. Null in a list is no element."""
 
     name: ClassVar[str] = "grow_set/1"
 
@@ -44,15 +44,15 @@ class GrowOnlySet(Payload):
 
 @dataclass(frozen=True)
 class ORSet(Payload):
-    """A set with removal: a remove takes away the adds that it has seen, so an add wins over a concurrent remove.
+    """A set with removal. A remove deletes the adds that it has seen, so an add wins over a concurrent remove.
 
-    The observed-remove set, without lasting tombstones as in Bieniusa, Zawirski, Preguiça, Shapiro, Baquero, Balegas,
-    Duarte, "An optimized conflict-free replicated set", INRIA RR-8083, 2012. The column is a list; write a list of what
-    to add, or a struct of two lists, `add` and `remove`. What a row both adds and removes, it adds.
+    The observed-remove set, without permanent tombstones as in Bieniusa, Zawirski, Preguiça, Shapiro, Baquero, Balegas,
+    Duarte, "An optimized conflict-free replicated set", INRIA RR-8083, 2012. The column is a list; write a list of
+    elements to add, or a struct of two lists, `add` and `remove`. An element in both lists is added.
 
-    State: the operations that no later one on the same element has seen (see `causal`), sorted by (element, time,
-    place). An element is in the set if one of them adds it. `place` is twice the row's, and one less for a removal: a
-    row removes first and then adds, and an even place is that of an add.
+    State: the operations that no later operation on the same element has seen (see `causal`), sorted by (element, time,
+    place). The set contains an element with an add among them. `place` is twice the row's, and one less for a removal:
+    a row removes first and then adds, and even places are adds.
     """
 
     name: ClassVar[str] = "or_set/1"
@@ -113,7 +113,6 @@ ADDS = pl.col("place") % 2 == 0
 
 
 def _operations(rows: pl.Series) -> pl.Series:
-    """The states of rows of `written`, `time`, `place` and `pending`."""
     written = rows.struct.field("written")
     if isinstance(written.dtype, pl.Struct):
         adds, removes = written.struct.field("add"), written.struct.field("remove")

@@ -1,4 +1,4 @@
-"""Sketches: answers about many values from a state of bounded size, with a bounded error."""
+"""Sketches: answers about many values, with bounded state and bounded error."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from crdt_mor.payloads.flat import concatenated, each, first_of, last_of
 
 @dataclass(frozen=True)
 class Distinct(Payload):
-    """How many different values were written: exact up to 2^lg_k of them, then with an error of about 2^(-lg_k / 2).
+    """The number of distinct values: exact up to 2^lg_k, then with a relative error of about 2^(-lg_k / 2).
 
-    The theta sketch: the 2^lg_k least hashes, and how far into all hashes they reach. Dasgupta, Lang, Rhodes, Thaler,
-    "A Framework for Estimating Stream Expression Cardinalities", ICDT 2016. The column is int64; write text, integers,
-    binary, or a list of texts or integers, always of one kind: 1 and "1" differ. HyperLogLog, as the same library has
-    it, is no semilattice: its estimates depend on the order of unions.
+    The theta sketch keeps the 2^lg_k least hashes and the fraction of the hash space that they cover. Dasgupta, Lang,
+    Rhodes, Thaler, "A Framework for Estimating Stream Expression Cardinalities", ICDT 2016. The column is int64. Write
+    text, integers, binary, or a list of texts or integers, always of one kind: 1 and "1" differ. The same library's
+    HyperLogLog is no semilattice: its estimates depend on the order of unions.
     """
 
     name: ClassVar[str] = "distinct/1"
@@ -93,7 +93,7 @@ def _counts(states: pl.Series) -> pl.Series:
 
 
 def _hashable(value: str | bytes | int) -> str | int | float:
-    """The library has no bytes and passes over empty text: take Latin-1 for the one, and for the other NaN."""
+    """Return a value that the library hashes. It takes no bytes (use Latin-1) and ignores empty text (use NaN)."""
     text = value.decode("latin-1") if isinstance(value, bytes) else value
     return math.nan if text == "" else text
 
@@ -111,8 +111,6 @@ def _read(state: bytes) -> Any:
 
 
 def _map(values: pl.Expr, function: Callable[[Any], Any], kind: pl.DataType) -> pl.Expr:
-    """Call a Python function on every value that is not null."""
-
     def mapped(series: pl.Series) -> pl.Series:
         return pl.Series([None if value is None else function(value) for value in series.to_list()], dtype=kind)
 
@@ -121,14 +119,15 @@ def _map(values: pl.Expr, function: Callable[[Any], Any], kind: pl.DataType) -> 
 
 @dataclass(frozen=True)
 class Quantiles(Payload):
-    """Quantiles of all numbers that were written, in the order of `probabilities`, each within `accuracy` of itself.
+    """Quantiles of all written numbers, in the order of `probabilities`, each within relative `accuracy`.
 
     DDSketch: counts in buckets that grow by a constant factor. Masson, Rim, Lee, "DDSketch: A Fast and Fully-Mergeable
-    Quantile Sketch with Relative-Error Guarantees", VLDB 2019. Counts add up, so the answer is the same in any order;
-    KLL draws lots and t-digest depends on the order. The column is list<float64>; write a number or a list of numbers.
-    NaN is not counted; an infinity is one. Without a number the list is empty.
+    Quantile Sketch with Relative-Error Guarantees", VLDB 2019. Counts add up, so the result does not depend on the
+    order; KLL is random and t-digest depends on the order. The column is list<float64>; write a number or a list of
+    numbers. NaN is not counted, infinities are. Without a number the list is empty.
 
-    State: how many numbers are in each bucket, by bucket. Bucket 0 holds zero, -b what b holds with the other sign.
+    State: the count of each bucket, sorted by bucket. Bucket 0 contains zero; bucket -b is bucket b with the other
+    sign.
     """
 
     name: ClassVar[str] = "quantiles/1"
@@ -180,12 +179,12 @@ class Quantiles(Payload):
 
     @property
     def _growth(self) -> float:
-        """The logarithm of the factor from bucket to bucket: gamma in the paper."""
+        """The logarithm of the factor between buckets: gamma in the paper."""
         return math.log((1 + self.accuracy) / (1 - self.accuracy))
 
     @property
     def _one(self) -> int:
-        """The bucket that ends with the number 1. The least positive number has a bucket above 0."""
+        """The bucket that ends with the number 1. The least positive number is in a bucket above 0."""
         return math.ceil(745 / self._growth) + 1
 
     def _buckets(self, items: pl.DataFrame) -> pl.DataFrame:
@@ -196,7 +195,7 @@ class Quantiles(Payload):
         return _counted(numbers.select("row", bucket=bucket.cast(pl.Int32), count=pl.lit(1, pl.Int64)))
 
     def _quantiles(self, items: pl.DataFrame) -> pl.DataFrame:
-        """The paper's Quantile(S, q): the middle of the first bucket with more than q(n - 1) numbers up to it."""
+        """The paper's Quantile(S, q): the middle of the first bucket with a cumulative count above q(n - 1)."""
         bucket, count = pl.col("bucket"), pl.col("count")
         size = ((bucket.abs() - self._one) * self._growth + math.log1p(-self.accuracy)).exp()
         upto = count.cum_sum()  # across all lists
@@ -213,7 +212,7 @@ class Quantiles(Payload):
 
 
 def _counted(lines: pl.DataFrame) -> pl.DataFrame:
-    """The sum of `count` in each bucket: what a running sum grows by."""
+    """Sum `count` per bucket, as the growth of a cumulative sum."""
     sums = lines.sort("row", "bucket").with_columns(pl.col("count").cum_sum()).filter(last_of("row", "bucket"))
     count = pl.col("count") - pl.col("count").shift(fill_value=0)
     return sums.select("row", item=pl.struct("bucket", count))

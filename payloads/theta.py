@@ -1,8 +1,8 @@
-"""Theta sketches that hold all their hashes, many at once: such a sketch is a sorted set.
+"""Theta sketches with all their hashes, many at once: such a sketch is a sorted set.
 
-no value     header                         words of 64 bits, as the compact and ordered form of Apache
-one          header, hash                   DataSketches has them, serial version 3; its first byte is the number
-several      header, count, hash, hash, …   of words before the hashes, and 3 in a sketch that estimates
+no value     header                         words of 64 bits, in the compact, ordered form of Apache one
+header, hash                   DataSketches, serial version 3; the first byte is the number several      header, count,
+hash, hash, …   of words before the hashes, and 3 in an estimating sketch
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EMPTY = HEADERS[:1].tobytes()
 
 
 def hashes(states: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """How many hashes each sketch has, whether it estimates, and all the hashes, one sketch behind the other."""
+    """Return the number of hashes per sketch, a mask of estimating sketches, and all hashes concatenated."""
     offsets, data = states.to_arrow().buffers()[1:]
     ends = np.frombuffer(offsets, np.int64, len(states) + 1) // 8
     words, starts = np.frombuffer(data or b"", "<u8"), ends[:-1]
@@ -30,7 +30,7 @@ def hashes(states: pl.Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def sketches(row: np.ndarray, hash_values: np.ndarray, count: int) -> pl.Series:
-    """`count` sketches of hashes that are sorted by `row`, the place of their sketch, each of them once in it."""
+    """Build `count` sketches from hashes sorted by `row`, the position of their sketch, distinct in each."""
     sizes = np.bincount(row, minlength=count)
     several = sizes > 1
     before = 1 + several
@@ -44,7 +44,7 @@ def sketches(row: np.ndarray, hash_values: np.ndarray, count: int) -> pl.Series:
 
 
 def unions(lists: pl.Series, most: int) -> tuple[pl.Series, np.ndarray]:
-    """The union of the sketches in each list; and the places of those that must estimate, where it is wrong."""
+    """Return the union of the sketches in each list, and the positions of unions that must estimate and are wrong."""
     states = flat(lists)
     sizes, estimates, hash_values = hashes(states["item"])
     key = states["row"].to_numpy()

@@ -1,1 +1,1 @@
-"""The merge: what many commits of one key mean together. Knows columns and keys, not files."""
+"""The merge kernel: folds all contributions of a key into one row. It knows columns and keys, not files."""

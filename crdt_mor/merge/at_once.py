@@ -1,7 +1,7 @@
-"""Several slices in one go: their logs are merged, or decoded, together, and then their bases are read.
+"""Merge or decode the logs of several slices together, then read their base files.
 
-A slice that was merged before says which of its rows are shown (`Slice.resolution`), so that only those columns are
-decoded that somebody asks for. Of the others all logs are merged at once, as a merge has a fixed cost.
+A slice with a `Slice.resolution` was merged before and its visible rows are known. Only the requested columns are
+decoded. The logs of all other slices are merged in one call, because a merge has a fixed cost.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ Cuttable = TypeVar("Cuttable", pl.DataFrame, pl.Series)
 
 
 def can_be_at_once(files: Slice, rule: MergeRule) -> bool:
-    """Whether `resolve_at_once` takes an unresolved slice: one with a base and logs, in which the last line wins."""
+    """Return True if `resolve_at_once` accepts an unresolved slice: base and logs, last line wins."""
     plain = rule.kind == "latest" and files.base is not None and bool(files.blocks) and files.base_rows is None
     return plain and not (any(map(is_partial, files.blocks)) or have_own_times(files.blocks) or is_late(files))
 
 
 class AtOnce(NamedTuple):
-    """A slice of which the logs are decided.
+    """A slice with merged logs.
 
-    live: the winning rows of its logs. won: which of all rows of its logs these are; None where only some keys
-        were asked for.
-    stand: which rows of the base are shown; or the keys of those that are not.
+    live: the winning rows of the logs. won: their positions among all log rows; None if only some keys were requested.
+    stand: the visible rows of the base, or the keys of the invisible ones.
     """
 
     live: pl.DataFrame
@@ -56,10 +55,10 @@ def resolve_at_once(
     asked: Asked | None = None,
     ahead: bool = False,
 ) -> list[AtOnce]:
-    """The logs of all slices merged, of each slice what `read_at_once` takes.
+    """Merge the logs of all slices; the results are the input of `read_at_once`.
 
-    Each slice must be one that `can_be_at_once`, and no key may be in two of them; or all of them are resolved.
-    ahead: all rows of bases that meet the predicate may be in memory.
+    Either every slice passes `can_be_at_once` and no key occurs in two of them, or all slices are resolved.
+    ahead: base rows that meet the predicate may be loaded before the merge.
     """
     need = needed_for(select, predicate)
     bases = [_scanned(files, columns, predicate) for files in slices]
@@ -71,7 +70,7 @@ def resolve_at_once(
         bases = begun_each(bases, need)
         asked = asked_by_filter(blocks, bases, MergeRule(), columns)
     contributions = gather(blocks, MergeRule(), columns, key, need, sized=True, asked=asked)
-    last = contributions.lines[LINE_KEY].is_last_distinct()  # not so many that their order would be worth its time
+    last = contributions.lines[LINE_KEY].is_last_distinct()  # too few for their order to pay off
     best = contributions.lines.filter(last)
     won = only(best.filter(best[KIND] == ROW)[AT].to_numpy(), contributions.rows.height)
     live = contributions.rows.select(need).filter(pl.Series(won))
@@ -90,7 +89,6 @@ def _as_resolved(
     columns: Columns,
     need: Sequence[str],
 ) -> list[AtOnce]:
-    """The rows that an earlier merge of each slice has found to be shown."""
     rows = decode([b for files in slices for b in files.blocks if isinstance(b, DataBlock)], columns, need)
     won = pl.concat([one.logs.series for one in known])
     live = rows.filter(won)
@@ -102,7 +100,7 @@ def _as_resolved(
 def read_at_once(
     resolved: Sequence[AtOnce], *, select: Sequence[str], predicate: pl.Expr | None = None
 ) -> list[Merged]:
-    """What `merge` gives of each of the slices. The bases are read here, together."""
+    """Read the bases together and return the same results as `merge` for each slice."""
     need, bases = needed_for(select, predicate), [one.base for one in resolved]
     stand: list[Mask | None] = [None] * len(resolved)
     bits = [one.stand for one in resolved if isinstance(one.stand, Bits)]
@@ -125,12 +123,11 @@ def read_at_once(
 
 
 def _scanned(files: Slice, columns: Columns, predicate: pl.Expr | None) -> Scanned:
-    """The base of a slice that has one."""
     assert files.base is not None, "else it cannot be at once"
     return Scanned(files.base, columns, columns.merge_key, predicate, ranges=files.base_ranges)
 
 
 def _cut(chosen: Cuttable, is_chosen: np.ndarray, counts: npt.ArrayLike) -> list[Cuttable]:
-    """What was chosen of some rows, cut where each so many of these rows end."""
+    """Select rows, and split them after each of the `counts`."""
     before = np.concatenate([[0], np.cumsum(is_chosen)])[np.cumsum(np.append(0, counts))].tolist()
     return [chosen.slice(first, end - first) for first, end in pairwise(before)]

@@ -1,10 +1,10 @@
-"""The base of a slice, in the two ways a merge reads it.
+"""The base file of a slice, read in one of two ways.
 
-    Scanned   a file that is read as it is needed: the scan drops keys, and applies a predicate. Each question is a scan
-    Decoded   all rows in memory, with the place of each touched key. For merges that must look at touched rows anyway
-              (an ordering column, a partial update), so that the file is decoded once instead of twice
+    Scanned   read on demand: the scan drops keys and applies a predicate; each question is a scan
+    Decoded   all rows in memory, with the positions of touched keys; for merges that must look at touched rows (an
+              ordering column, a partial update), so that the file is decoded once instead of twice
 
-Both answer two questions: which rows some keys have, and which rows are left without some keys.
+Both return the rows of given keys, and the rows without given keys.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from crdt_mor.merge.key_words import Keys, Numbers, places_of
 from crdt_mor.merge.resolution import Mask, all_but
 
 IN_SCAN_KEYS_MAX = 200_000
-"""The most keys that a scan drops itself. Of more keys it is faster to find the places in the decoded rows, because the
-scan makes a hash table of the keys for every row group: of a million rows in eight row groups, 280 ms against 250 for
-400,000 keys, 455 against 290 for 800,000."""
+"""The largest number of keys that a scan drops itself. The scan builds a hash table of the keys for every row group.
+With more keys, finding positions in decoded rows is faster: for a million rows in eight row groups, 250 ms instead of
+280 ms for 400,000 keys, and 290 instead of 455 ms for 800,000.
+"""
 
 IN_SCAN_WORDS_MAX = 30_000
-"""As `IN_SCAN_KEYS_MAX`, where the keys are words, by which the places are found faster."""
+"""The same limit for keys that are machine words, which are found faster."""
 
 SMALL_BYTES = 1 << 20
-"""The most bytes of a base, or of several in memory, whose columns are all decoded at once."""
+"""The largest base, in bytes, or set of bases in memory, with all columns decoded at once."""
 
 BASE_TIME = "base_time"
 _PLACE, _NUMBER, _HASH = "place", "number", "hash"
@@ -40,17 +41,17 @@ _PLACE, _NUMBER, _HASH = "place", "number", "hash"
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """A base file that is read as it is needed."""
+    """A base file that is read on demand."""
 
     source: ParquetSource
     columns: Columns
     key: str
     predicate: pl.Expr | None = None
     part: tuple[int, int] | None = None
-    """The first row and the number of rows, where only these rows of the file belong to the slice."""
+    """The first row and the number of rows, if the slice owns only a part of the file."""
     ahead: Future[pl.DataFrame] | None = None
     ranges: tuple[tuple[int, int], ...] | None = None
-    """As in `Slice.base_ranges`."""
+    """See `Slice.base_ranges`."""
     asked: Asked | None = None
 
     @property
@@ -61,41 +62,37 @@ class Scanned:
         return rows if self.part is None else rows.slice(*self.part)
 
     def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
-        """This base, whose rows that meet the predicate are read in `pool` while the caller merges the logs."""
+        """Start reading the rows that meet the predicate in `pool`, while the caller merges the logs."""
         return replace(self, ahead=pool.submit(self.matching(select).collect))
 
     def matching(self, select: Sequence[str]) -> pl.LazyFrame:
-        """The rows that meet the predicate, with their keys."""
         return self._matching.select(distinct(select, [self.key]))
 
     @property
     def _matching(self) -> pl.LazyFrame:
-        """The rows that meet the predicate, of which the scan rules out row groups by their statistics."""
         return self._rows if self.predicate is None else self._rows.filter(self.predicate)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
-        """`key` and `need` of the rows of `keys`."""
+        """Return `key` and `need` for the rows with `keys`."""
         hit = self._rows.filter(pl.col(self.key).is_in(keys.implode()))
         return hit.select(pl.col(self.key).alias(LINE_KEY), *need).collect()
 
     def since(self, time: str) -> pl.DataFrame:
-        """Key and requested time of the rows that were requested at `time` or later."""
         rows = self._rows.filter(pl.col(COMMIT_TIME) >= time)
         return rows.select(pl.col(self.key).alias(LINE_KEY), pl.col(COMMIT_TIME).alias(BASE_TIME)).collect()
 
     def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
-        """All rows that meet the predicate, except for those of the keys in `drop`."""
+        """Return the rows that meet the predicate, without the keys in `drop`."""
         if self.ahead is not None:
             return Decoded.of(self.ahead.result(), self.key, drop).others(select)
         return without_each([self], [drop], select)[0]
 
     def all_rows(self, select: Sequence[str]) -> pl.LazyFrame:
-        """The rows of a whole base, whether they meet the predicate or not."""
         assert self.is_whole
         return self._rows.select(select)
 
     def kept(self, mask: pl.Series, select: Sequence[str]) -> pl.LazyFrame:
-        """The rows of a whole base that a mask keeps, and that meet the predicate."""
+        """Return the rows of a whole base that `mask` keeps and that meet the predicate."""
         if self.predicate is None:
             return self.all_rows(select).filter(pl.lit(mask))
         rows = scan(self.source, self.columns, _PLACE).filter(self.predicate)
@@ -103,17 +100,16 @@ class Scanned:
 
     @property
     def is_small(self) -> bool:
-        """Whether to open its files takes about as long as to decode them."""
+        """Return True if opening the files takes about as long as decoding them."""
         held = self.source.contents
         return (sum(map(len, held)) if held else self.source.size()) <= SMALL_BYTES
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows of the file belong to the slice, and none were ruled out before."""
         return self.part is None and self.ranges is None
 
     def scan_without(self, drop: Keys, select: Sequence[str]) -> tuple[pl.LazyFrame, bool]:
-        """The scan for `without`, and whether rows of the keys in `drop` are still among those that it gives."""
+        """Return the scan for `without`, and True if it still contains rows of the keys in `drop`."""
         whole = self.is_whole and self.predicate is None
         many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and drop.are_words())
         if many or not whole:  # polars cannot drop keys while it scans a part
@@ -123,11 +119,10 @@ class Scanned:
 
     @property
     def height(self) -> int:
-        """How many rows the file has."""
         return int(self._rows.select(pl.len()).collect().item())
 
     def decode(self, keys: Keys, need: Sequence[str]) -> Decoded:
-        """All rows of keys that are asked for, also those that do not meet the predicate, and the places of `keys`."""
+        """Decode all rows with requested keys, whether or not they meet the predicate, and locate `keys`."""
         rows = self._rows
         if self.asked is not None and self.asked.values <= IN_SCAN_WORDS_MAX:
             rows = rows.filter(self.asked.condition)
@@ -136,11 +131,11 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A base in memory, and which of its rows have a touched key.
+    """A base in memory, with the positions of touched keys.
 
-    keys: the touched keys, each once.
-    places: the places of the rows that have one, which ascend.
-    numbers: for each of these rows, which of the touched keys it has.
+    keys: the touched keys, distinct.
+    places: the positions of rows with a touched key, ascending.
+    numbers: for each of these rows, the index of its key in `keys`.
     """
 
     frame: pl.DataFrame
@@ -150,34 +145,32 @@ class Decoded:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, key: str, wanted: Keys) -> Decoded:
-        """Find keys in `frame`: as words where both have them, else by hash and then exactly."""
+        """Locate the wanted keys in `frame`: as machine words if both are, otherwise by hash and then exactly."""
         found = places_of(wanted, frame[key]) or _places_by_hash(wanted.texts, frame[key])
         return cls(frame, wanted.texts, *found)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
-        """`key` and `need` of the rows of `keys`, which must be among the touched keys."""
+        """Return `key` and `need` for the rows with `keys`, a subset of the touched keys."""
         hit = self._hit(keys)
         narrow = self.frame.select(need)[hit[_PLACE]] if need else pl.DataFrame()
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
 
     def standing(self, drop: Keys) -> Mask:
-        """Of each row, whether it has none of the keys in `drop`, which must be among the touched keys."""
+        """Return a mask of the rows without the keys in `drop`, a subset of the touched keys."""
         drops_all = len(drop) == len(self.keys)
         places = self.places if drops_all else self._hit(drop.texts)[_PLACE].to_numpy()
         return all_but(places, self.frame.height)
 
     def others(self, select: Sequence[str]) -> pl.DataFrame:
-        """All rows except for those of touched keys."""
         return self.frame.select(select).filter(pl.Series(all_but(self.places, self.frame.height)))
 
     def _hit(self, keys: pl.Series) -> pl.DataFrame:
-        """Key and place of the rows of `keys`."""
         placed = pl.DataFrame({LINE_KEY: self.keys.gather(pl.Series(self.numbers)), _PLACE: self.places})
         return placed.join(keys.alias(LINE_KEY).to_frame(), on=LINE_KEY, how="semi")
 
 
 def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers]:
-    """As `places_of`, for keys of any kind and in any order: by hash, and then exactly."""
+    """Locate keys of any type in any order, by hash and then exactly. See `places_of`."""
     hashes = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
     numbers = wanted.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
     joined = hashes.join(numbers, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
@@ -187,7 +180,7 @@ def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Number
 
 
 def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]:
-    """Several bases, of each of which the rows that meet the predicate are in memory, decoded side by side."""
+    """Decode the rows of several bases that meet the predicate, in parallel."""
     frames = pl.collect_all([base.matching(select) for base in bases])
     ahead = [Future[pl.DataFrame]() for _ in frames]
     for future, frame in zip(ahead, frames, strict=True):
@@ -196,11 +189,11 @@ def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]
 
 
 def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
-    """What `Scanned.without` gives of each of several bases that are not read ahead, decoded side by side by polars.
+    """Return `Scanned.without` for several bases, decoded in parallel by polars.
 
-    Of eight bases of 125,000 rows that is a tenth less processor time than eight scans in two threads of ours. And a
-    tenth less where polars decodes all rows and drops keys afterwards, a few thousand rows at a time, than where the
-    scan decodes what a filter leaves. A filter goes down into the scan where statistics may rule out row groups.
+    For eight bases of 125,000 rows this takes 10 % less CPU time than eight scans in two threads. Decoding all rows and
+    dropping keys afterwards, a few thousand rows at a time, takes another 10 % less than filtering in the scan. A
+    filter goes into the scan only if statistics can exclude row groups.
     """
     asked = [base.scan_without(drop, select) for base, drop in zip(bases, drops, strict=True)]
     statistics = any(base.predicate is not None for base in bases)
@@ -214,10 +207,10 @@ def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequen
 def standing_each(
     bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]
 ) -> list[tuple[pl.DataFrame, Mask]]:
-    """What `without_each` gives of each of several whole bases, and which of its rows these are.
+    """Return `without_each` for several whole bases, and masks of the returned rows.
 
-    The keys are decoded first, and then the other columns of the rows that stand. Of small bases all are decoded at
-    once, as to open them takes as long: of 800 bases of 1,250 rows the whole scan takes a tenth less.
+    The keys are decoded first, then the other columns of the remaining rows. Small bases are decoded in one pass,
+    because opening them takes as long: for 800 bases of 1,250 rows this takes 10 % less time.
     """
     key = bases[0].key
     if all(base.is_small for base in bases):
@@ -236,9 +229,9 @@ def standing_each(
 
 
 def _with_keys(rest: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
-    """Some columns of rows, and the keys, in chunks of the same sizes: else polars copies each column into one chunk.
+    """Put rows and keys side by side, in chunks of equal sizes. Otherwise polars copies each column into one chunk.
 
-    Of a million rows of ten columns that is 12 ms of processor time instead of 70, and 75 MB of memory less.
+    For a million rows of ten columns this takes 12 ms of CPU time instead of 70, and 75 MB less memory.
     """
     if not rest.width:
         return keys.to_frame()
@@ -248,7 +241,6 @@ def _with_keys(rest: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
 
 
 def _standing(keys: pl.Series, drop: Keys) -> Mask:
-    """Of each key of a base, whether it is not in `drop`."""
     found = places_of(drop, keys)
     if found is None and len(drop) <= IN_SCAN_KEYS_MAX:
         return (~keys.is_in(drop.texts.implode())).to_numpy()
@@ -257,7 +249,7 @@ def _standing(keys: pl.Series, drop: Keys) -> Mask:
 
 
 def kept_each(bases: Sequence[Scanned], masks: Sequence[pl.Series], select: Sequence[str]) -> list[pl.DataFrame]:
-    """Of each of several whole bases the rows that a mask keeps, and that meet the predicate, decoded side by side."""
+    """Return for each whole base the rows that its mask keeps and that meet the predicate, decoded in parallel."""
     kept = [base.kept(mask, select) for base, mask in zip(bases, masks, strict=True)]
     statistics = any(base.predicate is not None for base in bases)
     return pl.collect_all(kept, optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))

@@ -1,10 +1,10 @@
-"""The order of rows in a base file, where it is not that of their keys.
+"""Row orders of a base file other than by key.
 
-    linear    by the first column, then by the second, …: a filter on the first skips most, one on the last little
-    z-order   by the bits of all columns in turn: a filter on any of them skips some, one on all of them most
+    linear    by the first column, then by the second, …: a filter on the first skips most, on the last little
+    z-order   by the bits of all columns in turn: a filter on any of them skips some, on all of them most
 
-Nulls come first, NaN is the greatest float. Rows that are equal in the columns stay in the order of their keys, so that
-the result is a function of the rows alone, and all executors of one plan write the same bytes.
+Nulls come first, NaN is the greatest float. Equal rows stay in key order. The result therefore depends on the rows
+alone, and all executors of a plan write the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _BITS = 64
 
 
 def clustered_places(rows: pl.DataFrame, layout: Layout) -> pl.Series:
-    """The places of the rows in the order of `layout`. The rows, of which only its columns are read, are by key."""
+    """Return the positions of the rows in `layout` order. `rows` are sorted by key and contain only the layout's
+    columns.
+    """
     columns = rows.select(layout.columns)
     by = columns if layout.order != Z_ORDER else pl.DataFrame({"z": _z_values([*columns])})
     places = by.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(PLACE))
@@ -32,10 +34,10 @@ def clustered_places(rows: pl.DataFrame, layout: Layout) -> pl.Series:
 
 
 def _z_values(columns: Sequence[pl.Series]) -> npt.NDArray[np.uint64]:
-    """For each row a number in which the bits of its places in the columns alternate, the first column's first.
+    """Return the interleaved bits of each row's positions in the columns, the first column's bit first.
 
-    The place in a column is the share of rows with a smaller value, so that each bit halves the rows that are left,
-    however skewed the values are.
+    A position is the share of rows with a smaller value. Each bit therefore halves the remaining rows, even for skewed
+    values.
     """
     bits = min(32, _BITS // len(columns))
     value = np.zeros(len(columns[0]), dtype=np.uint64)
@@ -48,6 +50,6 @@ def _z_values(columns: Sequence[pl.Series]) -> npt.NDArray[np.uint64]:
 
 
 def _shares(column: pl.Series, bits: int) -> npt.NDArray[np.uint64]:
-    """How many rows have a smaller value, as a part of 2 ** bits; nulls are the smallest."""
+    """Return the share of rows with a smaller value, as a fraction of 2 ** bits; nulls are smallest."""
     smaller = column.rank("min").cast(pl.Int64).fill_null(1 - column.null_count()) - 1 + column.null_count()
     return (smaller.to_numpy().astype(np.uint64) << np.uint64(bits)) // np.uint64(max(1, len(column)))

@@ -1,17 +1,17 @@
-"""Compaction by causal stability: which contributions become base rows, and which are carried.
+"""Compaction by causal stability: contributions become base rows or are carried.
 
     requested ──────────── S ──┊── p2 ──┊── p3 ──┊── barrier        S = p1, p2, …: the writes still pending
                   stable         gap 1    gap 2    gap 3
 
-Everything below S has ended and nothing can be requested there any more; and in a gap nothing can land any more either.
-  compact_all      overwrite-latest: the base folds everything, as each row keeps its requested time and a straggler
-                   with an earlier one still loses to it; only deletes that won and are not stable are carried
-  compact_stable   every other rule: the base folds what is stable; the rest is carried, folded per key and gap to at
-                   most one delete and then one row or tombstone, since a pending write may still land between gaps
-  compact_logs     a log compaction, under any rule: the base stays as it is, and all contributions of the logs are
-                   carried, folded as far as no pending write can land between them
-Deletes among the stable are spent, except ordered tombstones that won: stability says nothing about ordering values.
-Base rows lack partition path and file name, which the caller knows that writes the file.
+Everything below S has ended, and no new write can be requested there. Nothing new can land in a gap either.
+  compact_all      overwrite-latest: the base folds everything. Each row keeps its requested time, so a straggler with
+                   an earlier time still loses to it. Only winning deletes that are not stable are carried
+  compact_stable   every other rule: the base folds stable contributions. The rest is carried, folded per key and gap
+                   to at most one delete and then one row or tombstone, as a pending write may still land between gaps
+  compact_logs     a log compaction, under any rule: the base stays, and all log contributions are carried, folded as
+                   far as no pending write can land between them
+Stable deletes are dropped, except winning ordered tombstones: stability implies nothing about ordering values.
+Base rows lack partition path and file name, which the writer of the file adds.
 """
 
 from __future__ import annotations
@@ -59,20 +59,21 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import latest_in, merge, promote, resolve
 
 PART_BASE_ROWS_MIN: Final = 98_304
-"""The least number of base rows in a part. No row group that a compaction writes has fewer rows (they have from 3/4 to
-3/2 of 131,072), so that each row group becomes a part of its own."""
+"""The smallest number of base rows in a part. Row groups of compacted files have more rows (3/4 to 3/2 of 131,072), so
+each row group becomes a part.
+"""
 
 Carry = list[DataBlock | DeleteBlock]
 
 
 @dataclass(frozen=True, slots=True)
 class CompactedSlice:
-    """A slice as a compaction leaves it.
+    """The result of compacting a slice.
 
-    parts: the base rows, sorted by key, in parts. Each is called once, by any thread, and merged by the call.
-    carry: the blocks that are carried, in START_COMMIT_TIME order; called when all parts are merged. The instant of a
-        block is its place in that order: a delete block stands at the earliest contribution of its gap, a data block at
-        its latest row, with `own_times`.
+    parts: the base rows, sorted by key. Any thread may call a part, once, which merges it.
+    carry: the carried blocks in START_COMMIT_TIME order; called after all parts are merged. A block's instant is its
+        position in that order: for a delete block the earliest contribution of its gap, for a data block with
+        `own_times` its latest row.
     """
 
     parts: Sequence[Callable[[], pl.DataFrame]]
@@ -80,9 +81,9 @@ class CompactedSlice:
 
 
 def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None) -> CompactedSlice:
-    """The compaction of an overwrite-latest table. It carries deletes alone, in one block, each with a time of its own.
+    """Compact an overwrite-latest table. Only deletes are carried, in one block, each with its own time.
 
-    stable_before: S; None: nothing is pending, so that no delete needs to be carried.
+    stable_before: S; None if nothing is pending, so no delete is carried.
     """
     assert rule.kind == "latest"
     dead: list[pl.DataFrame] = []
@@ -100,12 +101,12 @@ def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: 
 
 
 def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> CompactedSlice:
-    """The compaction under every other rule. `pending`: the requested times of the writes still pending, ascending."""
+    """Compact under any other rule. `pending`: the requested times of pending writes, ascending."""
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
     if rule.kind != "columns" and any(is_partial(block) for block in unstable):
         raise UnsupportedFeatureError(
-            "partial updates that Hudi wrote are compacted while nothing is pending: wait for the other writes, or let "
-            f"Hudi compact the table. pending={list(pending)}"
+            "Hudi's partial updates can be compacted only while no write is pending. Wait for the other writes, or "
+            f"compact the table with Hudi. pending={list(pending)}"
         )
     below = Slice(files.base, files.base_latest, stable)
     dead: list[pl.DataFrame] = []
@@ -124,14 +125,14 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
 
 
 def compact_logs(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Carry | None:
-    """The carry of a log compaction: all contributions of the logs, in START_COMMIT_TIME order.
+    """Return the carry of a log compaction: all log contributions in START_COMMIT_TIME order.
 
-    Each row, and under `latest` each delete, keeps its own requested time, so that whatever lands later finds its place
-    among them, and they theirs beside the base.
+    Each row, and under `latest` each delete, keeps its own requested time. Later writes therefore find their place
+    among them, and the carried rows find theirs beside the base.
 
-    None where the logs cannot be folded without the base, which only happens to what Hudi wrote: partial updates, and
-    under `ordering` logs that are older than what the base folded in, whose deletes stand between rows of the base.
-    pending: the requested times of the writes still pending, ascending.
+    Returns None if the logs cannot be folded without the base. This happens only with Hudi's blocks: partial updates,
+    and under `ordering` logs older than commits in the base, whose deletes lie between base rows.
+    pending: the requested times of pending writes, ascending.
     """
     if rule.kind == "latest":
         return None if any(is_partial(block) for block in files.blocks) else _carry_latest(files, rule, columns)
@@ -141,7 +142,6 @@ def compact_logs(files: Slice, rule: MergeRule, columns: Columns, pending: Seque
 
 
 def _is_older_than_base(files: Slice, columns: Columns) -> bool:
-    """Whether some contribution of the logs was requested before one that the base folded in."""
     latest = _base_latest(files)
     times = gather(files.blocks, MergeRule(), columns, RECORD_KEY, [], timed=True).lines[TIME]
     oldest = times.min()
@@ -149,16 +149,15 @@ def _is_older_than_base(files: Slice, columns: Columns) -> bool:
 
 
 def _base_latest(files: Slice) -> str | None:
-    """The latest requested time that the base folded in; None if nothing says it."""
     return files.base_latest if files.base_latest is not None or files.base is None else latest_in(files.base)
 
 
 def _carry_latest(files: Slice, rule: MergeRule, columns: Columns) -> Carry:
-    """The last contribution to each key, with its own requested time: later ones are compared with nothing else.
+    """Return the last contribution of each key, with its own requested time. Later ones are compared with nothing else.
 
-    Rows that may lose to the base, as they are of writes that were pending when it was made, are in a block for each
-    such write. By the block's instant our readers see that they must be compared; and Hudi's Spark reader compares all
-    rows of a block with the base as if they had the time of the last one.
+    Rows that may lose to the base, because their writes were pending when it was made, get a block per write. The
+    block's instant makes crdt_mor's readers compare them. Hudi's Spark reader compares all rows of a block with the
+    base, using the time of the last row.
     """
     contributions = gather(files.blocks, rule, columns, RECORD_KEY, columns.select_all(), timed=True)
     best = winners(contributions.lines, rule).lines
@@ -174,7 +173,7 @@ def _carry_latest(files: Slice, rule: MergeRule, columns: Columns) -> Carry:
 
 
 def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:
-    """The rows of a slice under the rule `columns`, with no more state than later commits can ask for."""
+    """Merge a slice under the rule `columns`, with only the state that later commits can need."""
     merged = pl.concat(merge(files, rule, columns.by_text(), select=columns.select_own()))
     return rule.settle(merged, seen=seen).sort(RECORD_KEY)
 
@@ -182,7 +181,7 @@ def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: boo
 def _fold(
     files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame], *, timed: bool
 ) -> list[Callable[[], pl.DataFrame]]:
-    """The rows of a slice under the other rules, in parts. Each part adds the lines of deletes that won to `dead`."""
+    """Merge a slice under the other rules, in parts. Each part appends the winning deletes to `dead`."""
     every, columns = columns.select_own(), columns.by_text()
 
     def fold(part: Slice) -> pl.DataFrame:
@@ -199,7 +198,7 @@ def _fold(
 
 
 def _merged(base: Decoded, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
-    """The rows of `base` without the keys in `drop`, and the sorted rows `live`, all in the order of their keys."""
+    """Merge the rows of `base` without the keys in `drop`, and the sorted rows `live`, in key order."""
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
     standing = np.flatnonzero(base.standing(drop))
     keys = base.frame[RECORD_KEY].gather(standing)
@@ -213,7 +212,7 @@ def _merged(base: Decoded, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
 def _split(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, stable_before: str | None
 ) -> tuple[tuple[DataBlock | DeleteBlock, ...], tuple[DataBlock | DeleteBlock, ...]]:
-    """The contributions requested before S, and the others. A block with times of its own is cut in two."""
+    """Split contributions into those requested before S and the others. A block with own times is cut in two."""
     if stable_before is None:
         return tuple(blocks), ()
     below: Carry = []
@@ -235,7 +234,7 @@ def _split(
 
 
 def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
-    """The rows of a block, with no other columns than it has: they are the columns that it gives."""
+    """Decode a block with its own columns only: these are the columns that it sets."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows
     data = raw(block.rows)
@@ -244,12 +243,12 @@ def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
 
 
 def _latest(files: Slice) -> str:
-    """A stable time at or after every contribution of a stable slice."""
+    """Return a stable time at or after every contribution of a stable slice."""
     return max([files.base_latest or "", *(block.instant for block in files.blocks)])
 
 
 def _tombstones(dead: Sequence[pl.DataFrame], instant: str) -> Carry:
-    """Winning tombstones, in one block at `instant`: among stable contributions all ties are decided already."""
+    """Put winning tombstones into one block at `instant`. Ties among stable contributions are already decided."""
     lines = [part.filter(pl.col(KIND) == TOMBSTONE) for part in dead]
     if not any(part.height for part in lines):
         return []

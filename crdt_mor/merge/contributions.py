@@ -1,11 +1,11 @@
-"""From blocks to contributions: every row and every delete of a slice's logs, one line each, in fold order.
+"""Decode blocks into contributions: one line per row and delete of a slice's logs, in fold order.
 
-    rows       all the data rows of all blocks, decoded once, in one scan, only the columns that somebody needs
+    rows       the rows of all blocks, decoded in one scan, with the needed columns
     deletes    all the deletes
     lines      _crdt_key | kind | at (position in rows or deletes) | time | ordering     in START_COMMIT_TIME order
 
-Decisions are made on the narrow lines; the wide rows are gathered once, by position, when the winners are known.
-Rows and deletes of keys that a reader does not ask for are left out while blocks are decoded, see `merge/asked.py`.
+Decisions use the narrow lines. The wide rows are collected once, by position, after the winners are known. Rows and
+deletes with keys that a reader does not request are skipped while decoding, see `merge/asked.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from crdt_mor.merge.rule import MergeRule
 
 LINE_KEY, KIND, AT, TIME, ORDER = "_crdt_key", "kind", "at", "time", "ordering"
 PLAIN, TOMBSTONE, ROW = 0, 1, 2
-"""Kinds of lines; of two with one requested time the delete comes first."""
+"""Kinds of lines. At equal requested times the delete comes first."""
 
 _PLACE = "_crdt_place"
 
@@ -50,10 +50,10 @@ _WIDEN = pl.ScanCastOptions(
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """The rows, deletes and lines of some blocks, see the module.
+    """The rows, deletes and lines of blocks, see the module.
 
-    given: for each column, whether the block of each row gives it; for the rule `columns` alone.
-    sizes: how many of the rows or deletes are of each block; for a caller of `gather` that wants blocks `sized`.
+    given: for each column, a mask of the rows whose block sets it; for the rule `columns` only.
+    sizes: the number of rows or deletes per block, if the caller of `gather` wants blocks `sized`.
     """
 
     rows: pl.DataFrame
@@ -64,9 +64,9 @@ class Contributions:
 
 
 def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
-    """Parquet files as the table's columns are now: newer columns are null, narrower types widened exactly.
+    """Scan Parquet files as the table's current columns: newer columns are null, narrower types are widened exactly.
 
-    place: as `ParquetSource.scan` has it, of one file of ours, which holds no integers in columns of texts.
+    place: see `ParquetSource.scan`; for one file of crdt_mor, without integers in text columns.
     """
     if not columns.numbered or place is not None:
         return source.scan(columns.schema, _WIDEN, place)
@@ -74,7 +74,7 @@ def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> p
 
 
 def _with_texts(file: ParquetSource, columns: Columns) -> pl.LazyFrame:
-    """One file as `scan` gives it, with the texts of the integers that it holds in columns of texts."""
+    """Scan a file and convert integers in text columns to text."""
     held = file.scan().collect_schema()
     here = columns.numbered.intersection(held if file.columns is None else file.columns)
     numbers = {name: held[name] for name in sorted(here) if held[name].is_integer()}
@@ -83,18 +83,17 @@ def _with_texts(file: ParquetSource, columns: Columns) -> pl.LazyFrame:
 
 
 def scan_ranges(source: ParquetSource, columns: Columns, ranges: Sequence[tuple[int, int]]) -> pl.LazyFrame:
-    """Some ranges of the rows of a file, each by its first row and its number of rows, as `scan` gives them."""
+    """Scan ranges of a file's rows, each given by its first row and number of rows."""
     rows = scan(source, columns)
     return pl.concat([rows.slice(*some) for some in ranges]) if ranges else rows.head(0)
 
 
 def scan_contents(contents: Sequence[bytes], columns: Columns) -> pl.LazyFrame:
-    """The rows of Parquet files in memory, such as those in log blocks, as the table's columns are now."""
     return scan(ParquetSource.in_memory(*contents), columns)
 
 
 class RowGroup(NamedTuple):
-    """A row group of a Parquet file, by its footer: its rows, and the least and the greatest value of a column."""
+    """Statistics of a Parquet row group: its rows, and the least and greatest value of a column."""
 
     rows: int
     least: Any
@@ -102,13 +101,13 @@ class RowGroup(NamedTuple):
 
 
 def row_groups(source: ParquetSource, column: str) -> list[RowGroup] | None:
-    """The statistics of a column by row group; None if a file lacks them, as blocks of a log do."""
+    """Return the statistics of a column by row group; None if a file lacks them, as log blocks do."""
     if not source.is_one_file:
         return None
     try:
         return _row_groups(source.metadata(), column)
     except (OSError, ValueError, pa.ArrowException):
-        return None  # the scan will say what is wrong with it
+        return None  # the scan raises the error
 
 
 def _row_groups(footer: pq.FileMetaData, column: str) -> list[RowGroup] | None:
@@ -123,7 +122,7 @@ def _row_groups(footer: pq.FileMetaData, column: str) -> list[RowGroup] | None:
 
 
 def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.DataFrame:
-    """Decoded rows with the columns `need` in the table's types; null where the file lacks a column."""
+    """Return decoded rows with the columns `need` in the table's types; null where the file lacks a column."""
     schema = columns.schema
     if list(frame.schema.items()) == [(c, schema[c]) for c in need]:
         return frame
@@ -132,7 +131,7 @@ def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.Da
 
 
 def raw(data: bytes | memoryview) -> bytes:
-    """Bytes for polars; they are copied if `data` is a view of something larger."""
+    """Return bytes for polars; copied if `data` is a view of a larger buffer."""
     return data if isinstance(data, bytes) else data.tobytes()
 
 
@@ -147,18 +146,18 @@ def gather(
     sized: bool = False,
     asked: Asked | None = None,
 ) -> Contributions:
-    """Decode blocks, which are in fold order. `timed`: every line gets its requested time. `sized`: as in the result.
+    """Decode blocks, given in fold order. `timed`: add the requested time to every line. `sized`: fill `sizes`.
 
-    asked: lines of other keys are left out, and their rows are not decoded, where that pays. Under a rule with payloads
-        they are left out anyway, as a payload sees no values of other keys.
+    asked: skip lines of other keys, and do not decode their rows, if this saves time. Under a rule with payloads they
+        are always skipped, because a payload sees no values of other keys.
     """
     data = [b for b in blocks if isinstance(b, DataBlock)]
     deletes = [b for b in blocks if isinstance(b, DeleteBlock)]
     own = have_own_times(blocks)
     wanted = needed(need, rule, key, own)
     narrow = asked if asked is not None and asked.pays_among(blocks) else None
-    # Rows alone, without times, under a rule that does not look at blocks: no line depends on the block of its row, so
-    # that no footer is opened for a number of rows. Of many small blocks of Hudi's, footers cost a tenth of the merge.
+    # Rows alone, without times, under a rule that ignores blocks: no line depends on the block of its row, so no footer
+    # is opened to count rows. For many small blocks of Hudi, footers cost a tenth of the merge.
     one_run = not (deletes or own or timed or sized) and rule.kind != "columns"
     if one_run:
         rows = decode(data, columns, wanted, narrow)
@@ -167,8 +166,8 @@ def gather(
         rows, heights = _with_heights(data, columns, wanted, narrow)
     if sum(heights) != rows.height:
         raise FormatError(
-            "log blocks have another number of rows than commits, or footers, say: crdt-mor verify names the file to "
-            f"restore from a backup. rows={rows.height} said={sum(heights)}"
+            "log blocks and their commits or footers differ in the number of rows. Run crdt-mor verify to find the "
+            f"file, then put it back with crdt-mor repair. rows={rows.height} said={sum(heights)}"
         )
     lines = _row_lines(rows, rule, key, _row_times(data, rows, heights) if own or timed else None)
     sizes = tuple(heights)
@@ -177,7 +176,7 @@ def gather(
         sizes = tuple(_in_turn(blocks, heights, counts))
         lines = _in_order(blocks, sizes, lines, deleted)
     if own:
-        # Carried contributions stand in a block whose instant is not their requested time.
+        # A block's instant is not the requested time of carried contributions.
         lines = lines.sort(TIME, KIND, maintain_order=True)
     if asked is not None and narrow is None and rule.kind == "columns":
         lines = lines.filter(asked.meets(lines[LINE_KEY]))
@@ -188,18 +187,18 @@ def gather(
 def _in_turn(
     blocks: Sequence[DataBlock | DeleteBlock], of_data: Sequence[int], of_deletes: Sequence[int]
 ) -> Iterator[int]:
-    """What is said of each block: of those of rows in one sequence, of those of deletes in another one."""
+    """Yield the count of each block: from one sequence for rows, from another for deletes."""
     data, deletes = iter(of_data), iter(of_deletes)
     return (next(deletes if isinstance(block, DeleteBlock) else data) for block in blocks)
 
 
 def needed(need: Sequence[str], rule: MergeRule, key: str, own: bool) -> list[str]:
-    """The columns of blocks that a merge reads to give the columns `need`. `own`: see `have_own_times`."""
+    """Return the block columns that a merge reads to return the columns `need`. `own`: see `have_own_times`."""
     return distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
 
 
 def have_own_times(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
-    """Whether some rows or deletes were requested at another time than their block's instant."""
+    """Return True if rows or deletes were requested at another time than their block's instant."""
     return any(_has_own_times(block) for block in blocks)
 
 
@@ -212,12 +211,11 @@ def _has_own_times(block: DataBlock | DeleteBlock) -> bool:
 def decode(
     blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None = None
 ) -> pl.DataFrame:
-    """All rows in order, or those that are asked for; neighbouring Parquet blocks in one scan."""
     return _stacked([_decoded(run, columns, need, asked) for run in _runs(blocks)], columns, need)
 
 
 def keys_where(predicate: pl.Expr, blocks: Sequence[DataBlock], columns: Columns, key: str) -> pl.Series:
-    """The keys of the rows that meet a predicate, of which the other columns are not decoded."""
+    """Return the keys of the rows that meet a predicate, without decoding other columns."""
     need, found = distinct(predicate.meta.root_names(), [key]), [pl.Series(key, [], columns.schema[key])]
     for run in _runs(blocks):
         contents = [raw(block.rows) for block in run if not isinstance(block.rows, pl.DataFrame)]
@@ -232,7 +230,6 @@ def keys_where(predicate: pl.Expr, blocks: Sequence[DataBlock], columns: Columns
 def _with_heights(
     blocks: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None
 ) -> tuple[pl.DataFrame, list[int]]:
-    """What `decode` gives, and how many rows of it are of each block."""
     if asked is None:
         return decode(blocks, columns, need), [height(block) for block in blocks]
     parts, heights = list[pl.DataFrame](), list[int]()
@@ -248,7 +245,7 @@ def _with_heights(
 
 
 def _runs(blocks: Sequence[DataBlock]) -> Iterator[list[DataBlock]]:
-    """Neighbouring Parquet blocks in one list, each block of rows in memory in its own."""
+    """Yield neighbouring Parquet blocks together, and each block of rows in memory alone."""
     run: list[DataBlock] = []
     for block in blocks:
         in_memory = isinstance(block.rows, pl.DataFrame)
@@ -263,9 +260,9 @@ def _runs(blocks: Sequence[DataBlock]) -> Iterator[list[DataBlock]]:
 def _decoded(
     run: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None, *, placed: bool = False
 ) -> pl.DataFrame:
-    """The rows of a run, or those that are asked for. placed: with the place of each among all rows of Parquet blocks.
+    """Decode the rows of a run, or the requested ones. placed: with each row's position among all rows.
 
-    Precondition: the key is among the columns `need` where some are asked for.
+    `need` contains the key if only some keys are requested.
     """
     contents: list[bytes] = []
     for block in run:
@@ -290,7 +287,6 @@ def _stacked(parts: Sequence[pl.DataFrame], columns: Columns, need: Sequence[str
 
 
 def height(block: DataBlock) -> int:
-    """How many rows a block has."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows.height
     if block.height is not None:
@@ -301,7 +297,7 @@ def height(block: DataBlock) -> int:
 def _in_order(
     blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int], written: pl.DataFrame, deleted: pl.DataFrame
 ) -> pl.DataFrame:
-    """The lines of all rows and of all deletes, each made at once, put in the order of the blocks."""
+    """Put the lines of rows and deletes into the order of the blocks."""
     parts: list[pl.DataFrame] = []
     row = delete = 0
     for block, size in zip(blocks, sizes, strict=True):
@@ -325,7 +321,6 @@ def _row_lines(rows: pl.DataFrame, rule: MergeRule, key: str, times: pl.Series |
 
 
 def _row_times(blocks: Sequence[DataBlock], rows: pl.DataFrame, heights: Sequence[int]) -> pl.Series:
-    """When each row was requested."""
     times, row = [pl.Series(dtype=pl.String)], 0
     for block, count in zip(blocks, heights, strict=True):
         own = block.own_times
@@ -337,7 +332,7 @@ def _row_times(blocks: Sequence[DataBlock], rows: pl.DataFrame, heights: Sequenc
 def _delete_lines(
     blocks: Sequence[DeleteBlock], rule: MergeRule, columns: Columns, key: str, timed: bool, asked: Asked | None
 ) -> tuple[pl.DataFrame, list[int]]:
-    """The lines of all deletes, or of those of keys that are asked for; and how many of them are of each block."""
+    """Return the lines of all deletes, or of requested keys, and their number per block."""
     lines = [pl.concat([_delete_keys(block.keys, key, columns) for block in blocks])]
     kind = pl.lit(PLAIN, pl.Int8)
     if timed:
@@ -357,13 +352,12 @@ def _delete_lines(
 
 
 def _given_or(keys: pl.DataFrame, name: str, instead: str | None, kind: pl.DataType) -> pl.Series:
-    """A column of deletes; deletes without it have `instead` in each row."""
     column = keys[name] if name in keys.columns else pl.repeat(instead, keys.height, dtype=kind, eager=True)
     return column.cast(kind).alias(name)
 
 
 def _delete_keys(keys: pl.DataFrame, key: str, columns: Columns) -> pl.Series:
-    """The merge keys of deletes, which name their keys as text."""
+    """Convert the deletes' record keys, which are text, to merge keys."""
     merge_keys = keys[key] if key in keys.columns else keys[RECORD_KEY].cast(columns.stored[key])
     return merge_keys.alias(LINE_KEY)
 
@@ -384,7 +378,6 @@ def _given(
 
 
 def given_names(block: DataBlock) -> frozenset[str]:
-    """The columns that a block of rows sets."""
     if block.given is not None:
         return frozenset(block.given)
     if isinstance(block.rows, pl.DataFrame):

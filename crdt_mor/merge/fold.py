@@ -1,11 +1,11 @@
-"""Folding the contributions of one key, for a hundred thousand keys at once.
+"""Fold the contributions of each key, for hundreds of thousands of keys at once.
 
-    alive      contributions after the key's last plain delete: what a delete removes never counts again
-    winners    latest: the last line of a key; ordering: the greatest (ordering value, place) among the alive
-    patches    columns: per column the last row that gives it, or what its payload makes of all           (patches.py)
+    alive      contributions after the key's last plain delete; a deleted contribution never counts again
+    winners    latest: the last line of a key; ordering: the greatest (ordering value, position) among the alive lines
+    patches    columns: the last row that sets each column, or the payload's merge of all   (patches.py)
 
-`collapse` folds a run of contributions into fewer that mean the same: at most one plain delete and then one row or
-tombstone a key. That is what a transaction writes of its statements, and a compaction of what it carries; it is legal
+`collapse` folds a run of contributions into fewer equivalent ones: per key at most one plain delete, then one row or
+tombstone. Transactions fold their statements this way, and compactions the log blocks that they carry. This is exact
 because every rule is an associative fold.
 """
 
@@ -26,13 +26,12 @@ from crdt_mor.merge.states import take
 
 
 def cleared(lines: pl.DataFrame) -> pl.DataFrame:
-    """Each key's last plain delete."""
     plain = lines.filter(pl.col(KIND) == PLAIN)
     return plain.filter(plain[LINE_KEY].is_last_distinct())
 
 
 def alive(lines: pl.DataFrame) -> pl.DataFrame:
-    """The lines that no later plain delete removes; plain deletes themselves are not among them."""
+    """Return the lines that no later plain delete removes, without plain deletes."""
     if not (lines[KIND] == PLAIN).any():
         return lines
     placed = lines.with_row_index("place")
@@ -43,16 +42,16 @@ def alive(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 class Winners(NamedTuple):
-    """The lines that won, one a key, and their keys."""
+    """The winning lines, one per key, and their keys."""
 
     lines: pl.DataFrame
     keys: Keys
 
 
 def winners(lines: pl.DataFrame, rule: MergeRule) -> Winners:
-    """One line per key: under `latest` it may be a plain delete, under `ordering` a tombstone or no line at all."""
+    """Return one line per key. Under `latest` it may be a plain delete; under `ordering` a tombstone, or missing."""
     if rule.kind == "ordering":
-        # A stable sort keeps the fold order among equal values; null is the least value.
+        # A stable sort keeps the fold order of equal values; null is least.
         lines = alive(lines).sort(ORDER, nulls_last=False, maintain_order=True)
     is_last, ascending = last_of_each(lines[LINE_KEY])
     best = lines.filter(is_last)
@@ -60,7 +59,7 @@ def winners(lines: pl.DataFrame, rule: MergeRule) -> Winners:
 
 
 class GivenRows(NamedTuple):
-    """Rows that all give the columns `given`; None: whole rows. They hold states, see `MergeRule.show`."""
+    """Rows that all set the columns `given`; None for whole rows. They contain states, see `MergeRule.show`."""
 
     given: tuple[str, ...] | None
     rows: pl.DataFrame
@@ -68,7 +67,7 @@ class GivenRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Collapsed:
-    """Folded contributions: plain deletes, then tombstones, then rows, in one frame for each set of given columns."""
+    """Folded contributions: plain deletes, then tombstones, then rows, in one frame per set of columns."""
 
     deletes: pl.DataFrame
     tombstones: pl.DataFrame
@@ -76,7 +75,7 @@ class Collapsed:
 
 
 def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Collapsed:
-    """Fold `lines` of `contributions` to at most one plain delete and then one row or tombstone per key."""
+    """Fold `lines` of `contributions` to at most one plain delete, then one row or tombstone per key."""
     if rule.kind == "columns":
         rows_by_given = _by_given(patches(contributions, lines, rule, key))
         return Collapsed(contributions.deletes[cleared(lines)[AT]], contributions.deletes.clear(), rows_by_given)
@@ -91,7 +90,6 @@ def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule,
 
 
 def _by_given(folded: Patches) -> list[GivenRows]:
-    """One frame for each set of columns that some key was given."""
     live = np.flatnonzero(folded.newest >= 0)
     if not live.size:
         return []

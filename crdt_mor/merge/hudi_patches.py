@@ -1,17 +1,17 @@
-"""Partial updates in tables that Hudi writes: its MERGE INTO puts blocks into logs that give some columns of a row.
+"""Partial updates in tables that Hudi writes: its MERGE INTO appends log blocks with some of the columns.
 
-Hudi folds the contributions of a key that are in logs first, and then folds the result onto the base row. Of two
-contributions the later one, or the one with the greater ordering value, sets the columns that it gives:
+Hudi first folds a key's log contributions, then folds the result onto the base row. Of two contributions, the later one
+or the one with the greater ordering value sets its columns:
 
     base  k 10 a b     log  k 20 A -     log  k 15 - B      ->  k 20 A B     ordered by the number, as Hudi's reader
 
-In a table with a partial update mode, each row has all columns, and a null, or a text that the table names, leaves the
-column as it is. There the contribution that loses sets what the winner leaves, be it in a log or in the base:
+In a table with a partial update mode, each row has all columns. A null, or a marker text of the table, leaves its
+column unchanged. There the losing contribution sets the columns that the winner leaves, in logs and in the base:
 
     base  k 20 a -     log  k 10 - B                           ->  k 20 a B     with nulls that leave a column
 
-Keys that such blocks touch are folded here, row by row, so that the merge sees whole rows alone. Partial updates in our
-own tables are another rule (`columns`) and never come here.
+Keys with such blocks are folded here, row by row, so the merge sees whole rows only. Partial updates in crdt_mor's own
+tables use the rule `columns` and never come here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 
 
 def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
-    """The slice with whole rows in place of Hudi's partial ones; the slice itself if it has none."""
+    """Replace Hudi's partial rows with whole ones; a slice without partial rows is returned unchanged."""
     if rule.kind == "columns" or not any(is_partial(block) for block in files.blocks):
         return files
     unset = _unset(files)
@@ -56,7 +56,7 @@ def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
     below = _base_rows(files.base, columns, keys)
     merged = {key: of_key[key].on(below.get(key), key) for key in keys}
     whole = [row for row in merged.values() if row is not None]
-    # A tombstone that won still stands against later versions with lesser ordering values.
+    # A winning tombstone still blocks later versions with lesser ordering values.
     won = {key: of_key[key].tombstone for key, row in merged.items() if row is None}
     at = max([*(b.instant for b in files.blocks), *(str(row[COMMIT_TIME]) for row in below.values())])
     after: tuple[DataBlock | DeleteBlock, ...] = (
@@ -68,20 +68,18 @@ def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
 
 
 def _unset(files: Slice) -> tuple[str | None, ...]:
-    """The values that leave a column as it is, in all rows of a slice."""
+    """Return the values that leave a column unchanged, for all rows of a slice."""
     rows = [block for block in files.blocks if isinstance(block, DataBlock)]
     for block in rows:
         if block.unset and block.given is not None:
             raise UnsupportedFeatureError(
-                "Hudi wrote a partial update, by MERGE INTO, to a table that has a partial update mode, and its "
-                "readers then go by one of the two alone: run a compaction with Hudi. "
-                f"instant={block.instant}"
+                "Hudi's MERGE INTO wrote a partial update to a table with a partial update mode. Hudi's readers apply "
+                f"only one of the two. Run a compaction with Hudi. instant={block.instant}"
             )
     return next((block.unset for block in rows), ())
 
 
 def _tombstones(at: str, order_of: Mapping[str, Any], rule: MergeRule, columns: Columns) -> list[DeleteBlock]:
-    """The block of these keys and ordering values; no block if there are none."""
     if rule.ordering is None or not order_of:
         return []
     kinds = {RECORD_KEY: pl.String(), ORDER: columns.stored[rule.ordering]}
@@ -89,7 +87,6 @@ def _tombstones(at: str, order_of: Mapping[str, Any], rule: MergeRule, columns: 
 
 
 def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) -> pl.DataFrame:
-    """The rows of a block in the table's types: all columns, or those that a partial block has."""
     if isinstance(block, DeleteBlock):
         ordered = ORDER in block.keys.columns and rule.ordering is not None
         kind = columns.stored[rule.ordering] if rule.ordering else None
@@ -98,8 +95,8 @@ def _decoded(block: DataBlock | DeleteBlock, rule: MergeRule, columns: Columns) 
     need = every if block.given is None else [c for c in every if c in block.given or c not in columns.stored]
     if rule.ordering is not None and rule.ordering not in need:
         raise UnsupportedFeatureError(
-            "Hudi wrote a partial update without the table's ordering column, so that it does not say which row it is "
-            f"newer than: run a compaction with Hudi. column={rule.ordering} instant={block.instant}"
+            "Hudi wrote a partial update without the table's ordering column, so its order is unknown. Run a "
+            f"compaction with Hudi. column={rule.ordering} instant={block.instant}"
         )
     if isinstance(block.rows, pl.DataFrame):
         return conform(block.rows, columns, need)
@@ -115,9 +112,9 @@ def _base_rows(base: ParquetSource | None, columns: Columns, keys: pl.Series) ->
 
 @dataclass
 class _Key:
-    """The fold of what the logs have of one key so far. `tombstone`: the ordering value of the greatest tombstone.
+    """The fold of a key's log contributions so far. `tombstone`: the greatest tombstone's ordering value.
 
-    values: the columns that are set. left: those that no row has set, though rows had a value there that leaves them.
+    values: the columns that rows set. left: the columns that rows contain but leave unchanged.
     """
 
     ordering: str | None
@@ -148,7 +145,7 @@ class _Key:
             self.values, self.left, self.whole, self.tombstone = {}, {}, False, tombstone
 
     def on(self, base: Row | None, key: str) -> Row | None:
-        """The row that results on top of the base's row; None if none is left."""
+        """Fold onto the base row; None if no row remains."""
         buried = self.tombstone is not None and base is not None and _is_at_least(self.tombstone, self._order(base))
         below = None if self.cleared or buried else base
         if not self.values:
@@ -168,7 +165,7 @@ class _Key:
         return {**below, **self.values}
 
     def _split(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns that a row sets, and what stands in those that it leaves as they are."""
+        """Split a row into the columns it sets and the values in the columns it leaves unchanged."""
         if not self.unset:
             return dict(row), {}
         left = {name: value for name, value in row.items() if _leaves(value, self.unset) and name != self.ordering}
@@ -182,10 +179,9 @@ class _Key:
 
 
 def _leaves(value: Any, unset: tuple[str | None, ...]) -> bool:
-    """Whether a value leaves its column as it is: a null, or a text. Hudi's readers find no marker in bytes."""
+    """Return True if a value leaves its column unchanged. Hudi's readers find no marker in bytes."""
     return (value is None or isinstance(value, str)) and value in unset
 
 
 def _is_at_least(order: Any, other: Any) -> bool:
-    """Whether a version with the ordering value `order` beats an earlier one with `other`. Null is the least value."""
     return other is None or (order is not None and bool(order >= other))

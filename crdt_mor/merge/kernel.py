@@ -1,11 +1,9 @@
-"""The merge kernel's door: what operations may call. The work is in the modules beside it.
+"""The public interface of the merge kernel. The other modules do the work:
 
-blocks.py         what a merge reads        contributions.py   from blocks to narrow lines
-fold.py           folding a key's lines     visible.py         the rows that a reader sees
-asked.py          the keys that are asked for
-compaction.py     what becomes base rows, and what is carried
-precombine.py     what one transaction writes
-order.py          keys as machine words      parts.py           large slices as small ones, and back
+blocks.py         the input of a merge      contributions.py   from blocks to narrow lines fold.py           folding a
+key's lines     visible.py         the rows that a reader sees asked.py          the requested keys compaction.py
+new base rows, and carried contributions precombine.py     the rows that a transaction writes order.py          keys as
+machine words     parts.py           large slices as small ones, and back
 """
 
 from __future__ import annotations
@@ -71,16 +69,15 @@ __all__ = [
 
 
 def polars_type(arrow: pa.DataType) -> pl.DataType:
-    """The type that polars gives to a column of this stored Arrow type."""
     frame = pl.from_arrow(pa.Table.from_batches([], pa.schema([pa.field("c", arrow)])))
     assert isinstance(frame, pl.DataFrame)
     return frame.schema["c"]
 
 
 def to_arrow(frame: pl.DataFrame) -> pa.Table:
-    """A frame in stored Arrow types: `string` and `binary`, not the view types, with which pyarrow cannot work.
+    """Convert a frame to stored Arrow types: `string` and `binary` instead of views, which pyarrow cannot process.
 
-    One chunk per frame; a chunk of more than 2 GiB of text is cut.
+    A frame becomes one chunk; a chunk with more than 2 GiB of text is split.
     """
     table = in_views(frame)
     target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
@@ -88,9 +85,9 @@ def to_arrow(frame: pl.DataFrame) -> pa.Table:
 
 
 def in_views(frame: pl.DataFrame) -> pa.Table:
-    """A frame as polars has it, nothing copied: text in views; but in lists and structs as `large_string`.
+    """Convert a frame without copying: text in views, or `large_string` in lists and structs.
 
-    Of a list whose items polars has sliced away, pyarrow refuses the views.
+    pyarrow refuses views in a list whose items polars has sliced off.
     """
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
     if not nested:
@@ -103,7 +100,7 @@ def in_views(frame: pl.DataFrame) -> pa.Table:
 
 @lru_cache(maxsize=1024)
 def _small(arrow: pa.DataType) -> pa.DataType:
-    """An Arrow type with 32-bit offsets and without views, at every depth."""
+    """Return an Arrow type with 32-bit offsets and without views, at every depth."""
     if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
         return pa.string()
     if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):

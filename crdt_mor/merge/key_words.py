@@ -1,10 +1,10 @@
-"""Text keys as machine words, several times as fast to sort and to find as text is.
+"""Text keys as machine words, which sort and match several times faster than text.
 
-What all keys begin with is skipped; the next eight bytes of a key make one number, greater where the text is.
+The common prefix of all keys is skipped. The next eight bytes of a key make a number with the same order as the text.
 
-    text_order    any keys: those that are equal so far are looked at again, eight bytes further on (radix sort, most
-                  significant digit first)
-    words_of      keys that are no longer than that: the numbers stand for them, in order and one by one
+    text_order    any keys: equal words are compared again eight bytes further on (radix sort, most significant digit
+                  first)
+    words_of      keys that fit: the numbers stand for the keys, in order and one to one
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ Numbers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 _FEW = 1024
-"""Up to so many keys polars' own sort is as fast as the passes over words, and much faster for a handful."""
+"""Up to this many keys, polars' own sort is as fast, and much faster for a handful."""
 
 _MANY = 60_000
-"""From so many keys on it is faster to sort words than to make a hash table of texts, which no longer fits a cache,
-as the order that is then known finds the keys in a base as well."""
+"""From this many keys on, sorting words is faster than a hash table of texts, which no longer fits the CPU cache. The
+sorted keys also match a base.
+"""
 
 _WORD = 8
 _VIEW = 16
-"""Bytes of a view: four of length, then up to twelve of text, padded with zeros (Arrow's columnar format)."""
+"""Bytes of a view: four of length, then up to twelve of text, padded with zeros (Arrow columnar format)."""
 
 _INLINE = 12
-"""The most bytes of a text that are in its view."""
+"""The longest text, in bytes, inside a view."""
 
 
 def text_order(keys: pl.Series) -> pl.Series:
-    """The positions of `keys` (no nulls) in ascending order of their UTF-8 bytes, equal ones in any.
+    """Return the positions of `keys` (no nulls) in ascending UTF-8 order; equal keys in any order.
 
-    For keys in any order; polars sorts those that are almost in order just as fast.
+    For keys in any order. polars sorts nearly sorted keys as fast.
     """
     if len(keys) < 2:
         return pl.Series(np.arange(len(keys)))
@@ -61,7 +62,7 @@ def text_order(keys: pl.Series) -> pl.Series:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Distinct keys (no nulls). ascending: their positions in ascending order of text; None where it is not known."""
+    """Distinct keys (no nulls). ascending: their positions in ascending text order, or None if unknown."""
 
     texts: pl.Series
     ascending: Numbers | None = None
@@ -70,15 +71,14 @@ class Keys:
         return len(self.texts)
 
     def are_words(self) -> bool:
-        """Whether numbers stand for these keys."""
         return self.ascending is not None or words_of(self.texts) is not None
 
 
 def words_of(keys: pl.Series) -> Words | None:
-    """Keys (no nulls) as numbers that are equal and less just where the texts are.
+    """Convert keys (no nulls) to numbers that compare as the texts do.
 
-    None where there are none: no keys, or keys that are no texts, or longer than eight bytes behind what all of them
-    begin with, or some end with a zero byte, with which a word is filled up.
+    Returns None for no keys, for other types, for texts longer than eight bytes after the common prefix, and for texts
+    that end with a zero byte, the padding of a word.
     """
     if keys.dtype != pl.String or not len(keys):
         return None
@@ -87,13 +87,12 @@ def words_of(keys: pl.Series) -> Words | None:
 
 
 def distinct_keys(keys: pl.Series) -> Keys:
-    """Each of the keys once."""
     is_last, ascending = last_of_each(keys)
     return Keys(keys.filter(is_last), ascending)
 
 
 def last_of_each(keys: pl.Series) -> tuple[pl.Series, Numbers | None]:
-    """Whether each key is the last one of its kind; and how those that are ascend, as in `Keys`."""
+    """Return a mask of the last occurrence of each key, and their ascending order, as in `Keys`."""
     words = words_of(keys) if len(keys) > _MANY else None
     if words is None:
         return keys.is_last_distinct(), None
@@ -107,9 +106,9 @@ def last_of_each(keys: pl.Series) -> tuple[pl.Series, Numbers | None]:
 
 
 def places_of(wanted: Keys, keys: pl.Series) -> tuple[Numbers, Numbers] | None:
-    """Where `wanted` keys are among `keys` that ascend: their places, which ascend, and which wanted key each is.
+    """Locate `wanted` keys in ascending `keys`: the positions, ascending, and the wanted key at each position.
 
-    None where `keys` do not ascend, or words do not stand for them.
+    Returns None if `keys` do not ascend or have no words.
     """
     texts, ascending = wanted.texts, wanted.ascending
     if not (keys.dtype == texts.dtype == pl.String and len(keys) and len(texts) and keys.is_sorted()):
@@ -127,7 +126,7 @@ def places_of(wanted: Keys, keys: pl.Series) -> tuple[Numbers, Numbers] | None:
 
 
 def _words_alike(columns: Sequence[pl.Series], ends: Sequence[object]) -> list[Words] | None:
-    """Columns of texts as numbers, as `words_of` makes them of all texts together, of which `ends` are the ends."""
+    """Convert columns of texts to numbers with a common prefix, as `words_of`. `ends`: the extremes of all texts."""
     sizes = [texts.str.len_bytes().to_numpy() for texts in columns]
     shortest, longest = min(some.min() for some in sizes), max(some.max() for some in sizes)
     at = _common(ends)
@@ -137,17 +136,17 @@ def _words_alike(columns: Sequence[pl.Series], ends: Sequence[object]) -> list[W
 
 
 def _order(words: Words) -> Numbers:
-    """The positions of `words` in ascending order, equal ones in any; by all cores."""
+    """Return the positions of `words` in ascending order, on all cores; equal words in any order."""
     return pl.Series(words).arg_sort().to_numpy().astype(np.int64)
 
 
 def _words_in_views(keys: pl.Series, at: int) -> Words:
-    """As `_words`, of texts that are in their views: what is before `at` may be in the numbers, as all have it."""
+    """Return `_words` of texts inside their views. Bytes before `at` may be included, as they are common to all."""
     return _words_from(keys, 4 + min(at, _INLINE - _WORD))
 
 
 def _ties(places: Numbers, words: Words, run: Numbers | None = None) -> tuple[Numbers, Numbers]:
-    """Of sorted keys at some places those that are equal to a neighbour, and the number of the run that each is in."""
+    """Return the sorted positions that equal a neighbour, and the run number of each."""
     new = words[1:] != words[:-1]
     if run is not None:
         new |= run[1:] != run[:-1]
@@ -157,19 +156,18 @@ def _ties(places: Numbers, words: Words, run: Numbers | None = None) -> tuple[Nu
 
 
 def _common(texts: Sequence[object]) -> int:
-    """How many bytes all of some texts have in common at their beginning."""
     encoded = [str(text).encode() for text in texts]
     least, greatest = min(encoded), max(encoded)
     return next((i for i, (a, b) in enumerate(zip(least, greatest, strict=False)) if a != b), len(least))
 
 
 def _words(data: pl.Series, at: int) -> Words:
-    """Of each value its eight bytes from `at` on as a number, zeros where it has none."""
+    """Return the eight bytes from `at` of each value as a number, zero-padded."""
     return _words_from(data.bin.slice(at, _WORD), 4)
 
 
 def _words_from(texts: pl.Series, at: int) -> Words:
-    """Of each view of a text the eight bytes from `at` on as a number, the first byte counting most."""
+    """Return the eight bytes from `at` of each view as a number, big-endian."""
     result: Words = np.empty(len(texts), np.uint64)
     row = 0
     for chunk in texts.to_frame().to_arrow(compat_level=pl.CompatLevel.newest()).column(0).chunks:

@@ -1,7 +1,7 @@
-"""Merged rows under the rule `columns`: patches of the logs, laid over the rows of the base.
+"""Merge under the rule `columns`: overlay the logs' patches on the base rows.
 
-`merge.patches` folds the logs of a slice. The base is read only where it can give something, and its rows that no log
-touches pass through its scan.
+`merge.patches` folds the logs of a slice. The base is read only where it can contribute. Base rows without a patch pass
+through its scan.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def merge_columns(
     scanned: Scanned | None,
     asked: Asked | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Merged rows (not yet filtered), and the untouched rows of the base (filtered)."""
+    """Return merged rows, unfiltered, and the untouched base rows, filtered."""
     contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need), asked=asked), rule.below(need)
     folded = patches(contributions, contributions.lines, rule, key)
     if scanned is None:
         return _overlay(folded, need, None, None), None
     if files.base_latest == NEVER_COMPARED or _all_from_logs(folded, need):
         return _overlay(folded, need, None, None), scanned.without(Keys(folded.keys), need)
-    # If few rows are touched, one decode serves them and the others; else decoding all columns costs more than a scan.
+    # With few touched rows, one decode serves all rows; otherwise decoding all columns costs more than a scan.
     few = scanned.predicate is None and 2 * len(folded.keys) < scanned.height
     base = scanned.decode(Keys(folded.keys), distinct(need, below) if few else below)
     every = len(base.places) == base.frame.height
@@ -49,13 +49,14 @@ def merge_columns(
 
 
 def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
-    """Whether the logs alone set every column of the touched rows."""
+    """Return True if the logs set every column of the touched rows."""
     return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
 
 
 def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
-    """Merged rows. A column of a payload has the fold of base and logs; any other column has the value of the log row
-    that gave it last, else that of the base, else null."""
+    """Return merged rows. A payload column folds base and logs. Any other column takes the last log value, else the
+    base's, else null.
+    """
     merged: dict[str, pl.Series] = {}
     for member in folded.rule.members_of(need):
         states = folded.states(member, base, under)
@@ -76,9 +77,9 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
 
 
 def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
-    """The newest rows of the logs, filtered as whole rows in their order, and the columns `merged` beside them.
+    """Return the newest log rows, filtered as whole rows in order, with the columns `merged` beside them.
 
-    That is faster than to gather the rows column by column.
+    This is faster than collecting rows column by column.
     """
     rows_of_logs = folded.contributions.rows
     live = np.flatnonzero(folded.newest >= 0)

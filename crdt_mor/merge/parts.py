@@ -1,12 +1,12 @@
-"""A large file slice as several small ones, by ranges of keys, which are merged on their own.
+"""Split a large file slice into key ranges that merge independently.
 
     base     | row groups 0-3 | row groups 4-7 | ...      sorted by key, as compaction writes it
     log 1    | keys <= k1     | k1 < keys <= k2 | ...     each block cut at the greatest key of the row groups
     log 2    | keys <= k1     | k1 < keys <= k2 | ...
 
-No key is in two parts, so that every rule merges part by part what it would merge at once. What that saves: tables of
-keys stay in the processor's cache, and a stream of rows never holds more than a few parts of a slice. For the same
-reason small slices that have no key in common can be joined, which saves the fixed cost of a merge.
+No key is in two parts, so merging part by part gives the same rows under every rule. Hash tables of keys then stay in
+the CPU cache, and a stream of rows never holds more than a few parts. For the same reason, small slices without common
+keys can be joined, which saves the fixed cost of a merge.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import is_late
 
 SCAN_PART_ROWS_MIN: Final = 4 * 131_072
-"""The least number of base rows in a part of a scan. If logs touch a tenth of them, the hash tables of the touched keys
-fit into the processor's cache."""
+"""The smallest number of base rows in a part of a scan. If logs touch a tenth of them, the hash tables of the touched
+keys fit into the CPU cache.
+"""
 
 SCAN_CUT_ROWS_MIN: Final = 4 * SCAN_PART_ROWS_MIN
-"""A base of fewer rows is merged at once: one scan that drops keys is faster than several parts."""
+"""A smaller base, in rows, is merged as a whole: one scan that drops keys is faster than several parts."""
 
 Block = DataBlock | DeleteBlock
 
@@ -39,10 +40,10 @@ Block = DataBlock | DeleteBlock
 def parts(
     files: Slice, rows: int, rule: MergeRule, columns: Columns, select: Sequence[str], enough: int | None = None
 ) -> list[Slice]:
-    """A slice in parts, for a merge of the columns `select`; the slice itself if it is small or not known to be sorted.
+    """Split a slice for a merge of the columns `select`; a small or unsorted slice is returned whole.
 
-    rows: the number of rows of its base, so that no footer of a small base is read.
-    enough: how many merged rows are asked for, if not all, so that the first part or some of them may do.
+    rows: the number of base rows, so that a small base's footer is not read.
+    enough: the number of merged rows that suffice, if not all, so that the first parts may do.
     """
     if files.base is None or not files.blocks:
         return [files]
@@ -52,11 +53,11 @@ def parts(
 
 
 def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
-    """A slice split by ranges of keys, each with at least `rows_min` rows of the base; the last may have fewer."""
+    """Split a slice by key ranges, each with at least `rows_min` base rows; the last may have fewer."""
     ranges = _ranges(files.base, rows_min) if files.base is not None else []
     if len(ranges) < 2:
         return [files]
-    files = with_whole_rows(files, rule, columns)  # before columns that only it looks at are left out
+    files = with_whole_rows(files, rule, columns)  # before the columns that only it uses are dropped
     edges = pl.Series([part.greatest for part in ranges[:-1]])
     pieces = _cut_all(files.blocks, edges, rule, columns, select)
     return [
@@ -66,9 +67,10 @@ def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, sel
 
 
 def joined(slices: Sequence[Slice]) -> Slice | None:
-    """Whole slices as one, their bases in memory. No key may be in two of them, and all or none have a base.
+    """Join whole slices, with their bases in memory. No key may be in two of them, and all or none have a base.
 
-    None where a log of one may be older than what the base of another has folded in: such merges read more of the base.
+    Returns None if a log of one slice may be older than a commit in the base of another: such merges read more of the
+    base.
     """
     blocks = tuple(sorted((block for files in slices for block in files.blocks), key=lambda block: block.instant))
     bases = [files.base for files in slices if files.base is not None]
@@ -83,7 +85,7 @@ def joined(slices: Sequence[Slice]) -> Slice | None:
 
 
 class _Range(NamedTuple):
-    """Neighbouring row groups of a base file: their first row, how many rows they have, and their greatest key."""
+    """Neighbouring row groups of a base file: their first row, number of rows and greatest key."""
 
     first: int
     rows: int
@@ -91,9 +93,9 @@ class _Range(NamedTuple):
 
 
 def _ranges(base: ParquetSource, rows_min: int) -> list[_Range]:
-    """A base file in ranges of keys, each with at least `rows_min` rows; the last may have fewer.
+    """Split a base file into key ranges, each with at least `rows_min` rows; the last may have fewer.
 
-    Empty unless statistics show that each row group begins above the end of the row group before it.
+    Returns an empty list unless statistics prove that the row groups are in key order and do not overlap.
     """
     groups = row_groups(base, RECORD_KEY) or []
     if any(before.greatest >= after.least for before, after in pairwise(groups)):
@@ -111,7 +113,6 @@ def _ranges(base: ParquetSource, rows_min: int) -> list[_Range]:
 def _cut_all(
     blocks: Sequence[Block], edges: pl.Series, rule: MergeRule, columns: Columns, select: Sequence[str]
 ) -> list[list[Block]]:
-    """The pieces of each block, one for each part."""
     data = [block for block in blocks if isinstance(block, DataBlock)]
     key = columns.merge_key if columns.stored.get(columns.merge_key) == pl.String else RECORD_KEY
     need = needed([*rule.stored(select), key], rule, columns.merge_key, have_own_times(blocks))
@@ -125,7 +126,7 @@ def _cut_all(
             continue
         end = next(starts)
         rows_of_block = rows[start:end]
-        # A block gives the columns that it has, but the decoded rows have the columns of all blocks.
+        # A block sets its own columns, but decoded rows contain the columns of all blocks.
         given = tuple(given_names(block)) if rule.kind == "columns" else block.given
         pieces = _cut(rows_of_block, rows_of_block[key], edges)
         result.append([replace(block, rows=piece, given=given) for piece in pieces])
@@ -134,7 +135,6 @@ def _cut_all(
 
 
 def _cut(rows: pl.DataFrame, keys: pl.Series, edges: pl.Series) -> list[pl.DataFrame]:
-    """Rows cut by their keys: those up to the first edge, those above it up to the second edge, and so on."""
     if keys.is_sorted():  # as our writers leave them
         ends = [*keys.search_sorted(edges, side="right"), rows.height]
         return [rows[start:end] for start, end in pairwise([0, *ends])]

@@ -1,9 +1,8 @@
-"""Folding column by column: per key, which row gives each column, and what its payload makes of all of them.
+"""Fold column by column: for each key, find the row that sets each column and merge payload states.
 
-lines ─ keys ─► codes       every array here has one place for each key, in the order of `keys`
-cut                         a key's last plain delete: what came before it never counts again
-newest, value, given        positions in the rows of the logs, -1 for none
-states                      a payload's fold, on top of what the base has
+lines ─ keys ─► codes       every array has one entry per key, in the order of `keys` cut                         a
+key's last plain delete: earlier contributions never count again newest, value, given        positions in the log rows,
+-1 for none states                      the fold of a payload, on top of the base's state
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from crdt_mor.merge.states import fold_states, take
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """Contributions folded column by column, see the module. A key of which nothing is left has no `newest` row.
+    """Contributions folded column by column, see the module. A fully deleted key has no `newest` row.
 
-    at, code: the rows that no delete removes, in order, and for each the number of its key.
-    reset: whether a plain delete cuts a key off from its row in the base.
-    value, given: by column, the row that sets its value, and the row that gave it last. They differ where nulls set
+    at, code: the rows that no delete removes, in order, and the key number of each.
+    reset: a mask of the keys that a plain delete separates from their base row.
+    value, given: by column, the row that sets its value, and the last row that contains it. They differ where nulls set
         nothing.
     """
 
@@ -42,14 +41,14 @@ class Patches:
     given: dict[str, np.ndarray]
 
     def row_of(self, column: str) -> np.ndarray:
-        """The row whose value a column takes. Hudi's own columns come from the latest contribution."""
+        """Return the row whose value a column takes. Hudi's own columns come from the latest contribution."""
         return self.newest if column in META_COLUMNS else self.value[column]
 
     def states(self, member: Member, base: pl.DataFrame | None = None, under: np.ndarray | None = None) -> pl.Series:
-        """The folded state of a payload's columns for each key.
+        """Fold the state of a payload's columns for each key.
 
-        under: for each key the place of its row in `base`, which is folded first; -1: there is none.
-        Precondition: keys with a base row come in the order of the base's rows (see `renumbered`).
+        under: each key's row in `base`, which is folded first; -1 for none. Keys with a base row must come in the order
+            of the base's rows (see `renumbered`).
         """
         states = member.pack(self.contributions.rows)
         keep = self.contributions.given[member.stored[0]][self.at]
@@ -66,9 +65,9 @@ class Patches:
         return fold_states(member, states, code, self.keys)
 
     def renumbered(self, first: np.ndarray) -> Patches:
-        """These patches with their keys in another order: those numbered `first` come first, in that order.
+        """Renumber the keys: the keys `first` come first, in that order.
 
-        With `first` in the order of the base's rows, base and patches are read from front to back.
+        With `first` in the order of the base's rows, base and patches are read sequentially.
         """
         rest = np.ones(len(self.keys), dtype=bool)
         rest[first] = False
@@ -88,7 +87,7 @@ class Patches:
 
 
 def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Patches:
-    """Fold `lines` of `contributions` column by column; payloads are folded later, by `Patches.states`."""
+    """Fold `lines` of `contributions` column by column. `Patches.states` folds payloads later."""
     keys, code = _codes(lines[LINE_KEY])
     count = len(keys)
     reset, at = np.zeros(count, dtype=bool), lines[AT].to_numpy()
@@ -120,10 +119,10 @@ def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, 
 
 
 def _codes(keys: pl.Series) -> tuple[pl.Series, np.ndarray]:
-    """Distinct keys, and for every line the number of its key. Raises `FormatError` where one has none."""
+    """Return the distinct keys and the key number of each line; raise `FormatError` for a missing key."""
     if keys.null_count():
         raise FormatError(
-            "a row has no record key, so that the file group is damaged: crdt-mor verify says which file to restore. "
+            "a row has no record key, so the file group is damaged. Run crdt-mor verify to find the file. "
             f"rows={keys.null_count()}"
         )
     arrow = keys.rechunk().to_arrow()
@@ -135,7 +134,6 @@ def _codes(keys: pl.Series) -> tuple[pl.Series, np.ndarray]:
 
 
 def _last(code: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
-    """The last position of each code; -1 for codes that do not occur. NumPy keeps the last of repeated indices."""
     last = np.full(count, -1, dtype=np.int64)
     last[code] = at
     return last

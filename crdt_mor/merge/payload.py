@@ -1,16 +1,16 @@
-"""What a merge function must say of itself.
+"""The interface of merge functions.
 
-    written ── lift ──► state ── join, merge ──► state ── value ──► what readers see
+    written ── lift ──► state ── join, merge ──► state ── value ──► the visible value
                                     │      ▲                    │
-                                    │      └─────── restore ────┘   once everybody has seen it
-                                    └── settle: what a compaction may forget
+                                    │      └─────── restore ────┘   once every writer has seen it
+                                    └── settle: the part that a compaction may drop
 
-A payload says what a column means when several commits wrote it. `join` is the meaning, for two states as Python
-values, in the words of a paper; `merge` is the same for all states of a key at once, as a polars expression, for speed.
-Without `lift` and `value` of its own, a payload's written value, state and visible value are one and the same.
+A payload defines the value of a column after several commits wrote it. `join` defines it for two states as Python
+values, in the words of a paper. `merge` is the same for all states of a key at once, as a polars expression, for speed.
+Without `lift` and `value`, a payload's written value, state and visible value are the same.
 
-The table stores a payload by name and parameters, never as an object: every process, reader or writer, resolves the
-same text to the same meaning (laws/resolve.py), and the law check (laws/check.py) holds it to the laws of its kind:
+The table stores a payload by name and parameters, never as an object. Every process resolves the same text to the same
+payload (laws/resolve.py), and the law check (laws/check.py) tests the laws of its kind:
 
     semilattice   join is commutative, associative and idempotent: order and repetition do not matter
     delta         commutative and associative: order does not matter; a commit counts once because it is one instant
@@ -33,12 +33,13 @@ NullsInside = Literal["value", "refuse"]
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """Where a written value stands among all others (the dot and the causal context of the CRDT literature).
+    """The position of a written value (the dot and the causal context of the CRDT literature).
 
-    time: the commit's requested time as a number of 17 digits; int64, greater for whatever comes later in the table.
-    place: where the row stands in its commit; int32. `time` and `place` together are unique.
-    pending: the requested times, as text and joined by commas, of the commits that were under way when this one began.
-        Of all that is requested before it, these alone it cannot have seen.
+    Attributes:
+        time: the commit's requested time as a number of 17 digits; int64. Later commits have greater times.
+        place: the row's position in its commit; int32. `time` and `place` together are unique.
+        pending: the requested times of the commits that were pending when this one began, comma-separated. Of all
+            earlier requests, the commit cannot have seen these.
     """
 
     time: pl.Expr
@@ -47,16 +48,17 @@ class Dot:
 
 
 class Payload:
-    """A merge function for one column. `join` and `examples` are all that one must write.
-
-    name: `counter/1`, or with an owner, `acme.longest/1`. It is stored in tables, and its meaning never changes: what
-        means something else is `acme.longest/2`.
-    kind: the laws that it claims, see the module.
-    nulls: "skip": null says nothing, and neither `join` nor `merge` ever meets one; "value": null is a value.
-    nulls_inside: nulls at any depth of a list, a struct or a map, or in a record's columns; "value": they are values as
-        any other; "refuse": they are none of its values, and a write that has one is refused.
+    """A merge function for one column. Only `join` and `examples` are required.
 
     A payload with parameters is a frozen dataclass whose fields are JSON values.
+
+    Attributes:
+        name: `counter/1`, or with an owner, `acme.longest/1`. Tables store it, and its meaning never changes: a new
+            meaning is `acme.longest/2`.
+        kind: the laws that it obeys: "semilattice", "delta" or "ordered".
+        nulls: "skip": nulls are ignored, and neither `join` nor `merge` ever sees one. "value": null is a value.
+        nulls_inside: nulls at any depth of a list, struct or map, or in a record's columns. "value": they are ordinary
+            values. "refuse": a write with one is refused.
     """
 
     name: ClassVar[str]
@@ -65,122 +67,129 @@ class Payload:
     nulls_inside: NullsInside = "value"
 
     def parameters(self) -> Mapping[str, Any]:
-        """The arguments that make an equal payload; JSON values. A table refuses a payload that they make otherwise."""
+        """Return the arguments of an equal payload, as JSON values. A table refuses a payload that differs from its
+        copy.
+        """
         cls: Any = type(self)
         return {f.name: getattr(self, f.name) for f in fields(cls) if f.init} if is_dataclass(cls) else {}
 
-    # --- what columns it serves -----------------------------------------------------------------------------------
+    # --- columns ------------------------------------------------------------------------------------------------------
 
     def check(self, column: pa.DataType) -> None:
-        """Raise `InvalidInputError` for a stored column type that the payload does not serve, and say which it does."""
+        """Raise `InvalidInputError` for an unsupported column type; the message names the supported ones."""
 
     def accepts(self, column: pa.DataType) -> Sequence[pa.DataType]:
-        """The types in which the column may be written, the preferred first; by default the column's own."""
+        """Return the types in which the column may be written, the preferred first; by default the column's own."""
         return (column,)
 
     def state(self, column: pa.DataType) -> pa.DataType:
-        """The type of the state. Where it is not the column's own, the table keeps it in a hidden column."""
+        """Return the type of the state. If it is not the column's own, the table keeps the state in a hidden column."""
         return column
 
-    # --- what it means --------------------------------------------------------------------------------------------
+    # --- meaning ------------------------------------------------------------------------------------------------------
 
     def join(self, a: Any, b: Any) -> Any:
-        """The state of both: `a` comes before `b` in the table's order. States are values as `Series.to_list` gives."""
-        raise NotImplementedError(f"{type(self).__name__} says nothing of what it means: write join(a, b)")
+        """Join two states; `a` precedes `b` in the table's order. States are values from `Series.to_list`."""
+        raise NotImplementedError(f"{type(self).__name__} lacks a join: write join(a, b)")
 
     def merge(self, states: pl.Expr) -> pl.Expr:
-        """`join` of all states of a key, in the table's order, as an expression for `group_by(...).agg(...)`.
+        """Join all states of a key, in the table's order, as an expression for `group_by(...).agg(...)`.
 
-        Optional: without it `join` is called pair by pair, a hundred times slower.
+        Optional: without it, `join` is called pair by pair, a hundred times slower.
         """
         raise NotImplementedError
 
     def lift(self, written: pl.Expr, dot: Dot) -> pl.Expr:  # noqa: ARG002
-        """The state of one written value, which is of one of the types that it `accepts`. Never sees null if it skips
-        nulls."""
+        """Convert a written value, of one of the accepted types, to a state. With `nulls="skip"` it never sees null."""
         return written
 
     def value(self, states: pl.Expr) -> pl.Expr:
-        """What readers see of a state, in the column's type."""
+        """Convert a state to the visible value, in the column's type."""
         return states
 
     def assign(self, before: pl.Expr, after: pl.Expr) -> pl.Expr:
-        """What a write gives so that readers see `after` where they saw `before`: for `Table.update`.
+        """Return the value to write so that readers see `after` instead of `before`, for `Table.update`.
 
-        Both are in the column's type; so is the answer, or in another type that `accepts` names. By default the new
-        value itself is written. An update of a payload that keeps no state is refused where the join of `before` and
-        what is written is not `after`; one that keeps a state is only updated with an `assign` of its own, and not
-        where that gives null for another value. `before` is null where nothing was written, as where a row comes by a
-        move.
+        Both arguments are in the column's type; the result is too, or in another accepted type. By default the new
+        value itself is written. Without a state, an update is refused if the join of `before` and the written value is
+        not `after`. With a state, an update requires a custom `assign`, and is refused if that returns null for another
+        value. `before` is null if nothing was written, as for a moved row.
         """
         del before
         return after
 
     def settle(self, states: pl.Expr) -> pl.Expr:
-        """What is left to remember of a state that is *causally stable*: nothing will ever be joined before it.
+        """Return the part of a *causally stable* state to keep: no later write joins before it.
 
         Baquero, Almeida, Shoker, "Making operation-based CRDTs operation-based", 2014, section 4.
         """
         return states
 
     def restore(self, values: pl.Expr) -> pl.Expr:
-        """A state that does for a visible value (never null) whose writes every later one has seen.
+        """Make a state from a visible value, never null, that every later write has seen.
 
-        Optional: with it, a compaction beside which nothing is pending keeps no states in the base at all.
+        Optional: with it, a compaction without pending writes keeps no states in the base.
         """
         raise NotImplementedError
 
-    # --- what it is checked on ------------------------------------------------------------------------------------
+    # --- examples -----------------------------------------------------------------------------------------------------
 
     def examples(self) -> Sequence[Any] | pa.Array:
-        """A small world of written values, five or so, on which the laws are checked exhaustively."""
-        raise NotImplementedError(f"{type(self).__name__} cannot be checked: write examples(), a few written values")
+        """Return about five written values, on which the laws are checked exhaustively."""
+        raise NotImplementedError(
+            f"{type(self).__name__} cannot be checked: write examples(), which returns a few written values"
+        )
 
     def column(self) -> pa.DataType:
-        """The type of a column that holds the examples."""
+        """Return the type of a column with the examples."""
         examples = self.examples()
         return examples.type if isinstance(examples, pa.Array) else pa.array(examples).type
 
     @property
     def vectorised(self) -> bool:
-        """Whether the payload has a `merge`."""
+        """True if the payload defines `merge`."""
         return type(self).merge is not Payload.merge
 
     @property
     def assigns(self) -> bool:
-        """Whether the payload has an `assign`."""
+        """True if the payload defines `assign`."""
         return type(self).assign is not Payload.assign
 
     @property
     def restores(self) -> bool:
-        """Whether the payload has a `restore`."""
+        """True if the payload defines `restore`."""
         return type(self).restore is not Payload.restore
 
     @property
     def stateful(self) -> bool:
-        """Whether written value, state and visible value can differ."""
+        """True if written value, state and visible value can differ."""
         return type(self).value is not Payload.value or type(self).state is not Payload.state
 
 
 class RecordPayload(Payload):
     """A merge function for several columns that decide together: `merge={("price", "priced_at"): ...}`.
 
-    The value is a struct of these columns, in this order; in `join` a dict. `column` must be said, a struct type. A row
-    in which all of the columns are null says nothing; within a struct, null is a value.
+    The value is a struct of these columns, in this order; `join` receives dicts. A row with nulls in all of the columns
+    is ignored; within a struct, null is a value. `column` is required and returns a struct type.
     """
 
     def column(self) -> pa.DataType:
-        """The struct type of the examples."""
-        raise NotImplementedError(f"{type(self).__name__} must say the struct type of its examples: write column()")
+        """Return the struct type of the examples."""
+        raise NotImplementedError(
+            f"the struct type of {type(self).__name__} is unknown: write column(), which returns it"
+        )
 
 
 @dataclass(frozen=True)
 class PartialUpdate:
-    """An upsert gives some columns of a row, and leaves the others to other writers: `merge=PartialUpdate()`.
+    """An upsert sets some columns of a row and leaves the others unchanged: `merge=PartialUpdate()`.
 
-    Per column, the latest commit that *gave* it wins, by requested time; a delete starts the row afresh. A last-writer-
-    wins map with one register a column. `columns` have payloads of their own, as in `merge={...}`.
-    `nulls="value"`: a given null is a value like any other. `nulls="keep"`: a null keeps what was there.
+    For each column, the latest commit that *set* it wins, by requested time; a delete starts the row afresh. This is a
+    last-writer-wins map with one register per column.
+
+    Attributes:
+        columns: payloads of single columns, as in `merge={...}`.
+        nulls: "value": a given null is an ordinary value. "keep": a null leaves the column unchanged.
     """
 
     nulls: Literal["value", "keep"] = "value"

@@ -1,8 +1,8 @@
-"""Arrow types that polars has not, and what stands for them in its frames.
+"""Replace Arrow types that polars lacks.
 
-polars does not refuse them, it panics: a fixed offset from UTC or a time zone that it does not know, and decimals of
-256 bits. The moment and the number are the same in UTC and in 128 bits, which hold every decimal that a table can.
-Views of texts and bytes it has, but the oldest release that we promise crashes on those that pyarrow has cast.
+polars panics on fixed offsets from UTC, unknown time zones and 256-bit decimals. Moments are converted to UTC, and
+decimals to 128 bits, which hold every decimal of a table. The oldest supported polars crashes on text and binary views
+that pyarrow has cast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from crdt_mor.columns.types import without_views
 
 
 def polars_frame(data: pa.Table) -> pl.DataFrame:
-    """A table of any declared types as a frame."""
     if not data.num_columns:
         return pl.DataFrame(height=data.num_rows)
     kinds = [_known(kind) for kind in data.schema.types]
@@ -29,18 +28,17 @@ def polars_frame(data: pa.Table) -> pl.DataFrame:
 
 
 def selected(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of a frame, or none, with as many rows: of none polars' own `select` makes a frame without rows."""
+    """Select columns of a frame, or none, and keep its height: polars' own `select` of no columns has no rows."""
     return frame.select(columns) if columns else pl.DataFrame(height=frame.height)
 
 
 def polars_schema(schema: pa.Schema) -> pl.Schema:
-    """The types of the columns of a frame."""
     return polars_frame(pa.Table.from_batches([], schema)).schema
 
 
 @lru_cache(maxsize=1024)
 def _known(kind: pa.DataType) -> pa.DataType:
-    """The type itself, where polars has it."""
+    """Return the type itself, or its replacement."""
     if pt.is_timestamp(kind) and kind.tz is not None:
         return kind if _has_zone(kind.tz) else pa.timestamp(kind.unit, "UTC")
     if pt.is_decimal256(kind):
@@ -75,6 +73,5 @@ def _has_zone(name: str) -> bool:
 
 
 def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    """A series as Arrow, in the type that files hold."""
     values = series.to_arrow(compat_level=pl.CompatLevel.newest())  # keys and what orders them: never nested
     return near_scale(values, kind.scale if pt.is_decimal(kind) else 0).cast(kind)

@@ -1,11 +1,11 @@
-"""What one transaction writes, of the statements it made: each key is deleted at most once, then written at most once.
+"""Fold a transaction's statements: each key is deleted at most once, then written at most once.
 
     statements   upsert(a: 1)  delete(a)  upsert(a: 2, b: 1)  upsert(b: 2)
-    latest       one row a: 2, one row b: 2                        a delete that is overwritten says nothing
+    latest       one row a: 2, one row b: 2                        an overwritten delete is dropped
     ordering     delete a, then the greatest row or tombstone; of equal ones the later
-    columns      delete a, then per column the last value given, or what its payload makes of all
+    columns      delete a, then per column the last value given, or the payload's merge of all
 
-The same fold as the merge itself (fold.py), with the order of statements and rows as its order.
+This is the fold of the merge itself (fold.py), in the order of statements and rows.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _NO_TOMBSTONES = pl.DataFrame(schema={RECORD_KEY: pl.String, ORDER: pl.Null})
 class RowsWrite:
     """An upsert: `_hoodie_record_key`, any of Hudi's columns, the user's, and columns that are only passed on.
 
-    data: the rows, of which polars makes a frame when it is asked for.
-    given: the user columns that it sets; None: all user columns of `rows`.
+    data: the rows; converted to a frame when needed.
+    given: the user columns that it sets; None for all user columns of `rows`.
     """
 
     data: pl.DataFrame | pa.Table
@@ -40,31 +40,29 @@ class RowsWrite:
 
     @property
     def height(self) -> int:
-        """The number of rows."""
         return len(self.data)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """The rows as a frame, each column in one piece: polars picks rows of several ten times as slowly."""
+        """The rows as a frame with one chunk per column: polars selects rows of several chunks ten times as slowly."""
         return pl.DataFrame(self.data if isinstance(self.data, pl.DataFrame) else pl.from_arrow(self.data)).rechunk()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWrite:
-    """A delete: `_hoodie_record_key`; with a column `ordering`, ordered tombstones (a null makes it a plain delete)."""
+    """A delete: `_hoodie_record_key`; with a column `ordering`, ordered tombstones (null makes a plain delete)."""
 
     keys: pl.DataFrame
 
     @property
     def height(self) -> int:
-        """The number of deletes."""
         return self.keys.height
 
 
 def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Collapsed:
-    """`deletes`, then `tombstones` (with `ordering`), then `rows` by the columns they give; each in any order.
+    """Return deletes, then tombstones (with `ordering`), then rows grouped by the columns they set, in any order.
 
-    A key is unique within its partition: frames of several partitions need `_hoodie_partition_path`, all of them.
+    A key is unique within its partition: frames of several partitions must all contain `_hoodie_partition_path`.
     """
     only = writes[0] if len(writes) == 1 else None
     if isinstance(only, RowsWrite) and all_differ(only.rows):
@@ -90,7 +88,7 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
 
 
 def all_differ(rows: pl.DataFrame) -> bool:
-    """Whether no key occurs twice in a partition, judged by hashes: false where two only have the same hash as well."""
+    """Return True if no key occurs twice in a partition, judged by hashes. A hash collision returns False."""
     if rows.height < 2:
         return True
     many = PARTITION_PATH in rows.columns and rows[PARTITION_PATH].n_unique() > 1
@@ -103,7 +101,7 @@ def _passed_on(write: RowsWrite, given: tuple[str, ...]) -> list[str]:
 
 
 def _block(write: RowsWrite | DeleteWrite, frame: pl.DataFrame) -> DataBlock | DeleteBlock:
-    """All statements of a transaction have one time; their order is the order of the list."""
+    """Convert a statement to a block. All statements share a time; their order is the order of the list."""
     if isinstance(write, DeleteWrite):
         return DeleteBlock("", frame)
     given = None if write.given is None else (*write.given, *_passed_on(write, write.given))
@@ -115,7 +113,6 @@ def _keyed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _columns(blocks: Sequence[DataBlock | DeleteBlock], rule: MergeRule) -> Columns:
-    """The columns of a transaction, by what its frames hold."""
     rows = [b.rows.schema for b in blocks if isinstance(b, DataBlock) and isinstance(b.rows, pl.DataFrame)]
     stored: dict[str, pl.DataType] = {c: t for schema in reversed(rows) for c, t in schema.items()}
     if rule.ordering and rule.ordering not in stored:

@@ -1,7 +1,7 @@
-"""What a merge has found out of a file slice: which rows of its base and of its logs a reader sees, one bit a row.
+"""The result of merging a file slice: one bit per base row and log row that is visible.
 
-It is a function of files that never change. Of a slice that was merged once, another scan decodes the columns that it
-asks for, and reads no keys: of two of ten columns that is a third of the processor time, or less.
+It depends only on files that never change. The next scan of the slice decodes only the requested columns and no keys:
+for two of ten columns this takes a third of the CPU time or less.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ Mask = npt.NDArray[np.bool_]
 
 
 def only(places: npt.ArrayLike, count: int) -> Mask:
-    """Of so many rows, whether each is at one of these places."""
     mask: Mask = np.zeros(count, dtype=bool)
     mask[np.asarray(places)] = True
     return mask
 
 
 def all_but(places: npt.ArrayLike, count: int) -> Mask:
-    """Of so many rows, whether each is at none of these places."""
     mask: Mask = np.ones(count, dtype=bool)
     mask[np.asarray(places)] = False
     return mask
@@ -32,7 +30,7 @@ def all_but(places: npt.ArrayLike, count: int) -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """One bit for each of some rows. packed: eight of them a byte, the first the least (Arrow's columnar format)."""
+    """One bit per row. packed: eight bits per byte, least significant first (Arrow columnar format)."""
 
     packed: bytes
     rows: int
@@ -40,29 +38,28 @@ class Bits:
 
     @classmethod
     def of(cls, mask: Mask) -> Bits:
-        """The bits of a mask."""
         return cls(np.packbits(mask, bitorder="little").tobytes(), len(mask), int(mask.sum()))
 
     @property
     def series(self) -> pl.Series:
-        """The mask again, in the memory of the bits."""
+        """Return the mask as a series, without a copy."""
         bits = pa.Array.from_buffers(pa.bool_(), self.rows, [None, pa.py_buffer(self.packed)])
         return pl.Series(pl.from_arrow(bits))
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Of a slice with a base: whether each row of it stands, and each row of the logs, block after block, has won."""
+    """Of a slice with a base: the visible base rows, and the winning log rows in block order."""
 
     base: Bits
     logs: Bits
 
     @property
     def height(self) -> int:
-        """How many rows a reader sees."""
+        """The number of visible rows."""
         return self.base.ones + self.logs.ones
 
     @property
     def nbytes(self) -> int:
-        """How many bytes of memory it takes."""
+        """The memory it takes, in bytes."""
         return len(self.base.packed) + len(self.logs.packed)

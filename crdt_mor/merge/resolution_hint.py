@@ -1,9 +1,9 @@
-"""A resolution as bytes that lie beside a table, so that a process need not find out what another one has found out.
+"""Encode a resolution as bytes beside a table, so that other processes need not merge the slice again.
 
     magic (8) | name (32) | rows and ones of the base, of the logs (4 x 8) | masks (zstd) | digest of all before (32)
 
-The name is that of the files of which the resolution is. Whatever has another one, or is not whole, says nothing: what
-a hint tells can be found out of the files, so that one that is damaged or of other files costs time alone.
+The name identifies the merged files. A hint with another name, or a damaged one, is ignored: readers can always merge
+the files instead, so a bad hint costs only time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crdt_mor.merge.resolution import Bits, Resolution
 
 MAGIC: Final = b"CRDTRES1"
 ROWS_MAX: Final = 1 << 28
-"""The most rows of a mask: more are not unpacked, as bytes that somebody made up may claim any number."""
+"""The largest accepted mask, in rows. Larger ones are not unpacked, because forged bytes may claim any number."""
 
 _DIGEST: Final = 32
 _HEAD: Final = struct.Struct(f"<{len(MAGIC)}s{_DIGEST}s4Q")
@@ -27,7 +27,7 @@ _CODEC: Final = "zstd"
 
 
 def name_of(parts: Iterable[str]) -> bytes:
-    """The name of what these texts tell apart, 32 bytes: each part counts by itself."""
+    """Return the 32-byte name of a sequence of texts. Each part counts separately."""
     digest = hashlib.blake2b(digest_size=_DIGEST)
     for part in parts:
         encoded = part.encode()
@@ -36,7 +36,6 @@ def name_of(parts: Iterable[str]) -> bytes:
 
 
 def to_bytes(resolution: Resolution, name: bytes) -> bytes:
-    """The hint of a resolution."""
     base, logs = resolution.base, resolution.logs
     head = _HEAD.pack(MAGIC, name, base.rows, base.ones, logs.rows, logs.ones)
     masks: bytes = pa.compress(base.packed + logs.packed, codec=_CODEC, asbytes=True)
@@ -44,7 +43,7 @@ def to_bytes(resolution: Resolution, name: bytes) -> bytes:
 
 
 def from_bytes(hint: bytes, name: bytes) -> Resolution | None:
-    """The resolution that a hint tells of the files of this name; None if it tells none."""
+    """Decode the hint of the files with this name; None if it is damaged or names other files."""
     whole, digest = hint[:-_DIGEST], hint[-_DIGEST:]
     if len(whole) <= _HEAD.size or hashlib.blake2b(whole, digest_size=_DIGEST).digest() != digest:
         return None
@@ -62,7 +61,7 @@ def from_bytes(hint: bytes, name: bytes) -> Resolution | None:
 
 
 def _is_counted(bits: Bits) -> bool:
-    """Whether bits are as many as they say, and so are the ones among them."""
+    """Return True if the number of bits, and of ones, equals the stored counts."""
     return len(bits.packed) == _bytes_of(bits.rows) and bits.series.sum() == bits.ones
 
 

@@ -1,8 +1,8 @@
-"""Folding the states of one column, by the payload's vectorised `merge`; without one, by `join`, pair by pair.
+"""Fold the states of a column with the payload's vectorised `merge`, or pair by pair with `join`.
 
-    states   every contribution's state, in the table's order       code   the number of the key that each belongs to
+    states   every contribution's state, in the table's order       code   the key number of each state
 
-A key with one state has it already; the others are folded side by side, in one `group_by`.
+A key with a single state keeps it. All others are folded in one `group_by`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from crdt_mor.merge.rule import Member, naming_payload
 
 
 def fold_states(member: Member, states: pl.Series, code: np.ndarray, keys: pl.Series) -> pl.Series:
-    """The fold of the states of each of `keys`; null for keys without one. `PayloadError` if the payload raises."""
+    """Fold the states of each of `keys`; null for keys without one. Raises `PayloadError` if the payload raises."""
     if member.payload.nulls == "skip" and states.null_count():
         present = states.is_not_null()
         states, code = states.filter(present), code[present.to_numpy()]
@@ -34,14 +34,13 @@ def fold_states(member: Member, states: pl.Series, code: np.ndarray, keys: pl.Se
         if alone.any():
             pool, order = pl.concat([states.filter(~many), pool]), np.concatenate([code[alone], order])
     if len(order) == len(keys) and (order[:-1] < order[1:]).all():
-        return pool  # in the order of the keys already
+        return pool  # already in key order
     position = np.full(len(keys), -1, dtype=np.int64)
     position[order] = np.arange(len(order))
     return take(pool, position)
 
 
 def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
-    """`code` and `state` of each key. An error names a key that fails."""
     try:
         with naming_payload(member.payload, member.columns):
             return _merged(member.payload, frame)
@@ -55,7 +54,6 @@ def _folded(member: Member, frame: pl.DataFrame, keys: pl.Series) -> pl.DataFram
 
 
 def shown(member: Member, states: pl.Series, need: Sequence[str], keys: pl.Series) -> list[pl.Series]:
-    """`Member.unpack` of the states of `keys`. An error names a key that fails."""
     try:
         return member.unpack(states, need)
     except PayloadError as error:
@@ -66,9 +64,9 @@ def shown(member: Member, states: pl.Series, need: Sequence[str], keys: pl.Serie
 def _naming_key(
     error: PayloadError, keys: pl.Series, codes: pl.Series, work: Callable[[pl.Series], object]
 ) -> PayloadError:
-    """The error with the first key that fails, found by halves, as the error itself does not name it.
+    """Add the first failing key to an error, found by bisection, because the error itself does not name it.
 
-    codes: the places of keys in `keys`. work: what fails, for some of them.
+    codes: positions in `keys`. work: the failing function, for some of the codes.
     """
     while len(codes) > 1:
         half = codes[: len(codes) // 2]
@@ -90,8 +88,8 @@ def _merged(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
-    """What `merge` makes of each `code` of a frame of `code` and `state`; codes in any order."""
-    # polars concatenates the lists of a key without a copy if they are neighbours.
+    """Merge the states of each `code`; codes in any order."""
+    # polars concatenates neighbouring lists of a key without a copy.
     nested = frame.schema["state"].is_nested()
     frame = frame.sort("code", maintain_order=True) if nested else frame
     return frame.group_by("code", maintain_order=nested).agg(_expression(payload).alias("state"))
@@ -100,7 +98,7 @@ def vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
 def _expression(payload: Payload) -> pl.Expr:
     merged: object = payload.merge(pl.col("state"))
     if not isinstance(merged, pl.Expr):
-        raise TypeError(f"merge gives a polars expression, which this is not: {type(merged).__name__}")
+        raise TypeError(f"merge must return a polars expression, not {type(merged).__name__}")
     return merged
 
 
@@ -116,7 +114,7 @@ def _joins(payload: Payload, frame: pl.DataFrame) -> Iterator[tuple[int, object]
 
 
 def take(series: pl.Series, index: np.ndarray) -> pl.Series:
-    """`series` at `index`; null where the index is negative."""
+    """Return `series` at `index`; null where the index is negative."""
     if series.dtype.is_nested():
         series = series.rechunk()  # lists in several chunks are gathered a hundred times slower
     positions = pl.Series(index)

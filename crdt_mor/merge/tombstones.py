@@ -1,6 +1,6 @@
-"""The ordered tombstones that win in a file slice: readers do not see them, and they keep blocking older versions.
+"""Find the winning ordered tombstones of a file slice: invisible, they still block older versions.
 
-A copy of a table has them as well. Without them a version that comes later and is older would come back to life in it.
+A migrated table needs them too. Without them, an older version that arrives later would come back to life.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from crdt_mor.merge.visible import resolve
 
 
 def tombstones(files: Slice, rule: MergeRule, columns: Columns) -> pl.DataFrame:
-    """The keys whose winner is a tombstone, as `_hoodie_record_key`, each with its value in `ordering`."""
+    """Return the keys whose winner is a tombstone, as `_hoodie_record_key`, with their `ordering` values."""
     assert rule.ordering is not None
     none = pl.DataFrame(schema={RECORD_KEY: pl.String(), ORDER: columns.stored[rule.ordering]})
     if not any(isinstance(block, DeleteBlock) and ORDER in block.keys.columns for block in files.blocks):

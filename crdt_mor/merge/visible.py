@@ -1,12 +1,13 @@
-"""The merge: one file slice in, the rows that a reader should see out.
+"""Merge a file slice into the rows that a reader sees.
 
     1. the logs decide       every row and delete of the logs as a narrow line; one winner a key       (fold.py)
-    2. the base objects      only where it can: a log older than what the base folded in, an ordering column
-    3. the rest passes       base rows of keys that the logs replace are dropped inside the Parquet scan, all other
-                             rows pass through it untouched: never hashed, sorted or copied
+    2. the base objects      only if it can: a log older than a commit in the base, or an ordering column
+    3. the rest passes       base rows with replaced keys are dropped inside the Parquet scan; all other rows pass
+                             through it without being hashed, sorted or copied
 
-A predicate is pushed into step 3's scan, and applied to merged rows after merging. In a slice without a base the
-largest block plays it (a first load goes to logs). Knows columns and keys; neither files' names nor the timeline.
+A predicate is pushed into the scan of step 3 and applied to merged rows after merging. Without a base file, the largest
+block plays the base (a first load goes to logs). This module knows columns and keys, neither file names nor the
+timeline.
 """
 
 from __future__ import annotations
@@ -57,18 +58,18 @@ from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
-"""The least size of a block or run that plays the base. A smaller one is cheaper to merge with the others."""
+"""The smallest block or run, in bytes, that plays the base. Merging smaller ones costs less."""
 
 _BASE_ORDER, _CUT = "base_ordering", "cut"
 
 _NEWER = (pl.col(BASE_TIME) > pl.col(TIME)) | ((pl.col(BASE_TIME) == pl.col(TIME)) & (pl.col(KIND) != ROW))
-"""At one requested time the delete comes first, and a row meets only itself."""
+"""At equal requested times the delete comes first, and a row meets only itself."""
 
 
 class Merged(NamedTuple):
     """The rows of a slice, in frames.
 
-    resolution: which rows these are; None where they are not all, or no bit a row says it.
+    resolution: the visible rows; None if not all rows were merged, or if one bit per row cannot express them.
     """
 
     frames: list[pl.DataFrame]
@@ -84,9 +85,9 @@ def merge(
     predicate: pl.Expr | None = None,
     asked: Asked | None = None,
 ) -> list[pl.DataFrame]:
-    """The snapshot of one file slice: at least one frame, exactly the columns `select`, rows in any order.
+    """Return the snapshot of a file slice: at least one frame, with the columns `select`, rows in any order.
 
-    asked: what the predicate says of the merge key alone. A payload sees no values of other keys.
+    asked: the part of the predicate about the merge key. A payload sees no values of other keys.
     """
     return merged(files, rule, columns, select=select, predicate=predicate, asked=asked).frames
 
@@ -100,7 +101,7 @@ def merged(
     predicate: pl.Expr | None = None,
     asked: Asked | None = None,
 ) -> Merged:
-    """As `merge`, and what was found out of the slice on the way."""
+    """Merge a slice as `merge` does, and return its resolution too."""
     key, need = columns.merge_key, needed_for(select, predicate)
     is_whole = files.base is not None and files.base_rows is None and files.base_ranges is None
     is_resolved = predicate is None and asked is None and is_whole and not any(map(is_partial, files.blocks))
@@ -136,14 +137,13 @@ def passed_through(
     limit: int | None,
     ranges: Sequence[tuple[int, int]] | None = None,
 ) -> pl.DataFrame:
-    """A base file without logs: columns, predicate and limit go all the way down. `ranges`: as `Slice.base_ranges`."""
+    """Scan a base file without logs. Columns, predicate and limit reach the Parquet reader. `ranges`: see `Slice`."""
     rows = scan_parquet(base, columns) if ranges is None else scan_ranges(base, columns, ranges)
     rows = (rows if predicate is None else rows.filter(predicate)).select(select)
     return (rows if limit is None else rows.head(limit)).collect()
 
 
 def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.Series:
-    """The distinct keys that `blocks` write or delete, as `columns.merge_key` has them."""
     key = columns.merge_key
     return gather(blocks, MergeRule(), columns, key, [key]).lines[LINE_KEY].unique().alias(key)
 
@@ -151,7 +151,7 @@ def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.S
 def written(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """The rows of `blocks` as they are, and the keys that they delete."""
+    """Return the rows of `blocks` unmerged, and the keys that they delete."""
     key = columns.merge_key
     contributions = gather(blocks, MergeRule(), columns, key, select)
     deleted = contributions.lines.filter(pl.col(KIND) != ROW)[LINE_KEY]
@@ -161,21 +161,20 @@ def written(
 def versions(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of `blocks`, and a line for each row and each delete: LINE_KEY, TIME, and AT, null for a delete."""
+    """Return the rows of `blocks`, and per row and delete a line: LINE_KEY, TIME, and AT, null for a delete."""
     found = gather(blocks, MergeRule(), columns, columns.merge_key, select, timed=True)
     at = pl.when(pl.col(KIND) == ROW).then(pl.col(AT))
     return found.rows.select(select), found.lines.select(LINE_KEY, TIME, at.alias(AT))
 
 
 def needed_for(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
-    """The columns that are read for those of `select`."""
     return distinct(select, predicate.meta.root_names() if predicate is not None else [])
 
 
 def frames_of(
     merged: pl.DataFrame, rest: pl.DataFrame | None, select: Sequence[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
-    """Merged rows, to which the predicate is applied here, and the rest of the base, to which it was in the scan."""
+    """Filter the merged rows, and append the rest of the base, which its scan has filtered."""
     if predicate is not None:
         merged = merged.filter(predicate)
     frames = [_exactly(frame, select) for frame in (merged, rest) if frame is not None]
@@ -189,11 +188,11 @@ def _exactly(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 def promote(
     files: Slice, rule: MergeRule, columns: Columns, key: str, need: Sequence[str], asked: Asked | None = None
 ) -> Slice:
-    """A slice without a base file, with its largest run of blocks that continue each other in the place of the base.
+    """Put the largest run of blocks that continue each other in the place of a missing base file.
 
-    After a first load the run comes first, and nothing more is needed. Where it does not, its rows that other blocks
-    touch are kept as a log block as well, and merged where they stand in the order. A scan of a million rows takes half
-    the processor time for it if they were loaded first, and two thirds if they were loaded later.
+    After a first load the run comes first, and nothing more is needed. Otherwise its rows with keys of other blocks are
+    also kept as a log block and merged in order. Scanning a million rows then takes half the CPU time if they were
+    loaded first, two thirds if they were loaded later.
     """
     if files.base is not None or not files.blocks:
         return files
@@ -213,28 +212,27 @@ def promote(
     others = gather((*before, *after), MergeRule(), columns, key, [key], asked=asked).lines[LINE_KEY].unique()
     wanted = distinct(need, [key, COMMIT_TIME], [rule.ordering] if rule.ordering else [])
     hit = scan_parquet(base, columns).filter(pl.col(key).is_in(others.implode())).select(wanted)
-    # The frame has columns that the block lacks, and of this rule alone the merge asks which ones a block gives.
+    # The frame contains columns that the block lacks; only this rule needs the block's own columns.
     given = tuple(given_names(block)) if rule.kind == "columns" else block.given
     touched_rows = replace(block, rows=hit.collect(), given=given)
     return Slice(base, NEVER_COMPARED, (*before, touched_rows, *after))
 
 
 def _largest(blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int]) -> tuple[int, int]:
-    """The largest run of blocks that continue each other: the place of its first block, and that behind its last."""
+    """Find the largest run of blocks that continue each other; return its first and end positions."""
     starts = [i for i, b in enumerate(blocks) if not (isinstance(b, DataBlock) and b.continues)]
     return max(pairwise([*starts, len(blocks)]), key=lambda run: sum(sizes[slice(*run)]))
 
 
 def _parquet(block: DataBlock | DeleteBlock) -> bytes | memoryview:
-    """The Parquet bytes of a block; empty for deletes and for rows in memory."""
     return block.rows if isinstance(block, DataBlock) and not isinstance(block.rows, pl.DataFrame) else b""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The winners: the rows at `live` in `rows` are shown, and the base's rows of the keys in `drop` are not.
+    """The winners: the rows at `live` in `rows` are visible; base rows with keys in `drop` are not.
 
-    dead: the lines of the deletes that won, plain ones under `latest`, tombstones under `ordering`.
+    dead: the lines of the winning deletes: plain ones under `latest`, tombstones under `ordering`.
     """
 
     drop: Keys
@@ -244,11 +242,10 @@ class Resolved:
     base: Base | None
 
     def won(self) -> Mask:
-        """Of each row of the logs, whether it is shown."""
         return only(self.live.to_numpy(), self.rows.height)
 
     def untouched(self, select: Sequence[str]) -> tuple[pl.DataFrame | None, Mask | None]:
-        """Step 3: the rows of the base that stand, and which ones these are, if all were looked at."""
+        """Step 3: return the remaining base rows, and their mask if all base rows were read."""
         if self.base is None:
             return None, None
         if isinstance(self.base, Decoded):
@@ -297,7 +294,7 @@ def resolve(
 
 
 def is_late(files: Slice) -> bool:
-    """Whether some log may have been requested before a commit that the base folded in."""
+    """Return True if a log may have been requested before a commit in the base."""
     if files.base is None or files.base_latest == NEVER_COMPARED:
         return False
     latest = files.base_latest if files.base_latest is not None else latest_in(files.base)
@@ -308,20 +305,19 @@ def is_late(files: Slice) -> bool:
 def _oldest(block: DataBlock | DeleteBlock) -> str:
     if isinstance(block, DeleteBlock) and TIME in block.keys.columns and block.keys.height:
         return str(block.keys[TIME].min())
-    # Carried rows that are older than the base are in blocks of their own times (`compaction.compact_logs`).
+    # Carried rows older than the base are in blocks with their own times (`compaction.compact_logs`).
     return block.instant
 
 
 def latest_in(base: ParquetSource) -> str | None:
-    """The greatest requested time in a base file, by its statistics; None if it has none."""
     groups = row_groups(base, COMMIT_TIME)
     return None if groups is None else max((str(group.greatest) for group in groups), default="")
 
 
 def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:
-    """Under `latest`: the keys whose base row beats the winner of the logs. Rows older than all winners are not read.
+    """Under `latest`, return the keys whose base row beats the logs' winner. Rows older than all winners are not read.
 
-    latest: the greatest requested time in the base, if it is known.
+    latest: the greatest requested time in the base, if known.
     """
     late = best if latest is None else best.filter(pl.col(TIME) <= latest)
     oldest = late[TIME].min()
@@ -331,7 +327,7 @@ def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.
 
 
 def _base_wins(base: Base, ordering: str, contributions: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
-    """Under `ordering`: the keys whose base row beats the winner of the logs."""
+    """Under `ordering`, return the keys whose base row beats the logs' winner."""
     need = [pl.col(ordering).alias(_BASE_ORDER), *([pl.col(COMMIT_TIME).alias(BASE_TIME)] if late else [])]
     rows = base.rows(best[LINE_KEY], need)
     rows = rows.join(best.select(LINE_KEY, KIND, ORDER, *([TIME] if late else [])), on=LINE_KEY, how="inner")
@@ -348,7 +344,7 @@ def _base_wins(base: Base, ordering: str, contributions: Contributions, best: pl
 
 
 def _newer_than_delete(base: Base, contributions: Contributions, best: pl.DataFrame) -> pl.Series:
-    """The keys whose base row is newer than a late plain delete, after which the logs have no version."""
+    """Return the keys whose base row is newer than a late plain delete without a later version in the logs."""
     alone = cleared(contributions.lines).join(best, on=LINE_KEY, how="anti").select(LINE_KEY, TIME)
     rows = base.rows(alone[LINE_KEY], [pl.col(COMMIT_TIME).alias(BASE_TIME)])
     return rows.join(alone, on=LINE_KEY, how="inner").filter(pl.col(BASE_TIME) >= pl.col(TIME))[LINE_KEY]

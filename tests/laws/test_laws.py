@@ -356,7 +356,7 @@ def test_what_cannot_be_checked_says_why(cls: type[Payload], words: str) -> None
 
 
 def test_a_payload_without_join_is_told_so() -> None:
-    assert "says nothing of what it means: write join(a, b)" in str(refusal(unlawful.Numbers()))
+    assert "lacks a join: write join(a, b)" in str(refusal(unlawful.Numbers()))
 
 
 # --- histories --------------------------------------------------------------------------------------------------------
