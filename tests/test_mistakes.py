@@ -224,7 +224,7 @@ OPEN: dict[str, Mistake] = {
     "a table of Delta Lake": (lambda w: Table(w.folder / "delta"), TableNotFoundError, "Delta Lake.*path="),
     "a table of Iceberg": (lambda w: Table(w.folder / "iceberg"), TableNotFoundError, "Iceberg.*path="),
     "a data file": (lambda w: Table(w.folder / "broken.parquet"), InvalidInputError, "not a file.*uri="),
-    "a frame for an address": (lambda w: Table(ROWS), InvalidUseError, "by its address.*type=Table"),
+    "a frame for an address": (lambda w: Table(ROWS), InvalidUseError, "address as text or a path.*type=Table"),
     "a module of payloads that is not there": (
         lambda w: Table(w.events.uri, payloads=["acme_none"]), UnknownPayloadError, "PYTHONPATH.*module=acme_none"),
     "an object for a module": (lambda w: mor.allow_payloads(5), InvalidInputError, "module:Class.*got=5"),
@@ -295,7 +295,7 @@ WRITE: dict[str, Mistake] = {
     "a transaction after its block": (after_the_block, InvalidInputError, r"inside its block: with table\.transaction"),
     "a transaction without its block": (lambda w: w.parted.transaction().upsert(ROWS), InvalidInputError,
                                         r"inside its block: with table\.transaction"),
-    "a transaction within itself": (the_same_block_twice, InvalidInputError, r"take another, table\.transaction"),
+    "a transaction within itself": (the_same_block_twice, InvalidInputError, r"make a new one, table\.transaction"),
 }  # fmt: skip
 
 DELETE: dict[str, Mistake] = {
@@ -321,9 +321,9 @@ def scan(**asked: Any) -> Callable[[World], object]:
 
 READ: dict[str, Mistake] = {
     "a column that is misspelt": (scan(columns=["idd"]), InvalidInputError, r"there are \['id'.*unknown=\['idd'\]"),
-    "a column twice": (scan(columns=["id", "id"]), InvalidInputError, r"name it once.*repeated=\['id'\]"),
-    "a column by number": (scan(columns=[0]), InvalidInputError, r"named by texts.*types=\['int'\]"),
-    "a column as an expression": (scan(columns=[pl.col("id")]), InvalidInputError, r"named by texts.*types=\['Expr'\]"),
+    "a column twice": (scan(columns=["id", "id"]), InvalidInputError, r"pass each column once.*repeated=\['id'\]"),
+    "a column by number": (scan(columns=[0]), InvalidInputError, r"column names as text.*types=\['int'\]"),
+    "a column as an expression": (scan(columns=[pl.col("id")]), InvalidInputError, r"names as text.*types=\['Expr'\]"),
     "half a condition": (scan(filter="n >"), InvalidInputError, "filter=.*n >"),
     "a limit of history": (lambda w: w.events.history(limit=-1), InvalidInputError, "limit=-1"),
     "a whole query": (scan(filter="select * from events"), InvalidInputError, "filter=.*select"),
@@ -352,14 +352,14 @@ READ: dict[str, Mistake] = {
     "half a version": (scan(as_of=1.5), InvalidInputError, r"as_of=1\.5"),
     "a version before the first": (scan(as_of=-1), InvalidInputError, "count from 0.*as_of=-1"),
     "a truth for a moment": (scan(as_of=True), InvalidInputError, "as_of=True"),
-    "a moment of a stable scan": (scan(as_of=1, consistency="stable"), InvalidInputError, "leave as_of out"),
+    "a moment of a stable scan": (scan(as_of=1, consistency="stable"), InvalidInputError, "omit as_of"),
     "a checkpoint of another table": (lambda w: w.events.changes(since=w.foreign), TableReplacedError,
                                       "recreated.*since=.*found="),
     "half a checkpoint": (lambda w: w.events.changes(since=w.foreign[:20]), InvalidInputError, "'"),
     "changes for a checkpoint": (lambda w: w.events.changes(since=w.events.changes()), InvalidInputError, "=Changes"),
     "a window that ends before it begins": (lambda w: w.events.changes(since=w.events.version, until=0),
                                             InvalidInputError, "exchange the two.*since=.*until="),
-    "images of raw changes": (lambda w: w.events.changes(images=True, raw=True), InvalidInputError, "one of the two"),
+    "images of raw changes": (lambda w: w.events.changes(images=True, raw=True), InvalidInputError, "images and raw"),
     "no commits at all": (lambda w: w.events.changes().limited(commits=0), InvalidInputError, "above 0.*commits=0"),
 }  # fmt: skip
 

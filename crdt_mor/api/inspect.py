@@ -1,4 +1,4 @@
-"""What a table is made of, as Arrow tables: they print, filter and join like any other."""
+"""Arrow tables about a table's timeline, pending writes, tokens and files."""
 
 from __future__ import annotations
 
@@ -101,18 +101,18 @@ _FILES = pa.schema(
 
 @operations
 class Inspect:
-    """Timeline and files; `table.inspect`."""
+    """The timeline, pending writes and files of a table, as Arrow tables. Use `table.inspect`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def timeline(self) -> pa.Table:
-        """Every instant by requested time: committed, pending, planned, rolled back.
+        """Return all instants by requested time: completed, pending, planned and rolled back.
 
-        writes: how many writes a commit of rows holds; several where small writes of several processes became one.
-        application, host, pid, message: of its author, which of such a group is the process that published it; null
-        where Hudi or an earlier release did. silent: for how long nothing was heard of a pending write, as in
-        `pending`. `table.history()` has commits alone, and names all writers.
+        Returns:
+            writes: number of writes in a commit of rows; several in a group of small writes.
+            application, host, pid, message: the author, in a group the publisher; null for Hudi or an earlier release.
+            silent: time since the last heartbeat of a pending write.
         """
         value = self._session.views.sealed()
         rows: list[dict[str, object]] = [
@@ -146,19 +146,19 @@ class Inspect:
         return pa.Table.from_pylist(sorted(rows, key=lambda r: str(r["requested_at"])), _TIMELINE)
 
     def pending(self) -> pa.Table:
-        """The writes that are under way, oldest first: the author of each, and whether its process is still heard of.
+        """Return the pending writes, oldest first, with their authors and heartbeats.
 
-        since: when it began, in UTC. silent: for how long nothing was heard of it; null where that is not known.
-        expires: from when on a process that begins a write, or plans a compaction, gives it up if it stays silent: by
-            the `writer_expiry` of this table, which other processes may have opened with another.
-        stuck: it has been silent for three heartbeats or more, of which there are five an expiry.
-        A small write of one event is not pending in the table: it is listed, without its author, from its first file in
-            Hudi's timeline on. If its process has died, `roll_back` gives it up, or a sweep.
-        partitions, columns: the paths of all partitions that it touches, and all columns that it sets besides the key's
-            and the partition's, as it has said at its begin; null: it may touch any. An update that reads others does
-            not wait for it.
+        Silence is measured between the store's times and this machine's clock. A small write of one event is listed
+        only from its first file in Hudi's timeline on, without its author.
 
-        Silence is told from the store's times and this machine's clock, so it is as exact as the two agree.
+        Returns:
+            since: begin of the write, in UTC.
+            silent: time since the last heartbeat; null if unknown.
+            expires: when other processes may give the silent write up, by this table's `writer_expiry`; they may use
+                another value.
+            stuck: True after three missed heartbeats; there are five per expiry.
+            partitions, columns: declared partition paths, and columns besides key and partition; null for any. Updates
+                that read others do not wait for the write.
         """
         session = self._session
         now_ms = session.environment.now_ms()
@@ -182,12 +182,14 @@ class Inspect:
         return pa.Table.from_pylist(rows, _PENDING)
 
     def posts(self) -> pa.Table:
-        """The small writes, and begins and ends of others, that were put down for whoever publishes next; oldest first.
+        """Return the posted small writes, begins and ends that wait for a publisher, oldest first.
 
-        kind: `write` or `event`. since: when it was put, by the store's clock. waits: for how long by now.
-        state: `waiting`, where a later version may take it; `old`, where it might, but has waited for more than a
-            minute, so that nobody takes it and its owner, if it is alive, posts it anew; `ended`, where it was taken,
-            or given up, or its time has passed, and a sweep removes it.
+        Returns:
+            kind: `write` or `event`.
+            state: `waiting` for the next version; `old` after a minute, when only its owner can post it again; `ended`
+                when published, given up or expired.
+            since: time of the post by the store's clock.
+            waits: time since the post.
         """
         session = self._session
         value, now_ms = session.views.sealed(), session.environment.now_ms()
@@ -211,9 +213,9 @@ class Inspect:
         return pa.Table.from_pylist(rows, _POSTS)
 
     def tokens(self) -> pa.Table:
-        """The last token of each application, and the commit that carried it.
+        """Return the last token of each application, with its commit.
 
-        An application that wrote nothing for as long as the property `crdt_mor.tokens` says is not in it any more.
+        Applications without a write for the time in the property `crdt_mor.tokens` are dropped.
         """
         last = self._session.views.sealed().tokens
         rows = [
@@ -229,11 +231,10 @@ class Inspect:
         return pa.Table.from_pylist(rows, _TOKENS)
 
     def unprojected(self) -> pa.Table:
-        """The commits that readers here see, and of which Hudi's readers are not told yet; oldest first.
+        """Return the commits that Hudi's readers do not see yet, oldest first.
 
-        They are of the newest version alone, as each publisher tells Hudi of the version before. So there are some for
-        the moment of a commit, and after a publisher has died, until the next write or upkeep. since: when readers here
-        began to see it, in UTC.
+        Each publisher writes Hudi's files for the version before, so these are commits of the newest version, until the
+        next write or upkeep. `since` is the UTC time when our readers first saw the commit.
         """
         session = self._session
         value = session.views.sealed()
@@ -254,9 +255,9 @@ class Inspect:
         return pa.Table.from_pylist(rows, _UNPROJECTED)
 
     def other_readers(self) -> str:
-        """Which other engines see these rows as they are now, and which do not until a compaction: a sentence.
+        """Describe which other engines read the current rows, and which need a compaction first.
 
-        Hudi's Spark reader and hudi-rs go by what the table declares of its merge; docs/interop.md has each case.
+        The answer follows the declared merge, for Hudi's Spark reader and hudi-rs; see docs/interop.md.
         """
         from crdt_mor.api.other_readers import other_readers
 
@@ -267,7 +268,7 @@ class Inspect:
         return migration_status(self._session.views.sealed())
 
     def files(self, as_of: AsOf | None = None) -> pa.Table:
-        """The files of the latest snapshot, or of the one that a scan `as_of` shows, by file group."""
+        """Return the files of the latest snapshot, or of the snapshot `as_of`, by file group."""
         rows = []
         for slice_ in Snapshot.seal(self._session, *value_at(self._session, as_of)).slices:
             for file in slice_.files:
@@ -288,7 +289,7 @@ class Inspect:
 
 
 def silent_for(heard_ms: int | None, now_ms: int) -> timedelta | None:
-    """For how long nothing was heard; none of it where the clocks of store and machine disagree about the order."""
+    """Return the time since the last heartbeat, at least 0: the clocks may disagree."""
     return None if heard_ms is None else timedelta(milliseconds=max(0, now_ms - heard_ms))
 
 

@@ -1,11 +1,10 @@
-"""What the processes of a distributed write pass to each other; see `Table.plan_write`.
+"""Distributed writes: many processes stage rows, and a driver makes one commit of them. See `Table.plan_write`.
 
     job = table.plan_write("upsert", schema)              # the driver, before anything runs
     receipt = job.stage(rows, task=3)                     # anywhere, in any order, as often as it takes
     commit = table.complete_write(job, receipts)          # the driver: one receipt of each task
 
-Jobs and receipts can be pickled. The driver may be several processes, one after the other or at once. A job becomes one
-commit at most: later calls return that commit, and a job that was given up stays so.
+Jobs and receipts can be pickled, and several drivers may run at once. A job becomes at most one commit.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ _OPERATIONS: dict[str, Operation] = {"append": "INSERT", "upsert": "UPSERT", "de
 @operations
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """One write, shared by many processes.
-
-    store: where the table's objects are, if it was opened with a store of its own; None: at `uri`.
-    """
+    """One write, shared by many processes. Made by `Table.plan_write`."""
 
     uri: str
     expiry_ms: int
@@ -60,20 +56,21 @@ class WriteJob:
     store: Store | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled for the processes that stage, which a store in this one's memory is out of reach for."""
         store = None if self.store is None else portable(self.store)
         return WriteJob, (self.uri, self.expiry_ms, self.job, store)
 
     def stage(self, data: Data, *, task: int, environment: Environment | None = None) -> Receipt:
-        """Stage rows as files that nobody sees; call it where the rows are, and bring the receipt to the driver.
+        """Stage rows as invisible files, and return a receipt for the driver.
 
-        data: whatever `Table.upsert` takes. A `RecordBatchReader` is read while the write is kept alive.
-        task: the number of this part. Of several rows with one key, the row of the greatest task counts as the last.
-            All attempts at one part have its number; the driver passes on the receipt of one, and the others leave
-            nothing.
+        If the job is already complete, nothing is staged, and the receipt names its commit.
 
-        When the job is complete, nothing is read or staged, and the receipt names its commit. `WriterExpiredError` if
-        the job was given up, or ended while these rows were read.
+        Args:
+            data: as in `Table.upsert`. A `RecordBatchReader` is read while the write is kept alive.
+            task: number of this part; for a key in several tasks, the highest number counts as last. All attempts of a
+                part use its number; the driver passes on one receipt.
+
+        Raises:
+            WriterExpiredError: the job was given up, or ended meanwhile.
         """
         session = Session.open(self.uri, environment or SystemEnvironment(), self.expiry_ms, self.store)
         return distributed.stage(session, self.job, partial(read_data, data), task)
@@ -81,7 +78,7 @@ class WriteJob:
 
 @operations
 class WrittenByMany:
-    """The part of a table that many processes write one commit with."""
+    """Distributed writes of a table: many processes, one commit."""
 
     uri: str
     _session: Session
@@ -99,24 +96,23 @@ class WrittenByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> WriteJob:
-        """A write whose rows many processes will stage: `WriteJob.stage`, then `complete_write`.
+        """Plan a write for many processes: they call `WriteJob.stage`, the driver then `complete_write`.
 
-        What can be wrong about the columns is refused here, before anything runs; then `schema_mode="merge"` adds
-        columns, which stay whatever becomes of the write. Nothing begins before the first process stages, and nothing
-        is visible before `complete_write`.
+        Columns are checked here. With `schema_mode="merge"` new columns are added now and stay, even if the write
+        fails. The write begins when the first process stages rows.
 
-        schema: of the rows that will come.
-        partitions: all partitions that rows of the tasks are in, as in `transaction`: updates of others do not wait for
-            the write, and a task that has rows of another one is refused. Of an overwrite those that it replaces, as in
-            `overwrite`; "dynamic": those that any task has rows of, which nobody knows before.
-        columns: all columns that the tasks set, as in `transaction`.
-
-        The rest is as in `append`, `upsert`, `delete` and `overwrite`.
+        Args:
+            operation: "append", "upsert", "delete" or "overwrite"; see these methods of `Table`.
+            schema: columns of the rows to come.
+            partitions: all partitions of the rows, as in `transaction`; tasks with rows of others are refused. For an
+                overwrite, the partitions to replace; "dynamic" means the partitions of all tasks' rows.
+            columns: all columns that the tasks set, as in `transaction`.
+            schema_mode, plain, token, commit_info: as in `upsert` and `delete`.
         """
         check_token_form(token)
         info = check_info(commit_info)
         if operation not in _OPERATIONS:
-            raise InvalidInputError(f"an operation is one of {', '.join(_OPERATIONS)}. got={operation!r}")
+            raise InvalidInputError(f"pass an operation out of {', '.join(_OPERATIONS)}. got={operation!r}")
         session, mode = self._session, check_mode(schema_mode)
         given = read_schema(schema, lambda: text_types(session.config, session.known()))
         declared, replaced = _touched(session, operation, partitions, columns, given.names)
@@ -131,14 +127,14 @@ class WrittenByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Publish what the tasks staged as one commit. If it fails, nothing is left.
+        """Publish the staged rows as one commit. If this fails, nothing is left.
 
-        receipts: one of each task, that of the attempt that counts.
-        token, commit_info: as in `upsert`, where they were not known when the write was planned.
+        Later calls return the same commit with `repeated` set. If two drivers complete a job at once, the later driver
+        takes over; the other gets the commit or `CommitUnknownError`, and may repeat the call.
 
-        A job becomes one commit, however often and by however many processes it is completed: each later call returns
-        that commit, `repeated`, also with the receipts of other attempts. Of two drivers at once the later one takes
-        over; the other gets the commit as well, or `CommitUnknownError` where it is not there yet, and may call again.
+        Args:
+            receipts: a receipt of each task.
+            token, commit_info: as in `upsert`, if not given in `plan_write`.
         """
         check_token_form(token)
         info = check_info(commit_info)
@@ -146,14 +142,13 @@ class WrittenByMany:
         return completed(self._session, job.job, receipts, token, info)
 
     def abandon_write(self, job: WriteJob) -> None:
-        """Give a write up, unless it is complete, and remove what was staged; as often as you like."""
+        """Give up a write and remove its staged files, unless it is complete."""
         distributed.abandon(self._session, job.job)
 
     def file_groups(self, data: Data) -> pa.Table:
-        """`partition` and `bucket` of each row, in its order: rows that agree in both go to one file group.
+        """Return `partition` and `bucket` of each row, in order, which identify its file group.
 
-        Bring such rows together before you stage them, and no file has to be written twice. Only the columns of the key
-        and the partition are needed.
+        Group rows by both before staging, so that each file is written once. Only key and partition columns are needed.
         """
         value = self._session.known()
         schema = TableSchema.from_json(value.schema)
@@ -168,17 +163,15 @@ def _touched(
     columns: Collection[str] | None,
     brought: Sequence[str],
 ) -> tuple[Declared, Partitions | Literal[False]]:
-    """What a write declares that it touches, and which partitions an overwrite replaces; False: it is none."""
+    """Return the declaration of a write, and the partitions that an overwrite replaces (False for other writes)."""
     if operation == "overwrite":
         if columns is not None:
-            raise InvalidInputError(
-                f"an overwrite replaces whole rows, so that it touches all columns: leave them out. columns={columns!r}"
-            )
+            raise InvalidInputError(f"an overwrite replaces whole rows: omit `columns`. columns={columns!r}")
         return ANYTHING, partitions
     if partitions == "dynamic":
         raise InvalidInputError(
-            'only an overwrite says partitions="dynamic", those that it has rows of: name the partitions that the '
-            f"rows are in, or leave them out. operation={operation!r}"
+            'partitions="dynamic" is valid only for an overwrite: list the partitions of the rows, or omit '
+            f"`partitions`. operation={operation!r}"
         )
     if partitions is None and columns is None:
         return ANYTHING, False
@@ -188,11 +181,10 @@ def _touched(
 def completed(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None = None, info: Info = ()
 ) -> Commit:
-    """The commit that a job becomes, or has become; if it fails, nothing is left."""
     try:
         committed = distributed.complete(session, job, receipts, token, info)
     except BaseException:
-        distributed.abandon(session, job, "")  # another driver may have taken it over
+        distributed.abandon(session, job, "")  # except if another driver took over
         raise
     session.remember(committed.value)
     commit = commit_of(session, committed.completion, committed.value, committed.repeated)
@@ -202,13 +194,12 @@ def completed(
 
 
 def _check_staged(job: object, receipts: object) -> None:
-    """Raise `InvalidInputError` where a write is to be completed with what is neither its job nor its receipts."""
     if not isinstance(job, WriteJob):
-        raise InvalidInputError(f"a write is completed by its job, of plan_write(). got={type(job).__name__}")
+        raise InvalidInputError(f"pass the job of plan_write() as `job`. got={type(job).__name__}")
     wrong = [receipts] if not isinstance(receipts, Sequence) else [r for r in receipts if not isinstance(r, Receipt)]
     if wrong:
         raise InvalidInputError(
-            f"a write is completed with a list of receipts, one of each job.stage(...). got={type(wrong[0]).__name__}"
+            f"pass a list of receipts as `receipts`, one from each job.stage(...). got={type(wrong[0]).__name__}"
         )
 
 

@@ -1,12 +1,11 @@
-"""A table that is made together with its first rows, so that it is there with all of them, or not at all.
+"""Create a table together with its first rows: it appears with all of them, or not at all.
 
-    load      one write begins, sorts, puts base files and completes (write/load.py), as any write would, in a store
-              that hides everything of it
-    appear    the settings are put at their own path, if there are none: now there is a table, with its first commit
-    in place  what was hidden is copied to where it belongs, by the load, or by a process that opens the table
+    load      a normal write puts sorted base files and completes (write/load.py), in a store that hides all objects
+    appear    a put-if-absent of the settings makes the table visible, with its first commit
+    in place  the hidden objects are copied to their paths, by the load or by a process that opens the table
 
-`events/load.py` has the last two, and says why loads need not wait for one another. A load that fails removes all
-that it has put. A load that dies leaves objects that nobody sees; the next one that makes a table there removes them.
+`events/load.py` does the last two steps. A failed load removes its objects; after a crash the next load at the address
+does.
 """
 
 from __future__ import annotations
@@ -36,10 +35,12 @@ from crdt_mor.write.open_write import OpenWrite
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """How far a first load is; passed to `on_progress` of `Table.create_from` now and then.
+    """Progress of a first load, passed to `on_progress` of `Table.create_from`.
 
-    phase: all rows are read first, and then written. rows: those that this phase has done. total: how many there are;
-    None while rows are read of a source that does not know.
+    Attributes:
+        phase: all rows are first "read", then "written".
+        rows: number of rows done in this phase.
+        total: number of rows; None while it is unknown.
     """
 
     phase: Literal["read", "written"]
@@ -48,12 +49,12 @@ class LoadProgress:
 
 
 OnProgress: TypeAlias = Callable[[LoadProgress], object]
-"""Is told of a load's progress, in the thread that loads."""
+"""Called in the loading thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTable:
-    """A table that is to be made. properties: the object that its settings are read from."""
+    """A table to create; `properties` is the content of its settings file."""
 
     uri: str
     store: Store
@@ -64,13 +65,11 @@ class NewTable:
 
     @property
     def table_id(self) -> str:
-        """The id of the table, which its properties say."""
         assert self.config.table_id is not None
         return self.config.table_id
 
 
 def require_free(store: Store, uri: str) -> None:
-    """Raise `TableExistsError` where there is a table, or what is left of one."""
     require_threads(uri)
     require_no_timeline(store, uri)
     if store.stat(PROPERTIES) is not None:
@@ -84,7 +83,7 @@ def load(
     info: Info,
     on_progress: OnProgress | None,
 ) -> None:
-    """Load the rows of a table, and let it appear; where that fails, nothing is left. total: their number, if known."""
+    """Load the rows (`total` of them, if known) and make the table visible; on failure nothing is left."""
     store, appearing, read = table.store, False, 0
 
     def heard(phase: Literal["read", "written"], rows: int) -> None:
@@ -108,12 +107,12 @@ def load(
         raise
     with deciding(is_made=True):
         loads.put_in_place(store, table.table_id)
-    with suppress(CrdtMorError):  # nobody sees what other loads have left
+    with suppress(CrdtMorError):  # remains of other loads are invisible
         loads.clear(store, table.table_id)
 
 
 def _appear(table: NewTable) -> None:
-    """The one event by which the table is there for everybody. A lost reply says nothing, so it is asked for again."""
+    """Make the table visible by one put-if-absent, repeated if the reply is lost."""
     for attempt in range(PUTS_MAX):
         try:
             created = put_deciding(table.store, PROPERTIES, table.properties)
@@ -126,32 +125,28 @@ def _appear(table: NewTable) -> None:
             table.store.make_durable(PROPERTIES)
         return
     raise CommitUnknownError(
-        "the store does not say whether the table is there now: look, Table.open(uri), before it is loaded again. "
-        f"path={table.uri}"
+        f"the store did not confirm the new table: check with Table.open(uri) before you load again. path={table.uri}"
     )
 
 
 def _give_up(table: NewTable, error: BaseException, appearing: bool) -> None:
-    """Remove what a load has put that has failed, unless its table may be there.
-
-    appearing: whether the failure came when the table was to appear.
-    """
+    """Remove the objects of a failed load, unless its table may exist (`appearing`)."""
     there: bytes | None = None
-    with suppress(CrdtMorError):  # what cannot be removed now is removed when a table is made here
+    with suppress(CrdtMorError):  # the next load at this address removes the rest
         there = table.store.read(PROPERTIES)
         if there == table.properties or (there is None and appearing and isinstance(error, CommitUnknownError)):
             return
         loads.remove(table.store, table.table_id)
     if there is not None and isinstance(error, CrdtMorError) and not isinstance(error, TableExistsError):
-        raise _exists_by_now(table.uri) from error  # the process that made it has removed what this load has put
+        raise _exists_by_now(table.uri) from error  # its process removed this load's objects
 
 
 def _exists(uri: str) -> TableExistsError:
     return TableExistsError(
-        "there is a table already, and a first load makes a new one: choose another address, or write to the "
-        f"table, Table.open(uri).upsert(...). path={uri}"
+        "a table exists at this address: choose another address, or write to the table with "
+        f"Table.open(uri).upsert(...). path={uri}"
     )
 
 
 def _exists_by_now(uri: str) -> TableExistsError:
-    return TableExistsError(f"another process has made a table here while this one was loaded. path={uri}")
+    return TableExistsError(f"another process created a table here during this load. path={uri}")

@@ -1,13 +1,13 @@
-"""Where a first load takes its rows from: files and folders, tables of other formats, whatever has Arrow batches.
+"""Sources of a first load: files and folders, tables of other formats, and Arrow data.
 
     "data/*.parquet", "data/"       Parquet; below a folder or a pattern, levels like `day=2026-01-31` are columns
-    "s3://lake/data/"               the same in a bucket; so are tables of Delta Lake and Iceberg
-    "new.csv", ["a.csv", "b.csv"]   whatever `read_files` reads
-    a folder with `_delta_log`      Delta Lake, with deltalake; so is a `DeltaTable`
-    a folder with Iceberg metadata  Apache Iceberg, with pyiceberg; so are its tables and scans
-    anything else                   what writes take: batches as they come, and nothing is collected
+    "s3://lake/data/"               the same in a bucket, also for Delta Lake and Iceberg tables
+    "new.csv", ["a.csv", "b.csv"]   formats of `read_files`
+    a folder with `_delta_log`      Delta Lake, with deltalake; also a `DeltaTable`
+    a folder with Iceberg metadata  Apache Iceberg, with pyiceberg; also its tables and scans
+    anything else                   data of `Table.upsert`
 
-All of them come as batches, one after the other, so that none has to be in memory as a whole.
+All sources yield batches, so no source must fit in memory.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ from crdt_mor.columns.renames import NONE, Renames
 from crdt_mor.errors import CrdtMorError, InvalidInputError, UnsupportedFeatureError
 
 LoadSource: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Data | Any
-"""What a first load takes. `Any`: tables of Delta Lake and Iceberg, whose packages need not be installed."""
+"""`Any` stands for tables of Delta Lake and Iceberg, which are optional packages."""
 
 BATCH_ROWS: Final = 65_536
-"""The rows of a batch, where the source can be asked for a number."""
+"""Rows per batch, for sources with a batch size."""
 
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _PANIC: Final = "PanicException"
-"""What libraries in Rust raise where they fail for good; it is no `Exception`."""
+"""Fatal errors of Rust libraries; not an `Exception`."""
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
-"""What some libraries colour their messages with."""
+"""Colour codes in some libraries' messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Rows that come a batch at a time.
+    """Rows in batches.
 
-    name: what messages call them. schema: their columns. rows: how many there are, where that is known without reading
-    them. batches: the rows; called once.
+    Attributes:
+        name: for messages.
+        rows: number of rows, if known.
+        batches: yields the rows; called once.
     """
 
     name: str
@@ -62,7 +64,6 @@ class Source:
     batches: Callable[[], Iterable[pa.RecordBatch]]
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """The rows; raises `InvalidInputError`, which names the source, where they cannot be read."""
         batches = self._started()
         while True:
             try:
@@ -80,14 +81,15 @@ class Source:
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
         cause = next(iter(str(error).splitlines()), type(error).__name__)
-        return InvalidInputError(f"the source cannot be read to its end. source={self.name} cause={cause}")
+        return InvalidInputError(f"reading the source failed. source={self.name} cause={cause}")
 
 
 def open_source(source: object, types: pa.Schema | None, uri: str, places: Places, renames: Renames = NONE) -> Source:
-    """The rows of a source; raises `InvalidInputError` for what has none, or cannot be found.
+    """Open a source, or raise `InvalidInputError`.
 
-    types: those of the table's columns, where they are given: texts such as CSV are read in them. uri: where the table
-    is to be made, which is not where its rows come from. places: where files are. renames: new names of its columns.
+    Args:
+        types: the table's column types, to parse text formats.
+        uri: the new table's address, which must differ from the source's.
     """
     own = _opened_source(source, renames.back(types), uri, places)
     if not renames.names:
@@ -96,7 +98,6 @@ def open_source(source: object, types: pa.Schema | None, uri: str, places: Place
 
 
 def _opened_source(source: object, types: pa.Schema | None, uri: str, places: Places) -> Source:
-    """As `open_source`, under the names of the source."""
     if isinstance(source, ArrowRows) and types is not None:
         source = in_types(source, lambda: types)
     if isinstance(source, str | os.PathLike):
@@ -131,15 +132,15 @@ def _at(path: str, types: pa.Schema | None, uri: str, places: Places) -> Source:
         properties = iceberg_properties(places.options_of(path))
         return _iceberg(lambda: tables.StaticTable.from_metadata(newest, properties), path)
     if places.is_file(f"{path}/.hoodie/hoodie.properties"):
-        raise InvalidInputError(f"this is a table of Hudi's: pass it opened, Table.open({path!r}). path={path}")
+        raise InvalidInputError(f"this folder is a Hudi table: pass Table.open({path!r}) instead. path={path}")
     if os.path.exists(path) and not os.path.isdir(path):
         return _files([path], None, types, places)
     if places.is_folder(path):
         if is_same(path, uri):
-            raise InvalidInputError(f"a table is made in a folder of its own: choose another address. path={path}")
+            raise InvalidInputError(f"the new table needs a folder of its own: choose another address. path={path}")
         found = _visible(places.below(path, ".parquet"), path)
         if not found:
-            raise InvalidInputError(f"there are no Parquet files below this folder: name its files. path={path}")
+            raise InvalidInputError(f"the folder contains no Parquet files: pass the files' names. path={path}")
         return _files(found, path, types, places)
     if places.is_file(path):
         return _files([path], None, types, places)
@@ -148,18 +149,17 @@ def _at(path: str, types: pa.Schema | None, uri: str, places: Places) -> Source:
 
 
 def _written(metadata: str, places: Places) -> tuple[int, float, str]:
-    """The order of the metadata files of an Iceberg table: by their number, then by their age."""
+    """Return the sort key of an Iceberg metadata file: its number, then its age."""
     number = re.match(r"v?(\d+)", os.path.basename(metadata))
     return int(number[1]) if number else -1, places.modified(metadata), metadata
 
 
 def _visible(files: Iterable[str], folder: str) -> list[str]:
-    """The files, but for those in or behind a name that begins with `_` or `.`, which writers use for their own."""
+    """Drop files below names that begin with `_` or `.`: writers keep private files there."""
     return sorted(file for file in files if not re.search(r"(^|/)[_.][^/=]*(/|$)", os.path.relpath(file, folder)))
 
 
 def _files(paths: list[str], folder: str | None, types: pa.Schema | None, places: Places) -> Source:
-    """folder: below it, the levels of the paths may be columns; None: they are not."""
     rows = files_at(paths, types, places, NONE)
     name = paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more files"
     if not all(path.lower().endswith(".parquet") for path in rows.paths):
@@ -170,8 +170,6 @@ def _files(paths: list[str], folder: str | None, types: pa.Schema | None, places
 
 @dataclass(frozen=True, slots=True)
 class _ParquetFiles:
-    """Parquet files of the same columns, and columns that their paths say."""
-
     paths: tuple[str, ...]
     schema: pa.Schema
     rows: int
@@ -180,7 +178,7 @@ class _ParquetFiles:
 
     @classmethod
     def of(cls, paths: tuple[str, ...], folder: str | None, places: Places) -> _ParquetFiles:
-        """Looks into the footer of each file, so that one with other columns is refused before anything begins."""
+        """Read all footers, to refuse files with other columns before the load begins."""
         own: pa.Schema | None = None
         rows = 0
         for path in paths:
@@ -200,7 +198,7 @@ class _ParquetFiles:
         odd = next((i for i, levels in enumerate(texts) if list(levels) != list(texts[0])), None)
         if odd is not None:
             raise InvalidInputError(
-                "the levels of the files' folders name different columns: load these files by themselves. "
+                "the folders of the files name different columns: load these files separately. "
                 f"file={paths[odd]} levels={list(texts[odd])} first={list(texts[0])}"
             )
         kinds = {name: _kind(levels[name] for levels in texts) for name in columns}
@@ -209,7 +207,6 @@ class _ParquetFiles:
         return cls(paths, schema, rows, said, places)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, file by file."""
         for path, said in zip(self.paths, self.said, strict=True):
             own = pa.schema([field for field in self.schema if field.name not in said])
             with self._opened(path) as file:
@@ -230,7 +227,6 @@ class _ParquetFiles:
 
 
 def _levels(path: str, folder: str | None) -> dict[str, str | None]:
-    """The columns that a path says below a folder: `day=2026-01-31` in one of its levels."""
     if folder is None:
         return {}
     levels = os.path.relpath(os.path.dirname(path) or ".", folder or ".").split(os.sep)
@@ -239,7 +235,7 @@ def _levels(path: str, folder: str | None) -> dict[str, str | None]:
 
 
 def _kind(texts: Iterable[str | None]) -> pa.DataType:
-    """Numbers, days or texts, as polars and DuckDB take the names of folders."""
+    """Infer integers, dates or text, as polars and DuckDB do for folder names."""
     known = [text for text in texts if text is not None]
     if known and all(re.fullmatch(r"0|-?[1-9]\d{0,17}", text) for text in known):
         return pa.int64()
@@ -265,13 +261,11 @@ def _library(module: str, extra: str, format: str, path: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise UnsupportedFeatureError(
-            f"this is a table of {format}, which {module.partition('.')[0]} reads: pip install 'crdt-mor[{extra}]'. "
-            f"path={path}"
+            f"reading a {format} table needs {module.partition('.')[0]}: pip install 'crdt-mor[{extra}]'. path={path}"
         ) from error
 
 
 def _delta(opened: Callable[[], Any], path: str) -> Source:
-    """opened: the table, whose opening may fail as well."""
     from pyarrow.dataset import ParquetReadOptions
 
     name = f"Delta Lake {path}".strip()
@@ -282,7 +276,6 @@ def _delta(opened: Callable[[], Any], path: str) -> Source:
 
 
 def _iceberg(opened: Callable[[], Any], path: str) -> Source:
-    """opened: the table, or a scan of it."""
     name = f"Apache Iceberg {path}".strip()
     with _telling(name):
         table = opened()
@@ -299,7 +292,7 @@ def _told(name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 @contextmanager
 def _telling(name: str) -> Iterator[None]:
-    """Around what the library of another format does: whatever it raises, a panic among it, names the table."""
+    """Convert all errors of a format's library, including panics, to errors with the table's name."""
     try:
         yield
     except BaseException as error:
@@ -308,9 +301,9 @@ def _telling(name: str) -> Iterator[None]:
         lines = (line.strip() for line in _COLOURS.sub("", str(error)).splitlines())
         cause = next((line for line in lines if line), type(error).__name__)
         raise InvalidInputError(
-            "a table of another format cannot be read by its library: some of it is missing, damaged or elsewhere, "
-            "or it has features such as deletion vectors or column mapping; read it with an engine that can, and pass "
-            f"what that reads. source={name} cause={cause[:300]}"
+            "the library of a table format failed: files may be missing or damaged, or the table may use deletion "
+            "vectors or column mapping. Read the table with another engine and pass its rows. "
+            f"source={name} cause={cause[:300]}"
         ) from error
 
 
@@ -343,7 +336,7 @@ def _arrow(source: Any) -> Source:
 
 
 def _scanned(source: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of a dataset or of its scanner; few are read ahead, since they may be large."""
+    """Yield the batches of a dataset with little read-ahead, because batches may be large."""
     if hasattr(source, "scanner"):
         source = source.scanner(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
     yield from source.to_reader()

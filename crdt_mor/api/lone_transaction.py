@@ -1,8 +1,7 @@
-"""One statement as a commit of its own: tried as one event, and in a block where that is not to be.
+"""Commit a single statement: try one event first, else run a transaction block.
 
-An update reads what comes before it. So it is tried as one event only where nothing is under way, waits a moment for
-that, and is tried again where another process was faster. Else it begins, which gives it its place, and others that
-come later wait for it (`events.update`).
+An update is tried only while no write is pending. It waits briefly for that, and tries again if another process was
+faster. Otherwise it begins, which fixes its place, and later updates wait for it.
 """
 
 from __future__ import annotations
@@ -24,28 +23,29 @@ from crdt_mor.write.named import text_types
 from crdt_mor.write.one_event import HeldUpError, TriedWrite
 
 RACES_MAX: Final = 8
-"""How often an update is tried as one event before it begins."""
+"""Attempts of an update as an event before it begins."""
 
 PAUSE_MS: Final = 2
 PAUSED_MS_MAX: Final = 100
-"""For how long an update waits for writes under way before it begins, which would hold up others."""
+"""Longest wait for pending writes before an update begins; once begun, it holds up other updates."""
 
 
 class LoneTransaction(Transaction):
-    """One statement that is tried as one event, in no block.
+    """A statement tried as an event, without a block.
 
-    has_lost: it was tried, and another process was faster. is_held_up: writes are under way that may touch
-    what it reads.
+    Attributes:
+        has_lost: another process was faster.
+        is_held_up: pending writes may touch the rows that it reads.
     """
 
     has_lost = False
     is_held_up = False
 
     def run(self, statement: Callable[[Transaction], None], size: Callable[[], int | None]) -> Commit | None:
-        """Commit one statement in one event; None where it is to be made in a block, since nothing of it is committed.
+        """Commit a statement in one event; None if it must run in a block, with nothing committed.
 
-        size: the bytes of its rows; None where it is not to be tried. What the statement raises, it raises in the
-        block, of the newest version: the one that this process knows may lack a column by now, or a token.
+        Errors are not raised here: the block repeats the statement on the newest version. `size` returns the rows'
+        bytes, None to skip the attempt.
         """
         session = self._session
         write = TriedWrite.begin(session, self._token, self._info, size)
@@ -57,7 +57,7 @@ class LoneTransaction(Transaction):
         except HeldUpError:
             self.is_held_up = True
             return None
-        except Exception:  # noqa: BLE001  the block raises it
+        except Exception:  # noqa: BLE001  the block raises the error
             return None
         finally:
             self._write, self._state = None, "over"
@@ -78,7 +78,7 @@ def commit_rows(
     commit_info: Mapping[str, str] | None,
     statement: Callable[[Transaction, pa.Table], None],
 ) -> Commit:
-    """As `commit_once`, of rows: they are read once, however often they are written, and not for a repeated token."""
+    """Do `commit_once` for rows: they are read once, and not for a repeated token."""
     rows = cache(lambda: read_data(data, lambda: text_types(session.config, session.known())))
     return commit_once(session, token, commit_info, lambda tx: statement(tx, rows()), size=lambda: bytes_of(rows()))
 
@@ -92,10 +92,11 @@ def commit_once(
     wait_ms: int | None = None,
     declare: Declare | None = None,
 ) -> Commit:
-    """One statement as a transaction of its own; nothing is done where the token was used before.
+    """Commit a statement; a repeated token does nothing.
 
-    size: the bytes of what the statement writes: if they are few, it is tried as one event, and made again if that
-        fails; None: it is not tried. wait_ms, declare: as of `Transaction`.
+    Args:
+        size: bytes to write: few are tried as an event; None skips that attempt.
+        wait_ms, declare: as in `Transaction`.
     """
     commit = _tried(session, token, commit_info, statement, size, wait_ms)
     if commit is not None:
@@ -115,12 +116,11 @@ def _tried(
     size: Callable[[], int | None],
     wait_ms: int | None,
 ) -> Commit | None:
-    """The commit of one statement in one event; None where it is to be made in a block."""
     if wait_ms is not None and session.config.ours:
         if session.has_known:
-            session.views.sealed(look=True)  # what Hudi has completed by now comes before an update
+            session.views.sealed(look=True)  # Hudi's completed commits come before an update
         if session.views.hudi_is_writing():
-            return None  # it waits, which is done in a block
+            return None  # only a block can wait
     races = paused_ms = 0
     while True:
         lone = LoneTransaction(session, token, commit_info, wait_ms)

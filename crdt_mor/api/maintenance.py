@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @operations
 class Maintenance:
-    """Keeps a table small and fast: what is due, and each service by itself; `table.maintenance`."""
+    """Upkeep of a table: everything that is due, or each service alone. Use `table.maintenance`."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -58,25 +58,26 @@ class Maintenance:
     def plan_compaction(
         self, *, log_files_min: int = 1, logs_only: bool = False, rewrite: Literal["order"] | None = None
     ) -> CompactionPlan | None:
-        """Schedule a plan for the file groups with at least this many log files; None if there are none.
+        """Schedule a compaction of the file groups with enough log files; None if there are none.
 
-        A plan stays open until somebody executes it, in any process; `compact` does both steps.
+        A plan stays open until a process executes it; `compact` does both steps.
 
-        logs_only: a log compaction. The logs of a file group become one, and the base file stays as it is, so that it
-            costs as much as the logs do, however large the base is. It is for file groups with many small logs beside a
-            large base. One without a base file is compacted fully, which gives it one.
-        rewrite: "order": also the file groups whose base file has its rows in another order than the table's properties
-            `crdt_mor.cluster_by` and `crdt_mor.cluster_order` ask for, whatever logs they have.
+        Args:
+            log_files_min: minimum number of log files of a file group.
+            logs_only: fold the logs of a file group into one and copy the base file, at the cost of the logs alone. Use
+                it for many small logs beside a large base. File groups without a base file are compacted fully.
+            rewrite: "order" also rewrites base files not sorted by the properties `crdt_mor.cluster_by` and
+                `crdt_mor.cluster_order`.
         """
         plan = service.schedule(self._session, compaction(**compaction_options(log_files_min, logs_only, rewrite)))
         return None if plan is None else self._with_payloads(plan)
 
     def open_plans(self) -> list[CompactionPlan]:
-        """Scheduled plans that nobody has completed yet, oldest first."""
+        """Return scheduled plans that are not completed, oldest first."""
         return [self._with_payloads(plan) for plan in service.open_plans(self._session, COMPACT)]
 
     def _with_payloads(self, plan: CompactionPlan) -> CompactionPlan:
-        """The plan, which brings the table's payloads along when it is pickled."""
+        """Add the table's payloads, which are pickled with the plan."""
         return replace(plan, payloads=self._session.payloads())
 
     def compact(
@@ -88,19 +89,18 @@ class Maintenance:
         rewrite: Literal["order"] | None = None,
         execute_parts: Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]] | None = None,
     ) -> list[Compacted]:
-        """Execute `plan`; without one, every open plan, oldest first, and then a new one.
+        """Execute `plan`, or else all open plans, oldest first, and then a new one.
 
-        Any number of processes may do this at once: they share the work's names, and the first to complete counts.
+        Any number of processes may do this at once. A file group that fails, because a payload raises or a file is
+        damaged, stops no other: its plan is made again without it, and the error is raised at the end.
 
-        A file group that cannot be compacted, since a payload raises on what it holds or a file is damaged, stops no
-        other: its plan is cancelled, and made again without it. When the others are done, what it said is raised.
+        Args:
+            log_files_min, logs_only, rewrite: for the new plan, as in `plan_compaction`.
+            execute_parts: executes plans elsewhere: gets picklable parts and returns for each, in order, the result of
+                `execute` or its error.
 
-        log_files_min, logs_only, rewrite: of the new plan, as in `plan_compaction`.
-        execute_parts: executes plans elsewhere. It is called with the parts of a plan, which can be pickled, and gives
-            for each, in their order, what `execute` gives, or the error that it raises.
-
-        Raises `PayloadError`, `FormatError`, `SnapshotExpiredError` or `UnsupportedFeatureError` for a file group that
-        cannot be compacted.
+        Raises:
+            PayloadError, FormatError, SnapshotExpiredError, UnsupportedFeatureError: a file group cannot be compacted.
         """
         options = compaction_options(log_files_min, logs_only, rewrite)
         if plan is None:
@@ -118,21 +118,23 @@ class Maintenance:
         readers: timedelta | None = None,
         dry_run: bool = False,
     ) -> Cleaned:
-        """Give up history that is older than `keep`, and remove the files that nothing needs any more.
+        """Drop history older than `keep`, and remove the files that only it needs.
 
-        Views as of a later time stay exact for ever; earlier ones raise `SnapshotExpiredError` from now on, and
-        checkpoints that lie before it `CheckpointExpiredError`. What is given up does not come back: a later clean
-        that keeps more keeps what is left. Files stay that a pending write, an open plan, a savepoint of Hudi's, or a
-        stable view may need. Safe beside writers and readers, in any number of processes at once.
+        Earlier snapshots then raise `SnapshotExpiredError`, earlier checkpoints `CheckpointExpiredError`; later
+        snapshots stay exact. Files of pending writes, open plans, savepoints and stable views are kept. Safe beside
+        writers and readers, in any number of processes.
 
-        keep: the history of so much time. commits: views as of each of the last so many commits. Where both are given,
-            what either needs is kept; where neither is, what the table's policies say, by default seven days.
-        readers: readers that began less than this long ago keep their files. By default what the table's policies say,
-            one hour; 0 is for tables that nobody reads at the moment, since an open view that lost its files fails.
-        dry_run: only say what would go; nothing is published.
+        Args:
+            keep: length of the history to keep.
+            commits: number of last commits to keep. With `keep`, the longer history counts; by default the policies',
+                seven days.
+            readers: readers that began less than this ago keep their files; by default the policies', one hour. With 0,
+                open views may fail.
+            dry_run: only return what would be removed.
 
-        Raises `InvalidInputError` for times below 0 and fewer than one commit, and for tables that Hudi keeps a
-        metadata table of, whose readers would look for the files that are gone.
+        Raises:
+            InvalidInputError: a negative time or fewer than one commit; or Hudi keeps a metadata table that lists the
+                files.
         """
         policies = keeping(Policies.of(self._session.tail().properties), keep, commits)
         if readers is not None:
@@ -140,51 +142,59 @@ class Maintenance:
         policy = RetentionPolicy.of(policies)
         if policy.keeps_everything:
             raise InvalidInputError(
-                "this table's policies keep all history: say how much of it to keep. crdt_mor.retention=forever"
+                "this table's policies keep all history: pass `keep` or `commits`. crdt_mor.retention=forever"
             )
         cleaner = Cleaner(self._session, policy, dry_run=dry_run)
         return cleaner.would_clean() if dry_run else cleaner.clean()
 
     def archive(self, *, keep_commits: int = KEPT_COMMITS) -> Archived:
-        """Move what has ended for good from Hudi's timeline directory to its history: the directory stays small.
+        """Move finished instants from Hudi's timeline directory to its history, so that the directory stays small.
 
-        Nothing that anybody reads changes. keep_commits: at least so many of the newest commits and compactions stay,
-        for Hudi's own readers of increments. What is not compacted yet stays, and so does what came after a write that
-        is still pending, and the newest 128 versions.
+        Readers see no change. Instants not compacted, after the begin of a pending write, or of the newest 128 versions
+        stay.
 
-        Raises `UnsupportedFeatureError` where Hudi's own writers have archived commits of this table.
+        Args:
+            keep_commits: minimum number of newest commits and compactions that stay, for Hudi's incremental readers.
+
+        Raises:
+            UnsupportedFeatureError: Hudi's own writers have archived commits of this table.
         """
         done = archive(self._session, kept(keep_commits))
         watermark = done.value.archive.watermark
         return Archived(done.instants, None if watermark == EPOCH else watermark, done.held_by, done.left)
 
     def drop_metadata_table(self) -> int:
-        """Remove Hudi's metadata table with its indexes, so that Hudi's readers see what we write; how many files.
-        Tell Hudi's writers `hoodie.metadata.enable=false`: by default they make another one."""
+        """Remove Hudi's metadata table and its indexes, and return the number of files.
+
+        Hudi's readers then see our writes. Set `hoodie.metadata.enable=false` for Hudi's writers, or they create a new
+        one.
+        """
         return drop_metadata_table(self._session)
 
     def cancel(self, barrier: str) -> bool:
-        """Give an open plan up, by its barrier, e.g. because it cannot be executed; False if it was not open.
+        """Cancel an open plan by its barrier; False if it was not open.
 
-        Raises `InvalidInputError` for what is no barrier, 17 digits as `plan.barrier` has them.
+        Raises:
+            InvalidInputError: `barrier` is not 17 digits, as in `plan.barrier`.
         """
         if not isinstance(barrier, str):
             raise InvalidInputError(
-                f"a plan is cancelled by its barrier, maintenance.cancel(plan.barrier). got={type(barrier).__name__}"
+                f"pass the plan's barrier: maintenance.cancel(plan.barrier). got={type(barrier).__name__}"
             )
         return service.cancel(self._session, parse(barrier))
 
     def roll_back(self, instant: str | datetime) -> GivenUp:
-        """Give up a write that is pending, or a plan that is open, by its instant, and remove its files.
+        """Give up a pending write or an open plan, and remove its files.
 
-        Nobody needs to: a pending write is invisible, and one whose writer is dead expires. But stable reads stop
-        before it until then. Its writer, if it is alive after all, gets `WriterExpiredError` when it commits, and
-        nothing of it is ever visible. Given up before by somebody: nothing happens, and the result says so.
+        Writes of dead processes expire by themselves, but stable reads stop before them until then. If the writer is
+        alive, its commit raises `WriterExpiredError`. A repeated call does nothing.
 
-        instant: 17 digits, `requested_at` of `inspect.pending()` and `inspect.timeline()`, as `crdt-mor show` prints
-            it; or the moment, `since` of `inspect.pending()`, which is in UTC.
+        Args:
+            instant: 17 digits (`requested_at` of `inspect.pending()` or `inspect.timeline()`), or a UTC datetime
+                (`since`).
 
-        Raises `InvalidInputError` for an instant that is committed, and for one that the table does not know.
+        Raises:
+            InvalidInputError: the instant is committed or unknown.
         """
         return roll_back(self._session, instant_of(instant))
 
@@ -196,59 +206,56 @@ class Maintenance:
         dry_run: bool = False,
         execute_parts: Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]] | None = None,
     ) -> Maintained:
-        """Do what is due of the table's upkeep by its policies, which are properties: `Table.set_properties`.
+        """Do all upkeep that is due by the table's policies, which are properties (`Table.set_properties`).
 
-        Open plans are finished, file groups that are due are compacted, history that is not kept any more is given up
-        and its files are removed, what dead writers left is swept. Each service is safe beside any number of others, in
-        this process or elsewhere, and beside writers and readers: so this may be run from cron on any number of
-        machines, be killed at any moment and be run again.
+        It finishes open plans, compacts file groups, drops expired history with its files, and sweeps the remains of
+        dead writers. Run it from cron on any number of machines; it may be killed at any time. A service that fails or
+        is forbidden is named in the result, and the others continue.
 
-        keep, keep_commits: how much history is kept, as `clean` takes them; where neither is given, as the policies
-            `crdt_mor.retention` and `crdt_mor.retention.commits` say, by default seven days.
-        dry_run: only say what is due.
-        execute_parts: executes compactions elsewhere, as of `compact`.
-
-        A service that this table forbids, or that fails, is named in the result, and the others go on.
+        Args:
+            keep, keep_commits: history to keep, as in `clean`; by default the policies `crdt_mor.retention` and
+                `crdt_mor.retention.commits`, else seven days.
+            dry_run: only return the work that is due.
+            execute_parts: as in `compact`.
         """
         policies = Policies.of(self._session.tail().properties)
         return maintain(self._session, keeping(policies, keep, keep_commits), dry_run, execute_parts)
 
     def restore(self, to: AsOf, *, dry_run: bool = False) -> Restored:
-        """Make the table show again what it showed at a savepoint or at another moment, in one event.
+        """Restore the table to a savepoint or an earlier moment, in one event. This cannot be undone.
 
-        What was committed since then is dropped with its files, writes that are pending are rolled back, and open plans
-        are cancelled. Columns that were added stay. A token that a dropped commit carried may be used again. Safe
-        beside writers, who get `WriterExpiredError` and write again. This cannot be undone.
+        Later commits and their files are dropped, pending writes rolled back, open plans cancelled. Added columns stay.
+        Tokens of dropped commits may be used again. Writers get `WriterExpiredError` and may write again.
 
-        From then on points between that moment and the restore are refused as `as_of`, and checkpoints from there with
-        `CheckpointExpiredError`: a reader that follows the table scans it, and goes on from the scan's checkpoint. The
-        history says that it was restored, and numbers are not used again.
+        Points between that moment and the restore are then refused; checkpoints from there raise
+        `CheckpointExpiredError`: scan the table and continue from the scan's checkpoint.
 
-        to: the name of a savepoint, or whatever `as_of` takes.
-        dry_run: only say what would go; nothing is dropped.
+        Args:
+            to: a savepoint's name, or any `as_of`.
+            dry_run: only return what would be dropped.
 
-        Raises `SnapshotExpiredError` for a moment that a clean, an erasure or an earlier restore has given up,
-        `InvalidInputError` where savepoints that are newer, or an erasure that is under way, would be undone, and
-        `UnsupportedFeatureError` where what would be dropped has been archived; a savepoint keeps that from happening.
-        Raises `RestoreUnfinishedError` where the table is restored, and files of what was dropped are left that this
-        process may not remove, so that Hudi's readers still see them: let one that may call this again, or write.
+        Raises:
+            SnapshotExpiredError: a clean, an erasure or an earlier restore dropped this moment.
+            InvalidInputError: newer savepoints or an unfinished erasure would be undone.
+            UnsupportedFeatureError: a commit to drop is archived; a savepoint prevents that.
+            RestoreUnfinishedError: the table is restored, but this process may not remove some dropped files, which
+                Hudi's readers still see. Repeat the call, or write, with permission to delete.
         """
         point = point_of(to)
         return would_restore(self._session, point) if dry_run else restore(self._session, point)
 
     def repair(self, copy: Table, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> Repaired:
-        """Replace damaged and missing files of the table with those of a copy of it.
+        """Replace damaged and missing files of the table with files of a copy.
 
-        The table is verified; each damaged file that the copy has is checked as `Table.verify` checks it, and then
-        put. Nothing is replaced by a file that fails a check. Safe beside writers and readers. The whole table is read
-        three times.
+        The table is verified. A file of the copy is used only if it passes the checks of `Table.verify`. Safe beside
+        writers and readers. The whole table is read three times.
 
         Args:
-            copy: a table that `Table.copy` made of this one, at any moment that has the file.
+            copy: a table that `Table.copy` made of this one, at any moment that contains the file.
             on_progress: called with a `VerifyProgress` after each file group, once for each reading.
 
         Returns:
-            The files that were put, and what is still wrong.
+            The replaced files, and the remaining damage.
 
         Raises:
             InvalidInputError: `copy` is another table, or this one.
@@ -257,13 +264,11 @@ class Maintenance:
         return repair(self._session, other, on_progress or (lambda _: None))
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
-        """Write what the plan, or a part of it, asks for, or find that somebody has; nothing of it is visible yet.
+        """Write the invisible files of a plan or a part of it, unless another process did.
 
-        For executors that share a plan: `plan.parts()` can be pickled, and each part may be executed anywhere, as often
-        as it takes. The process that has the files of all parts calls `complete`.
-
-        Raises what is said of a file group that cannot be compacted, as `compact` does. The plan stays open then, until
-        `compact` or `maintain` makes it again without that file group, or somebody cancels it.
+        Pickle `plan.parts()`, execute each part anywhere, as often as needed, and pass all files to `complete`. If a
+        file group fails, the error of `compact` is raised, and the plan stays open until `compact` or `maintain` makes
+        it again without that group.
         """
         executed = service.execute(self._session, compaction(), plan)
         for _, error in executed.failed:
@@ -271,7 +276,7 @@ class Maintenance:
         return executed.files
 
     def complete(self, plan: CompactionPlan, files: Sequence[DataFile]) -> Compacted | None:
-        """Publish a compaction whose parts are all executed; None if the plan was cancelled."""
+        """Publish a compaction after all its parts are executed; None if the plan was cancelled."""
         done = service.complete(self._session, plan, files)
         return None if done is None else compacted(plan, done)
 
@@ -284,49 +289,46 @@ class Maintenance:
         columns: str | Sequence[str] | None = None,
         wait: timedelta = timedelta(0),
     ) -> Erased:
-        """Remove rows from the table and from its history; when this returns, no file has a byte of them.
+        """Remove rows from the table and its history; afterwards no file contains a byte of them.
 
-        With `columns`, the rows stay, and are null in these columns: `erase(keys=["ada"], columns=["email"])`.
+        It deletes the rows, compacts their file groups, and drops these groups' history and older files. Rows written
+        later are new and stay. Safe beside writers. Readers of older views of these groups get `SnapshotExpiredError`.
+        Pass exactly one of `data`, `keys` and `where`.
 
-        Deletes the rows, compacts the file groups that hold or have held them, gives up the history of these file
-        groups, and removes their older files. Other file groups keep their history. A row that is written later, with
-        the same key, is a new row and stays. Safe beside writers, which go on. Readers that look at an older view of
-        these file groups get `SnapshotExpiredError`.
+        Args:
+            data: a frame with the key and partition columns.
+            keys: key values, as in `Table.delete`; a key that does not name the partition is erased in all partitions.
+            where: a condition on the current rows; their keys are erased with all history.
+            columns: only set these columns to null: `erase(keys=["ada"], columns=["email"])`. Not allowed: key,
+                partition, ordering and not-null columns, and columns of payloads with a state.
+            wait: how long to wait for earlier writes, which may still add the rows or read them.
 
-        data: a frame with the columns of the key and the partition. keys: key values, as `Table.delete` takes them;
-            where the key does not say which partition it is in, the key is erased in every partition. where: the rows
-            for which it holds now, with all that history has of their keys. Exactly one of these.
-        columns: which values go, and no others; None: the rows. Not columns of the key, the partition or the ordering,
-            those declared without nulls, nor merged ones where a payload of the table keeps a state.
-        wait: how long to wait for writes that began before the erasure, as they may still bring the rows, and for those
-            that may be reading them.
-
-        Raises `ErasureUnfinishedError` where they take longer: the rows are deleted then, and the same call goes on
-        from there, as it does after a crash. Raises `InvalidInputError`, before anything is deleted, where savepoints
-        of Hudi's hold the rows.
+        Raises:
+            ErasureUnfinishedError: the wait was too short. The rows are deleted; repeat the call to continue.
+            InvalidInputError: Hudi's savepoints contain the rows; nothing was deleted.
         """
         return erase(self._session, data, keys, where, columns, wait)
 
     def handover(self) -> None:
-        """Hand the table over to Hudi's writers, all of which may write it then, until `takeback`.
+        """Hand the table over to Hudi's writers until `takeback`.
 
-        By default a table of ours has an order that Hudi's data source and its `MERGE INTO` refuse. Handed over, it has
-        Hudi's plain rule, `COMMIT_TIME_ORDERING`: for that it is compacted, and nothing may be pending.
-        From then on whatever would write or do upkeep here raises `InvalidInputError`; reading goes on, and shows what
-        Hudi writes. Hudi's writers are told `hoodie.metadata.enable=false`. Called again, it goes on where a process
-        has died, or does nothing.
+        The table is compacted and gets Hudi's plain rule, `COMMIT_TIME_ORDERING`, because Hudi's data source and `MERGE
+        INTO` refuse our default. Writes and upkeep here then raise `InvalidInputError`; reads continue. Set
+        `hoodie.metadata.enable=false` for Hudi's writers. A repeated call continues after a crash.
 
-        Raises `InvalidInputError` where a write is under way, or a plan that is not of a compaction, and for a table
-        with an ordering column, which Hudi's writers write as it is, or of another merge than the default.
+        Raises:
+            InvalidInputError: a write or a plan other than a compaction is pending, or the table uses an ordering
+                column (Hudi can write it unchanged) or a custom merge.
         """
         hand_over(self._session)
 
     def takeback(self) -> int:
-        """Take the table back from Hudi's writers; returns how many commits of theirs have become part of it.
+        """Take the table back from Hudi's writers, and return the number of their commits.
 
-        They are to be stopped before. Called again, it goes on where a process has died, or does nothing.
+        Stop Hudi's writers first. A repeated call continues after a crash.
 
-        Raises `InvalidInputError` where Hudi has begun a write, or a service, and not ended it.
+        Raises:
+            InvalidInputError: Hudi has an unfinished write or service.
         """
         return take_back(self._session)
 
@@ -347,25 +349,25 @@ class Maintenance:
         storage_options: Mapping[str, Any] | None = None,
         store: Store | None = None,
     ) -> Migrated:
-        """Move the table to another address, with other settings, while all write on; the copy follows them.
+        """Copy the table to another address, with other settings, while writers continue; then switch to it.
 
-        Once little is left to copy, one event closes this table: writers get `TableMovedError`, whose `uri` is the new
-        address, and readers go on. When the rest is copied, the new table takes writes, in which tokens of writes to
-        this one count as used. Killed at any moment, or failed as the store did, the same call goes on where it was.
+        At the end one event closes this table: its writers get `TableMovedError` with the new `uri`; readers continue.
+        The new table then accepts writes and knows this table's tokens. If a call is killed or fails, repeat it.
 
-        to_uri: where no table is yet, not in this one's folder.
-        buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name: of the new table, as
-            `Table.create` takes them; what is not given is as it is here, and so are the key and all properties.
-            `partition_by=()` is none, `merge="latest"` neither payloads nor an ordering. Where the merge stays, states
-            of payloads are copied as they are; where it changes, the values that readers see.
-        pending: of writes that have begun when the table is closed: "wait" for them, or "roll_back" them.
-        on_progress: is called with a `MigrationProgress` after each commit.
-        storage_options, store: where the new table's objects are, as in `Table.create`. Where neither is given and both
-            tables are at one provider of object stores, the new one is reached as the old one.
+        Args:
+            to_uri: an address without a table, outside this table's folder.
+            buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name: as in `Table.create`;
+                by default those of this table. `partition_by=()` means none, `merge="latest"` neither payloads nor
+                ordering. With the same merge, payload states are copied; with another, the visible values.
+            pending: "wait" for writes that are pending when the table is closed, or "roll_back" them.
+            on_progress: called with a `MigrationProgress` after each commit.
+            storage_options, store: access to the new table; by default as for this table, if both are at one provider.
 
-        Raises `InvalidInputError` where a row cannot be one of the new table, as a key that is in two partitions would
-        live twice there. The migration is given up then, and this table takes writes; remove what is at the address.
-        Raises `TableExistsError` where there is another table, `TableMovedError` where this one has moved elsewhere.
+        Raises:
+            InvalidInputError: the new table cannot hold a row, for example a key in two partitions. The migration is
+                given up; remove the new address's objects.
+            TableExistsError: the address contains another table.
+            TableMovedError: this table moved elsewhere.
         """
         wanted = Wanted(buckets, partition_by, hive_style, merge, ordering, cluster_by, cluster_order, name)
         return migrate(self._session, to_uri, wanted, pending, on_progress, storage_options, store)
@@ -377,12 +379,15 @@ class Maintenance:
         store: Store | None = None,
         removed: bool = False,
     ) -> bool:
-        """Give a migration of this table up, which takes writes again; False where none is under way.
+        """Give up this table's migration, so that it accepts writes again; False if there is none.
 
-        What has arrived at the new address is never opened: remove it. Raises `InvalidInputError` where the new table
-        takes writes already.
+        The new table never opens: remove its files.
 
-        storage_options, store: of the new table, as in `migrate`. removed: the new table was removed, so that nobody
-            is asked.
+        Args:
+            storage_options, store: access to the new table, as in `migrate`.
+            removed: True if the new table was removed and cannot be checked.
+
+        Raises:
+            InvalidInputError: the new table already accepts writes.
         """
         return cancel_migration(self._session, storage_options, store, removed)

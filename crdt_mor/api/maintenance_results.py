@@ -1,4 +1,4 @@
-"""What upkeep says of what it has done."""
+"""Results of compactions and archivings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from crdt_mor.planners.compaction import CompactionPlan
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A compaction that is done: its barrier and what it wrote.
+    """A completed compaction.
 
-    rows, bytes: of the base files and carries that it made; base files that a log compaction copies do not count.
-    carried: rows and deletes in carries: what pending writes may still come before, or what a log compaction folded.
-    logs_only: how many of the file groups had a log compaction.
+    Attributes:
+        rows, bytes: of the base files and carries written, without copied base files.
+        carried: rows and deletes in carries, for pending writes or from a log compaction.
+        logs_only: number of file groups with a log compaction.
     """
 
     barrier: InstantTime
@@ -28,11 +29,13 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What an archiving has moved from Hudi's active timeline to its history.
+    """The result of moving instants from Hudi's active timeline to its history.
 
-    instants: how many. until: the greatest requested time in the history, by this archiving or an earlier one; None
-    where there is none. held_by: what keeps the next instant in the active timeline. left: how many files of archived
-    instants could not be removed from the active timeline; the next sweep tries again.
+    Attributes:
+        instants: number of instants moved.
+        until: the greatest requested time in the history; None if empty.
+        held_by: why the next instant stays active.
+        left: files that could not be removed; the next sweep tries again.
     """
 
     instants: int
@@ -42,7 +45,6 @@ class Archived:
 
 
 def compacted(plan: CompactionPlan, done: Completion) -> Compacted:
-    """What a plan that is completed was."""
     made = plan.made(done.files)
     return Compacted(
         plan.barrier,

@@ -1,4 +1,4 @@
-"""`Table.merge`: rows of a source are merged into a table by clauses, in the words of SQL's MERGE and of delta-rs."""
+"""`Table.merge`: merge source rows into a table by clauses, as in SQL's MERGE and delta-rs."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ else:
 _COLUMN: Final = r"""(\w+)\.("(?:[^"]|"")+"|\w+)"""
 _EQUALITY: Final = re.compile(rf"^\s*{_COLUMN}\s*==?\s*{_COLUMN}\s*$")
 _AND: Final = re.compile(r"""\s+AND\s+(?=(?:[^"]*"[^"]*")*[^"]*$)""", re.IGNORECASE)
-"""An AND that stands in no double quotes."""
+"""An AND outside double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What a merge has done.
+    """The result of a merge.
 
-    version, requested_at, completed_at: of its commit. updated, deleted, inserted: rows of the table.
-    clauses: how many pairs of rows each clause has met, in their order.
-    repeated: the token had been used before, and nothing was done now; the counts are 0 then.
-    covered: as of `Commit`: None, unless the token was used before by an overwrite.
+    Attributes:
+        version, requested_at, completed_at: of its commit.
+        updated, deleted, inserted: numbers of table rows.
+        clauses: matched pairs of rows per clause.
+        repeated: the token was used before; nothing was done, and all counts are 0.
+        covered: as in `Commit`, after a repeated token.
     """
 
     version: int
@@ -56,11 +58,11 @@ class Merged:
 
 @dataclass(frozen=True)
 class MergeInto:
-    """A merge that is being described; each `when_…` gives a longer description, and `execute` does it.
+    """A merge under construction: each `when_…` adds a clause, `execute` runs it.
 
-    In clauses a text is SQL, in which `source.x` is a column of the source's row and `target.x` one of the table's row,
-    as all earlier writes made it. As an expression of polars they are `pl.col("source").struct.field("x")`.
-    `set`, of an insert `values`, and `condition` are other names of `updates` and `predicate`.
+    In SQL, `source.x` is a column of the source's row and `target.x` of the table's row, after all earlier writes. In
+    polars they are `pl.col("source").struct.field("x")`. `set` (for inserts `values`) and `condition` are aliases of
+    `updates` and `predicate`.
     """
 
     _plan: MergePlan
@@ -74,19 +76,19 @@ class MergeInto:
         set: Mapping[str, object] | None = None,
         condition: pl.Expr | str | None = None,
     ) -> MergeInto:
-        """Set columns of rows that a row of the source meets."""
+        """Set columns of table rows that match a source row."""
         return self._with("matched", "update", _given(updates, set), _condition(predicate, condition))
 
     def when_matched_update_all(
         self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Set all columns that the source has, of rows that a row of the source meets."""
+        """Set all source columns of table rows that match a source row."""
         return self._with("matched", "update", None, _condition(predicate, condition))
 
     def when_matched_delete(
         self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Delete rows that a row of the source meets."""
+        """Delete table rows that match a source row."""
         return self._with("matched", "delete", None, _condition(predicate, condition))
 
     def when_not_matched_insert(
@@ -97,13 +99,13 @@ class MergeInto:
         values: Mapping[str, object] | None = None,
         condition: pl.Expr | str | None = None,
     ) -> MergeInto:
-        """Insert a row for each of the source that meets none; columns not given have their default, or are null."""
+        """Insert a row for each unmatched source row; other columns get their default or null."""
         return self._with("only in source", "insert", _given(updates, values), _condition(predicate, condition))
 
     def when_not_matched_insert_all(
         self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Insert the rows of the source that meet none; columns that it lacks have their default, or are null."""
+        """Insert each unmatched source row; missing columns get their default or null."""
         return self._with("only in source", "insert", None, _condition(predicate, condition))
 
     def when_not_matched_by_source_update(
@@ -114,21 +116,21 @@ class MergeInto:
         set: Mapping[str, object] | None = None,
         condition: pl.Expr | str | None = None,
     ) -> MergeInto:
-        """Set columns of rows that no row of the source meets: all file groups are read."""
+        """Set columns of table rows that match no source row. All file groups are read."""
         return self._with("only in target", "update", _given(updates, set), _condition(predicate, condition))
 
     def when_not_matched_by_source_delete(
         self, predicate: pl.Expr | str | None = None, *, condition: pl.Expr | str | None = None
     ) -> MergeInto:
-        """Delete rows that no row of the source meets: all file groups are read."""
+        """Delete table rows that match no source row. All file groups are read."""
         return self._with("only in target", "delete", None, _condition(predicate, condition))
 
     @operation
     def execute(self) -> Merged:
-        """Do it, in one commit: see `Table.update` for what it waits for."""
+        """Run the merge in one commit. For its waits see `Table.update`."""
         if not self._plan.clauses:
             raise InvalidInputError(
-                "a merge says what becomes of rows: merge(source, on='id').when_matched_update_all()"
+                "add a clause to the merge: merge(source, on='id').when_matched_update_all()"
                 ".when_not_matched_insert_all().execute()"
             )
         return self._run(self._plan)
@@ -141,11 +143,10 @@ class MergeInto:
 
 
 def _given(*by_name: Mapping[str, object] | None) -> Mapping[str, object]:
-    """The values of a clause; raises `InvalidInputError` unless exactly one of their names was used."""
     given = [values for values in by_name if values is not None]
     if len(given) != 1:
         raise InvalidInputError(
-            "pass the values of a clause once: updates={'n': 'source.n'}, or set= of an update and values= of an insert"
+            "pass the values of a clause once: updates={'n': 'source.n'}, or set= for an update, values= for an insert"
         )
     return given[0]
 
@@ -157,10 +158,11 @@ def _condition(predicate: pl.Expr | str | None, condition: pl.Expr | str | None)
 
 
 def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., pa.Table]) -> Merged:
-    """Read the rows that the source may meet, and add to a write's statements what the clauses say.
+    """Read the rows that the source may match, and add the clauses' statements to a write.
 
-    read: gives the rows for which a `filter` holds, as the write's statements so far make them. One that gives the rows
-        before the write alone will do where no row moves in a table with an ordering column: such a move is refused.
+    Args:
+        read: returns the rows matching a `filter`, after the write's statements so far. Rows before the write suffice
+            unless rows move in a table with an ordering column; such a move is refused.
     """
     config, schema = statements.config, statements.schema
     target = read(filter=None if plan.reads_all else plan.meets(schema))
@@ -186,7 +188,6 @@ def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., p
 
 
 def _counted(plan: MergePlan, clauses: Sequence[int]) -> Merged:
-    """What a merge has done. clauses: how many pairs of rows each has met."""
     counts = Counter[str]()
     for clause, count in zip(plan.clauses, clauses, strict=True):
         counts[clause.action] += count
@@ -201,12 +202,10 @@ def _counted(plan: MergePlan, clauses: Sequence[int]) -> Merged:
 
 
 def sum_of(plan: MergePlan, parts: Sequence[Merged]) -> Merged:
-    """What a merge has done that was made in parts."""
     return _counted(plan, [sum(part.clauses[i] for part in parts) for i in range(len(plan.clauses))])
 
 
 def nothing_of(plan: MergePlan) -> Merged:
-    """What a merge does whose token was used before."""
     return Merged(0, "", "", 0, 0, 0, (0,) * len(plan.clauses), repeated=True)
 
 
@@ -218,7 +217,6 @@ def merge_of(
     value: Timeline,
     run: Callable[[MergePlan], Merged],
 ) -> MergeInto:
-    """A merge without clauses. on: as of `Table.merge`. config, value: the table's."""
     rows, config = plain_source(read_data(source, lambda: text_types(config, value))), shown_config(config, value.names)
     plan = MergePlan(rows, _pairs(on, aliases, config), aliases)
     require_columns(plan)
@@ -226,37 +224,34 @@ def merge_of(
 
 
 def require_columns(plan: MergePlan) -> None:
-    """Raise where a source lacks columns by which its rows meet those of the table."""
     rows = plan.source
     absent = [name for name, _ in plan.on if name not in rows.column_names]
     if absent:
         raise InvalidInputError(
-            f"the source lacks columns by which its rows meet those of the table: name others, on=... missing={absent} "
-            f"source={rows.column_names}"
+            f"the source lacks columns of `on`: pass other columns, on=... missing={absent} source={rows.column_names}"
         )
 
 
 def plain_source(rows: pa.Table) -> pa.Table:
-    """Rows of a source, without list views, which polars has not; refuses several columns of one name."""
+    """Return source rows without list views, which polars lacks; refuse repeated column names."""
     repeated = [name for name, count in Counter(rows.column_names).items() if count > 1]
     if repeated:
-        raise InvalidInputError(f"column names of a source must differ: rename one. repeated={repeated}")
+        raise InvalidInputError(f"column names of a source must differ: rename columns. repeated={repeated}")
     return pa.table([plain_values(column) for column in rows.columns], names=rows.column_names)
 
 
 def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tuple[str, str], ...]:
-    """Pairs of a column of the source and one of the table."""
     if len(set(aliases)) < 2 or not all(alias.isidentifier() and not alias.startswith("_") for alias in aliases):
         raise InvalidInputError(
-            "the source and the table are called by two names, which begin with a letter: source_alias=, "
-            f"target_alias=. aliases={list(aliases)}"
+            "source_alias and target_alias must be two different names that begin with a letter. "
+            f"aliases={list(aliases)}"
         )
     if on is None:
         return tuple((name, name) for name in config.key.fields)
     texts = [on] if isinstance(on, str) else list(on) if isinstance(on, Iterable) else []
     if not texts or not all(isinstance(name, str) for name in texts):
         raise InvalidInputError(
-            f"rows meet where columns are equal: on='id', on=['id', 'day'], or leave it out for the key. on={on!r}"
+            f"pass the columns to match as on='id' or on=['id', 'day'], or omit `on` for the key. on={on!r}"
         )
     if isinstance(on, str) and ("=" in on or any(f"{alias}." in on for alias in aliases)):
         return tuple(_equality(part, aliases) for part in _AND.split(on))
@@ -264,13 +259,12 @@ def _pairs(on: Any, aliases: tuple[str, str], config: TableConfig) -> tuple[tupl
 
 
 def _equality(text: str, aliases: tuple[str, str]) -> tuple[str, str]:
-    """`target.id = source.id`, as a pair of a column of the source and one of the table."""
     found = _EQUALITY.match(text)
     sides = {found[1]: name_of(found[2]), found[3]: name_of(found[4])} if found else {}
     if sides.keys() != {*aliases}:
         source, table = aliases
         raise InvalidInputError(
-            f"rows meet where columns are equal: on='{table}.id = {source}.id AND ...', or on=['id']; a further "
-            f"condition belongs to the clauses. on={text!r}"
+            f"`on` may only compare columns for equality: on='{table}.id = {source}.id AND ...', or on=['id']. Put "
+            f"other conditions in the clauses. on={text!r}"
         )
     return sides[aliases[0]], sides[aliases[1]]

@@ -1,4 +1,4 @@
-"""A merge that many processes make, each of them of some keys; see `Table.merge_in_parts`."""
+"""Merges by many processes, each for some keys. See `Table.merge_in_parts`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ else:
 @operations
 @dataclass(frozen=True, slots=True)
 class MergePart:
-    """The table's rows of some keys, for any process that has the source's rows of them. number: the part's."""
+    """The table's rows of some keys, for the process with the source's rows of these keys."""
 
     number: int
     _session: Session = field(repr=False)
@@ -60,10 +60,12 @@ class MergePart:
     _columns: Timeline = field(repr=False)
 
     def execute(self, source: Data) -> PartDone:
-        """Read the table's rows that those of the source may meet, and stage what becomes of them where nobody looks.
+        """Read the table's rows that may match, and stage the result as invisible files.
 
-        source: the rows of which `MergeSpread.numbers` gives this part's number; where there are none, no rows.
-        It may be called any number of times, anywhere; what counts is what `execute_parts` gives back.
+        May be called any number of times, anywhere; only the results of `execute_parts` count.
+
+        Args:
+            source: the rows with this part's number in `MergeSpread.numbers`; may be empty.
         """
         plan = replace(self._plan, source=plain_source(read_data(source)))
         merged = nothing_of(plan)
@@ -75,7 +77,6 @@ class MergePart:
         return replace(executed(self._session, self._job, self._columns, self.number, change), merged=merged)
 
     def _read(self, write: OpenWrite, *, filter: pl.Expr | str | None = None) -> pa.Table:
-        """The rows for which a condition holds, as the statements of a write make them."""
         view = write.shown(self._view) if write.statements.collected else self._view
         return Scan(view, None, filter, meta=False).to_arrow()
 
@@ -83,9 +84,9 @@ class MergePart:
 @operations
 @dataclass(frozen=True, slots=True)
 class MergeSpread:
-    """Which part of a merge each row of its source belongs to.
+    """Assigns the source's rows to the parts of a merge.
 
-    columns: those of the source that say it; none where all rows belong to one part.
+    `columns` are the source columns that decide; empty if there is only one part.
     """
 
     _spread: spreading.Spread = field(repr=False)
@@ -97,25 +98,24 @@ class MergeSpread:
         return self._spread.columns
 
     def numbers(self, source: Data) -> pa.Array:
-        """The number of the part of each row."""
+        """Return each row's part number."""
         return self._spread.numbers(read_data(source))
 
     def tell(self, data: bytes) -> None:
-        """Leave word for `told` in another process: for frameworks that end the tasks of a job elsewhere.
+        """Leave a message for `told` in another process, for frameworks that end a job's tasks elsewhere.
 
-        It lies beside what the parts have staged, is removed with it, and is sealed, so that `told` gives what another
-        holder of this value has left, and nothing else.
+        The sealed message lies beside the staged files and is removed with them.
         """
         self._word.tell(self._session, data)
 
     def told(self) -> bytes:
-        """The word that was left."""
+        """Return the message of another holder of this value."""
         return self._word.told(self._session)
 
 
 @operations
 class MergedByMany:
-    """The part of a table that many processes merge rows into together."""
+    """Merges by many processes."""
 
     _session: Session
 
@@ -132,13 +132,14 @@ class MergedByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> MergeInto:
-        """As `merge`, computed elsewhere: each part is some of the keys, in every partition.
+        """Do a `merge` in many processes, each for some keys in all partitions.
 
-        schema: of the rows of the source, which stay where they are.
-        parts: how many there are at most. A merge on other columns than the key, or one that inserts rows under other
-            keys than the source's, is one part.
-        execute_parts: as of `update_in_parts`, with what says to which part each row of the source belongs. It is
-            called where there are no such rows as well, as clauses may be about rows that none of the source meets.
+        Args:
+            schema: columns of the source rows, which stay where they are.
+            parts: maximum number of parts. Merges on other columns than the key, or with inserts under other keys than
+                the source's, have only one.
+            execute_parts: as in `update_in_parts`; also gets the assignment of source rows to parts. Called even
+                without source rows, because clauses may concern unmatched table rows.
         """
         _require_parts(parts)
 
@@ -159,9 +160,11 @@ class MergedByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Merged:
-        """As `move`, computed elsewhere, as `merge_in_parts` is; the source has the columns of the key, each key once.
+        """Do a `move` in many processes, as in `merge_in_parts`.
 
-        schema: of the rows of the source. parts: how many there are at most.
+        Args:
+            schema: the key columns of the source, which contains each key once.
+            parts: maximum number of parts.
         """
         _require_parts(parts)
         config, columns = shown_table(self._session.config, self._session.known())
@@ -173,7 +176,7 @@ class MergedByMany:
 
 def _require_parts(parts: int) -> None:
     if parts < 1:
-        raise InvalidInputError(f"a merge is made in one part at least. parts={parts!r}")
+        raise InvalidInputError(f"parts must be at least 1. parts={parts!r}")
 
 
 def _merged(
@@ -185,7 +188,6 @@ def _merged(
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
 ) -> Merged:
-    """One commit of what parts make of rows of the source and of the table. plan: has no rows of the source."""
     spreads: list[MergeSpread] = []
 
     def rehearse(statements: Statements) -> None:

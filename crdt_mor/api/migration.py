@@ -1,7 +1,6 @@
-"""A migration as users ask for it: a table with other settings, or at another address, beside running writers.
+"""Migrations: settings of the new table, its creation or reopening, and the summary of a call.
 
-The settings that are not given are those of the table that moves. `services.migration` copies and follows; here the new
-table is made, or found again, and what a call has done is put into words.
+Settings not given are those of the old table. `services.migration` copies rows and follows the writers.
 """
 
 from __future__ import annotations
@@ -57,16 +56,18 @@ _CANNOT_GO_ON: Final = (
     CheckpointExpiredError,
     SnapshotExpiredError,
 )
-"""Errors that a migration meets again whenever it goes on: it is given up, so that the old table takes writes."""
+"""Permanent errors: the migration is given up, so that the old table accepts writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """A migration that is over.
+    """A completed migration.
 
-    uri: the new address. rows: how many rows the table has there.
-    copied_rows, commits: what this call has written there, rows that were changed meanwhile among them more than once.
-    turned_away: from when the old table was closed until the new one was opened.
+    Attributes:
+        uri: the new address.
+        rows: number of rows in the new table.
+        copied_rows, commits: written by this call; rows changed meanwhile count repeatedly.
+        turned_away: time between closing the old table and opening the new table.
     """
 
     uri: str
@@ -85,7 +86,7 @@ class Migrated:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a user asks of the new table; None: as it is in the old one."""
+    """Requested settings of the new table; None means the old table's."""
 
     buckets: int | None = None
     partition_by: str | Sequence[str] | None = None
@@ -97,7 +98,6 @@ class Wanted:
     name: str | None = None
 
     def config(self, old: TableConfig) -> TableConfig:
-        """The settings of the new table, in the names that people see, as those of the old one."""
         merge = old.merge if self.merge is None and self.ordering is None else merge_spec(self.merge, self.ordering)
         partitions = old.key.partition_fields if self.partition_by is None else names_of(self.partition_by)
         hive_style = self.hive_style
@@ -107,10 +107,7 @@ class Wanted:
         return TableConfig(self.name or old.name, key, merge, old.buckets if self.buckets is None else self.buckets)
 
     def layout(self, old: Layout, stored: Mapping[str, str]) -> Layout:
-        """The layout of the new table, which begins with that of the old one unless another order is asked for.
-
-        stored: the stored names of the columns, by those that people see.
-        """
+        """Return the new table's layout. `stored` maps user-visible column names to stored names."""
         if self.cluster_by is None and self.cluster_order is None:
             return old
         asked = () if self.cluster_by is None else names_of(self.cluster_by)
@@ -127,9 +124,8 @@ def migrate(
     storage_options: Mapping[str, Any] | None,
     store: Store | None,
 ) -> Migrated:
-    """See `Maintenance.migrate`."""
     if pending not in ("wait", "roll_back"):
-        raise InvalidInputError(f'what is pending is waited for, "wait", or rolled back, "roll_back". got={pending!r}')
+        raise InvalidInputError(f'pending must be "wait" or "roll_back". got={pending!r}')
     address = absolute(to_uri) if store is None else str(to_uri)
     objects = store_beside(session, to_uri, storage_options, store)
     _require_movable(session)
@@ -147,7 +143,7 @@ def migrate(
     try:
         opened = migration.run(pending)
     except _CANNOT_GO_ON:
-        with suppress(InvalidInputError):  # another process has opened the new table meanwhile
+        with suppress(InvalidInputError):  # another process may have opened the new table
             cancel(session, target)
         raise
     return _report(session, target, opened, address, migration)
@@ -156,7 +152,6 @@ def migrate(
 def cancel_migration(
     session: Session, storage_options: Mapping[str, Any] | None, store: Store | None, removed: bool
 ) -> bool:
-    """See `Maintenance.cancel_migration`."""
     value = session.remember(session.tail())
     if value.moving is None:
         return False
@@ -165,8 +160,8 @@ def cancel_migration(
     if target is None and not removed:
         there = "nothing" if found is None else f"another table, {found.config.table_id}"
         raise InvalidInputError(
-            "the new table is not found from here, so that it cannot be told whether writers are at it already: if it "
-            "was removed, call cancel_migration(removed=True); else call where it is found, or give its store. "
+            "the new table is not found from here, so it may already have writers: if it was removed, call "
+            "cancel_migration(removed=True), otherwise pass its store or call from a machine that reaches the table. "
             f"uri={value.moving.uri} table_id={value.moving.table_id} found={there}"
         )
     return cancel(session, target)
@@ -175,7 +170,6 @@ def cancel_migration(
 def _opened(
     session: Session, uri: str, storage_options: Mapping[str, str] | None, store: Store | None
 ) -> Session | None:
-    """The table at the new address; None where there is none."""
     try:
         objects = store_beside(session, uri, storage_options, store)
         return Session.open(uri, session.environment, session.expiry_ms, objects)
@@ -187,8 +181,8 @@ def _require_movable(session: Session) -> None:
     require_writable(session)
     if not session.config.ours or session.config.table_id is None:
         raise UnsupportedFeatureError(
-            "this table was not made by a present release of crdt_mor, so that its writers would not learn that it "
-            "moves: stop them, and copy it, Table.create(...).append(Table.open(...).scan())."
+            "this table was not made by a current release of crdt_mor, and its writers would not notice the move: "
+            "stop them, then copy it, Table.create(...).append(Table.open(...).scan())."
         )
     session.adopt()
     tail = session.tail()
@@ -196,18 +190,17 @@ def _require_movable(session: Session) -> None:
     erasures = open_erasures(session) if tail.moving is None else ()
     if erasures:
         raise InvalidInputError(
-            "rows are being erased from this table, and a copy would keep them in its history: finish the erasure, "
-            f"calling it again, and then migrate. erasure={erasures[0].requested}"
+            "an erasure of this table is unfinished, and a copy would keep the rows in its history: repeat the "
+            f"erasure until it finishes, then migrate. erasure={erasures[0].requested}"
         )
 
 
 def _address(session: Session) -> str:
-    """The address of the table that moves, for messages."""
     return address_of(session) or session.uri
 
 
 def address_of(session: Session) -> str | None:
-    """The address of a table; None where it is only a name, as its store was given."""
+    """Return a table's address, or None if its store was passed and it only has a name."""
     try:
         return absolute(session.uri)
     except (InvalidInputError, UnsupportedFeatureError):
@@ -215,12 +208,12 @@ def address_of(session: Session) -> str | None:
 
 
 def require_beside(session: Session, address: str, verb: str) -> None:
-    """Raise where an address is in the folder of a session's table, or around it. verb: what would be done."""
+    """Raise if an address is inside a session's table or contains it."""
     own = address_of(session)
     if own is not None and are_nested(address, own):
         raise InvalidInputError(
-            f"a table is not {verb} to an address in its own folder, nor to one around it, as Hudi's readers would "
-            f"take the files of one for the other's: give an address beside it. path={address} table={own}"
+            f"a table cannot be {verb} to an address inside or around its own folder, because Hudi's readers would "
+            f"mix the files of both: pass an address beside it. path={address} table={own}"
         )
 
 
@@ -230,20 +223,18 @@ def store_beside(
     storage_options: Mapping[str, Any] | None,
     store: Store | Handed | None,
 ) -> Store:
-    """The store at another address; where nothing is said of how to reach it, as that of this table is reached."""
+    """Return the store at another address; without options, use this table's."""
     if storage_options is None and store is None and is_bucket(session.store) and _same_kind(session, uri):
         storage_options = session.store.options
     return store_at(uri, session.environment, storage_options, store)
 
 
 def _same_kind(session: Session, uri: str | os.PathLike[str]) -> bool:
-    """Whether the new table is to be at the same provider as the old one."""
     here, there = place_of(session.uri), place_of(uri)
     return here is not None and there is not None and here.provider == there.provider
 
 
 def _target(session: Session, value: Timeline, address: str, wanted: Wanted, objects: Store) -> Session:
-    """The table to move to, which is made unless it is there: with the very settings, and for this migration."""
     environment = session.environment
     by_shown = value.names.by_shown(TableSchema.from_json(value.schema).declared.names)
     config = renamed_config(wanted.config(called_config(session.config, value.names)), by_shown)
@@ -257,7 +248,7 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
         made = read_config(objects, address)
     _require_same(config, made, address)
     if made.table_id == session.config.table_id:
-        raise InvalidInputError(f"a table moves to another address than its own. uri={address}")
+        raise InvalidInputError(f"a table cannot move to its own address: pass another one. uri={address}")
     target = Session(objects, environment, made, session.expiry_ms, address)
     target.inline = False
     target.start()
@@ -267,17 +258,17 @@ def _target(session: Session, value: Timeline, address: str, wanted: Wanted, obj
 
 
 def _refuse_to_make_another(announced: Moving | None, address: str) -> None:
-    """Raise where the table moves to one that is made already, and not found at this address."""
+    """Raise if the table already moves to a table that is not at this address."""
     require_not_moved(announced)
     if announced is None:
         return
-    removed = "the table that this one moves to is not there any more: cancel_migration(removed=True) gives that up"
+    removed = "the migration's new table is gone: give the migration up with cancel_migration(removed=True)"
     elsewhere = (
-        "another migration of this table is under way: call migrate with its address, which goes on with it, or give "
-        "it up with cancel_migration()"
+        "another migration of this table is in progress: continue it by calling migrate with its address, or give it "
+        "up with cancel_migration()"
     )
     raise InvalidInputError(
-        f"{removed if announced.uri == address else elsewhere}, and then a new migration can begin. "
+        f"{removed if announced.uri == address else elsewhere}, then start the new migration. "
         f"moves_to={announced.uri} table_id={announced.table_id} asked={address}"
     )
 
@@ -291,23 +282,22 @@ def _require_same(wanted: TableConfig, found: TableConfig, address: str) -> None
     for name, (asked, there) in pairs.items():
         if asked != there:
             raise TableExistsError(
-                f"there is a table already at the address to move to, with another {name}: to go on with a migration, "
-                f"call it with what it was begun with. path={address} asked={asked} found={there}"
+                f"the new address contains a table with another {name}: to continue a migration, repeat its "
+                f"arguments. path={address} asked={asked} found={there}"
             )
 
 
 def _refuse_beforehand(session: Session, value: Timeline, config: TableConfig) -> None:
-    """Raise before anything is made where the rows as they are now cannot be rows of the new table."""
     if not keeps_partitions_apart(session.config.key, config.key):
         config.key.check_types(TableSchema.from_json(value.schema))
         refuse_twins(Loader(session, value, config), Cut.latest(value, "completed"))
 
 
 def _first_schema(session: Session, value: Timeline, config: TableConfig, layout: Layout) -> TableSchema:
-    """The columns that the new table is created with, which every row must have.
+    """Return the new table's initial columns, which every row must have.
 
-    Those that the old table was created with, as writers go on leaving out what was added later. But where the settings
-    differ they may need columns that were added: then all that there are now.
+    These are the old table's initial columns, because writers may omit columns added later. If settings differ, they
+    may need added columns: then all current columns.
     """
     created, now = session.config.created_schema(), TableSchema.from_json(value.schema)
     same = (config.key.partition_fields, config.merge) == (session.config.key.partition_fields, session.config.merge)

@@ -1,4 +1,4 @@
-"""How far the migration of a table is, for its readers and for operators."""
+"""The state of a table's migration, for readers and operators."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from crdt_mor.model.timeline import Timeline
 
 @dataclass(frozen=True, slots=True)
 class MigrationStatus:
-    """A migration that is under way, has closed this table, or was given up.
+    """A migration that is in progress, has closed this table or was given up.
 
-    role: "source": the rows of this table move to `uri`; "target": they come from there.
-    phase: "copying": the source still takes writes; "closed": it takes none; "given up": the target is never opened.
-    since: when the source was closed, in UTC; None before that, and for a target.
+    Attributes:
+        role: "source" if the rows move to `uri`, "target" if they come from there.
+        phase: "copying" while the source accepts writes, then "closed"; "given up" if the target never opens.
+        since: UTC time at which the source was closed; None before, and for a target.
     """
 
     role: Literal["source", "target"]
@@ -37,7 +38,6 @@ class MigrationStatus:
 
 
 def migration_status(value: Timeline) -> MigrationStatus | None:
-    """Return the state of a table's migration at a timeline version, or None for a table that does not move."""
     moving, origin = value.moving, value.origin
     if moving is not None:
         closed = to_datetime(moving.closed) if moving.is_closed else None
@@ -48,10 +48,9 @@ def migration_status(value: Timeline) -> MigrationStatus | None:
 
 
 def warn_of_move(moving: Moving | None) -> None:
-    """Warn a reader of a table whose rows are elsewhere by now."""
     if moving is not None and moving.closed != EPOCH:
         warnings.warn(
-            "this table has moved: it shows the rows from before the move, and no later changes. Open the new address. "
+            "this table has moved and shows only rows from before the move: open the new address. "
             f"moved_to={moving.uri} closed={moving.closed}",
             TableMovedWarning,
             stacklevel=callers_level(),

@@ -1,4 +1,4 @@
-"""`Table.move`: rows are found by their keys, in whatever partition they are, and come to another one."""
+"""Plans for `Table.move`: find rows by key in any partition and move them to another."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from crdt_mor.write.merge_into_plan import Clause, MergePlan
 
 
 def keys_to_move(keys: object, config: TableConfig, schema: TableSchema) -> pa.Table:
-    """Keys as users name them, each once."""
     fields = config.key.fields
     repeated = key_rows(keys, fields, schema.declared).group_by(fields, use_threads=False)
     return repeated.aggregate([([], "count_all")]).select(fields)
 
 
 def move_plan(keys: pa.Table, partition: object, config: TableConfig, schema: TableSchema) -> MergePlan:
-    """The merge by which rows of these keys come to a partition. Rows that are there already are left alone."""
+    """Return the merge that moves rows of these keys to a partition; rows already there are left alone."""
     new = {name: _literal(value) for name, value in _values(partition, config, schema).items()}
     differs = [pl.col("target").struct.field(name).ne_missing(value) for name, value in new.items()]
     clause = Clause("matched", "update", new, reduce(or_, differs))
@@ -32,23 +31,21 @@ def move_plan(keys: pa.Table, partition: object, config: TableConfig, schema: Ta
 
 
 def _literal(value: pa.Scalar) -> pl.Expr:
-    """A value as an expression of its exact type."""
     values = pl.Series(pl.from_arrow(pa.repeat(value, 1)))
     return pl.lit(values[0], values.dtype)
 
 
 def _values(partition: object, config: TableConfig, schema: TableSchema) -> dict[str, pa.Scalar]:
-    """The new values of partition columns, in the table's types."""
     movable = [name for name in config.key.partition_fields if name not in config.key.fields]
     if not movable:
         raise InvalidInputError(
-            "rows of this table do not move: it has no partition column that its key does not name. A row under "
-            "another key is another row: delete the one, and upsert the other. "
+            "rows of this table cannot move: all its partition columns, if any, belong to the key. "
+            "Delete the row and upsert it with another key. "
             f"key={list(config.key.fields)} partition_by={list(config.key.partition_fields)}"
         )
     if not isinstance(partition, Mapping) or not partition or not set(partition) <= set(movable):
         raise InvalidInputError(
-            f"say where the rows come to by columns of the partition, which the key does not name: "
+            f"pass the new partition by its columns outside the key: "
             f'partition={{"{movable[0]}": …}}. partition={partition!r} columns={movable}'
         )
     return {name: _value(value, schema.stored.field(name)) for name, value in partition.items()}
@@ -59,6 +56,5 @@ def _value(value: object, column: pa.Field) -> pa.Scalar:
         return pa.scalar(value).cast(column.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
-            "a partition is named by values of its columns' types. "
-            f"column={column.name} type={column.type} value={value!r}"
+            f"a partition value must fit its column's type. column={column.name} type={column.type} value={value!r}"
         ) from error

@@ -23,16 +23,16 @@ METHODS: Final = {
     "log": "history()",
     "timeline": "inspect.timeline()",
 }
-"""What to call instead of a name that `Table` lacks. A method that loses rows is named by its own name alone."""
+"""Methods to use instead of names that `Table` lacks. Methods that lose rows are listed only under their own names."""
 
 
 class NearNames:
-    """Answers a missing attribute that other systems have with the name to use here."""
+    """Suggests a `Table` method for an unknown attribute of another system."""
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Raise `AttributeError`, with the name to use here where there is one."""
+            """Raise `AttributeError`, with a suggestion if there is one."""
             instead = f". Use table.{METHODS[name]}" if name in METHODS else ""
             message = f"{type(self).__name__!r} object has no attribute {name!r}{instead}"
             raise AttributeError(message, name=name, obj=self)

@@ -1,4 +1,4 @@
-"""What other engines see of a table: one answer for each way in which a table declares itself to Hudi."""
+"""Describe how other engines read a table, for each way in which a table declares itself to Hudi."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from crdt_mor.read.snapshot import Snapshot
 
 
 def other_readers(session: Session) -> str:
-    """What Hudi's Spark reader and hudi-rs make of this table, with the log files that are unmerged now."""
     merge = session.config.merge
     if merge.hudi_commit_time:
-        return "Hudi's own table: every engine sees these rows; it is compacted here only while no write is pending"
+        return "Hudi's own table: every engine reads these rows; compacted here only while no write is pending"
     if merge.custom:
         if log_files := sum(len(slice_.logs) for slice_ in Snapshot.seal(session, session.views.sealed()).slices):
             return (
-                f"no other engine while {log_files} log files are unmerged: Hudi's readers do not know this merge and "
-                "refuse them; `crdt-mor compact` first, or read the base files alone (read-optimized)"
+                f"no other engine while {log_files} log files are unmerged: Hudi's readers refuse this table's merge; "
+                "run `crdt-mor compact` first, or read only the base files (read-optimized)"
             )
         return "fully compacted: Hudi's Spark reader and hudi-rs see these rows"
     if merge.kind == "ordering":
         return (
-            "Hudi's Spark reader and hudi-rs see these rows; until a file group is compacted with nothing pending, not "
-            f"for exact ties of {merge.ordering} and for keys with a plain delete"
+            "Hudi's Spark reader and hudi-rs see these rows, except exact ties of "
+            f"{merge.ordering} and keys with a plain delete until a compaction with nothing pending"
         )
     is_handed_over = session.views.sealed().handed_over != EPOCH
-    writers = "may write it until it is taken back" if is_handed_over else "may, too, once it is handed over"
+    writers = "may write until takeback" if is_handed_over else "may write after a handover"
     return (
         f"Hudi's Spark reader and hudi-rs see these rows at every moment; Hudi's MERGE INTO and data source {writers}"
     )

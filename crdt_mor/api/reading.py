@@ -1,6 +1,6 @@
-"""A table as what people try first: read whole, counted, looked at, handed to another library as it is.
+"""Read methods of a table: rows as frames, counts, and Arrow and notebook output.
 
-Each of these methods scans, sealed at that moment. A program that reads one snapshot more than once keeps a scan of it.
+Each method makes its own scan, sealed at that moment. To read one snapshot more than once, keep a scan.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
 Consistency = Literal["latest", "stable", "read_optimized"]
 
 AsOf = Commit | Point
-"""A point in a table's history: a commit, a version, a moment, or a savepoint.
+"""A point in a table's history: a commit, a version, a moment or a savepoint's name.
 
-A moment is a datetime (in UTC where it is naive), a date (midnight UTC at its start), ISO text of either, 17 digits of
-UTC time, or "now": all that is decided; or it has a name, which `Table.savepoint` gave it.
+A moment is a datetime (naive is UTC), a date (midnight UTC at its start), ISO text of either, 17 digits of UTC time, or
+"now".
 """
 
 HANDED_OVER: Final = "Hudi's writers have this table: it takes no writes here until maintenance.takeback()."
-"""What is shown of a table that is handed over."""
 
 
 def point_of(as_of: AsOf) -> Point:
-    """A point as model/points.py has it: a commit is the moment when readers began to see it."""
     return as_of.completed_at if isinstance(as_of, Commit) else as_of
 
 
 def value_at(
     session: Session, as_of: AsOf | None, name: str = "as_of", *, look: bool = False
 ) -> tuple[Timeline, Cut | None]:
-    """The newest value, and its cut at a point; no cut where everything is meant that the value shows.
+    """Return the newest timeline value and its cut at a point; no cut without a point.
 
-    name: what the user calls the point. look: whether Hudi's directory is looked at in any case.
+    Args:
+        name: the argument's name, for errors.
+        look: look for new commits of Hudi in any case.
     """
     if as_of is None:
         return session.views.sealed(look=look), None
@@ -62,7 +62,7 @@ def value_at(
 
 @operations
 class Readable(NotASequence, ABC):
-    """What can be read without a word about scans. It is an Arrow stream, of the rows as they are when it is taken."""
+    """Reads rows without an explicit scan. It is an Arrow stream of the current rows."""
 
     uri: str
 
@@ -77,7 +77,7 @@ class Readable(NotASequence, ABC):
         meta: bool = False,
         limit: int | None = None,
     ) -> Scan:
-        """A snapshot, sealed now."""
+        """Return a scan of the current snapshot."""
 
     @property
     @abstractmethod
@@ -97,7 +97,7 @@ class Readable(NotASequence, ABC):
     @property
     @abstractmethod
     def handed_over(self) -> datetime | None:
-        """Since when Hudi's writers have the table; None: they have not."""
+        """Time since which Hudi's writers have the table, or None."""
 
     def to_polars(
         self,
@@ -107,7 +107,7 @@ class Readable(NotASequence, ABC):
         as_of: AsOf | None = None,
         limit: int | None = None,
     ) -> pl.DataFrame:
-        """The rows as a polars DataFrame. The arguments are those of `scan`; so are the errors."""
+        """Return the rows as a polars DataFrame; see `scan`."""
         return self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit).to_polars()
 
     def to_arrow(
@@ -118,7 +118,7 @@ class Readable(NotASequence, ABC):
         as_of: AsOf | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows as a pyarrow Table, in the declared types. The arguments are those of `scan`; so are the errors."""
+        """Return the rows as a pyarrow Table in the declared types; see `scan`."""
         return self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit).to_arrow()
 
     def to_pandas(
@@ -129,39 +129,37 @@ class Readable(NotASequence, ABC):
         as_of: AsOf | None = None,
         limit: int | None = None,
     ) -> pd.DataFrame:
-        """The rows as a pandas DataFrame. The arguments are those of `scan`; so are the errors."""
+        """Return the rows as a pandas DataFrame; see `scan`."""
         return self.scan(columns=columns, filter=filter, as_of=as_of, limit=limit).to_pandas()
 
     def count(self, filter: pl.Expr | str | None = None, *, as_of: AsOf | None = None) -> int:
-        """Number of rows, or of those for which `filter` holds; reads the columns that this takes and no others.
+        """Count the rows, or the rows matching `filter`. Only the needed columns are read.
 
-        Where no filter asks for it and a file's statistics say it, no row is read.
+        Without a filter, no row is read if file statistics contain the count.
         """
         return self.scan(filter=filter, as_of=as_of).count()
 
     def head(self, n: int = 5, *, columns: str | Sequence[str] | None = None) -> pl.DataFrame:
-        """Some `n` rows to look at, as a polars DataFrame, whichever come first: rows have no order."""
+        """Return up to `n` rows as a polars DataFrame, in no order."""
         return self.scan(columns=columns, limit=n).to_polars()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """All rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` or `duckdb.sql("from events")`."""
+        """Return the current rows for `pl.DataFrame(table)`, `pa.table(table)` or `duckdb.sql("from events")`."""
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the columns and what each is for; no rows are read for it."""
         config = self.config
         roles = _roles(config)
         columns = [(field.name, field.type, ", ".join(roles.get(field.name, ()))) for field in self.schema]
         return (
             html_line(f"{self!r}, version {self.version}")
             + html_table(["column", "type", "role"], columns)
-            + html_line("head() shows some rows, count() says how many there are.")
+            + html_line("head() shows some rows, count() counts all rows.")
             + ("" if self.handed_over is None else html_line(HANDED_OVER))
         )
 
 
 def _roles(config: TableConfig) -> dict[str, list[str]]:
-    """What columns are for, by name: key, partition, ordering, and the payload that decides them."""
     roles: dict[str, list[str]] = {}
     named = {"key": config.key.fields, "partition": config.key.partition_fields}
     named["ordering"] = (config.merge.ordering,) if config.merge.ordering else ()

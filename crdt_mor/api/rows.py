@@ -1,4 +1,4 @@
-"""Rows that come when they are asked for, as an Arrow stream: what scans and changes have in common."""
+"""Rows read on demand, as an Arrow stream: the common part of scans and changes."""
 
 from __future__ import annotations
 
@@ -19,42 +19,41 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PART_SIZE: Final = 32 << 20
-"""The bytes of files that one process reads in about half a second."""
+"""Bytes of files that a process reads in about half a second."""
 
 
 PREVIEW: Final = 10
-"""The rows that a notebook shows."""
+"""Rows shown in a notebook."""
 
 
 class NotASequence:
-    """What holds rows and is neither a sequence nor an iterator: what Python's own words for those say instead."""
+    """Refuses Python's sequence operations and names the method to use."""
 
     def __iter__(self) -> NoReturn:
         raise InvalidUseError(
-            f"a {_kind(self)} is not iterated: use to_polars().iter_rows(named=True) for rows, to_arrow().to_batches() "
-            f"for batches, or pass it as it is to what takes an Arrow stream. type={_kind(self)}"
+            f"a {_kind(self)} is not iterable: use to_polars().iter_rows(named=True) for rows, to_arrow().to_batches() "
+            f"for batches, or pass the object itself as an Arrow stream. type={_kind(self)}"
         )
 
     def __len__(self) -> NoReturn:
         how = "count()" if hasattr(self, "count") else "to_arrow().num_rows"
         raise InvalidUseError(
-            f"a {_kind(self)} has no length, as rows are counted by reading: use {how}. type={_kind(self)}"
+            f"a {_kind(self)} has no length, because counting reads rows: use {how}. type={_kind(self)}"
         )
 
     def __getitem__(self, item: object) -> NoReturn:
         raise InvalidUseError(
-            f"a {_kind(self)} has no items: use to_polars()[...] for rows and columns that are read, or say what to "
-            f"read, columns=... and filter=.... type={_kind(self)} item={item!r}"
+            f"a {_kind(self)} has no items: use to_polars()[...], or select with columns=... and filter=... "
+            f"before reading. type={_kind(self)} item={item!r}"
         )
 
     def __contains__(self, item: object) -> NoReturn:
         raise InvalidUseError(
-            f"a {_kind(self)} is not searched with `in`: use a filter, or schema.names for its columns. "
+            f"a {_kind(self)} does not support `in`: use a filter, or schema.names for its columns. "
             f"type={_kind(self)} item={item!r}"
         )
 
     def __bool__(self) -> bool:
-        """True, as of any object: whether there are rows, `count()` says."""
         return True
 
 
@@ -63,41 +62,39 @@ def _kind(thing: object) -> str:
 
 
 class ArrowRows(NotASequence, ABC):
-    """Pass it to pyarrow, polars, pandas or DuckDB as it is: it has `__arrow_c_stream__`."""
+    """Rows for pyarrow, polars, pandas or DuckDB, which accept them as an Arrow stream."""
 
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what comes out."""
+        """The Arrow schema of the rows."""
 
     @abstractmethod
     def _batches(self) -> Iterator[pa.RecordBatch]: ...
 
     def _in_types(self, types: Callable[[], pa.Schema]) -> ArrowRows:  # noqa: ARG002
-        """The rows in types of columns, where they have none of their own, as files of text have none."""
         return self
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame."""
+        """Return all rows as a polars DataFrame."""
         return polars_frame(self.to_arrow())
 
     def to_arrow(self) -> pa.Table:
-        """All rows as a pyarrow Table in the declared types."""
+        """Return all rows as a pyarrow Table in the declared types."""
         return pa.Table.from_batches(self._batches(), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
+        """Return all rows as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of record batches, a part of the table at a time."""
+        """Return the rows as a stream of record batches."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _first(self, count: int) -> pl.DataFrame:
-        """The first rows that come, without those behind them."""
         batches, left = list[pa.RecordBatch](), count
         for batch in self._batches():
             batches.append(batch)
@@ -107,39 +104,36 @@ class ArrowRows(NotASequence, ABC):
         return polars_frame(pa.Table.from_batches(batches, self.schema).slice(0, count))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first rows."""
         rows = self._first(PREVIEW + 1)
         more = html_line(f"the first {PREVIEW} rows; there are more") if rows.height > PREVIEW else ""
         return html_table(rows.columns, rows.head(PREVIEW).iter_rows()) + more + html_line(repr(self))
 
 
 def in_types(rows: ArrowRows, types: Callable[[], pa.Schema] | None) -> ArrowRows:
-    """Rows on their way into a table. types: returns those of its columns; only files of text ask for them."""
     return rows if types is None else rows._in_types(types)  # noqa: SLF001  its own module
 
 
 def part_size(size: object) -> int:
-    """The size that parts are to have."""
     if isinstance(size, int) and not isinstance(size, bool) and size > 0:
         return size
-    raise InvalidInputError(f"the size of a part is a number of bytes, above 0. size={size!r}")
+    raise InvalidInputError(f"size must be a number of bytes above 0. size={size!r}")
 
 
 def chosen(columns: str | Sequence[str] | None, known: Sequence[str], schema: TableSchema) -> list[str]:
-    """The selected columns: a list of names, or one name by itself, or all; raises for those that are not there.
+    """Return the selected columns; raise for unknown or repeated names.
 
-    schema: of the table, as people see it.
+    `schema` has the user-visible names.
     """
     if columns is None:
         return list(known)
     names = [columns] if isinstance(columns, str) or not isinstance(columns, Iterable) else list(columns)
     if not all(isinstance(name, str) for name in names):
         kinds = sorted({type(name).__name__ for name in names})
-        raise InvalidInputError(f"columns are named by texts; there are {list(known)}. types={kinds}")
+        raise InvalidInputError(f"pass column names as text; there are {list(known)}. types={kinds}")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InvalidInputError(f"no such columns; there are {list(known)}{schema.meant(unknown)}. unknown={unknown}")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise InvalidInputError(f"a column comes out once: name it once. repeated={repeated}")
+        raise InvalidInputError(f"`columns` repeats a name: pass each column once. repeated={repeated}")
     return names

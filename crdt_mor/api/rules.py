@@ -1,4 +1,4 @@
-"""The rules of a table as users see and change them."""
+"""Show, add and drop a table's rules."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ from crdt_mor.write.rules import (
 )
 
 ROUNDS_MAX: Final = 3
-"""How often rows are looked at for rules that others add or restores touch meanwhile."""
+"""Attempts to prove rules while others change rules or restore the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """The rules of a table.
 
-    not_null: columns that no row leaves without a value. check: conditions of SQL by their names. default: values of
-    columns that a write does not give.
-    unproven: those, like `not_null price` and `check positive`, to which writes are held, but not each older row.
+    Attributes:
+        not_null: columns that must have a value.
+        check: SQL conditions by name.
+        default: values of columns that a write omits.
+        unproven: rules such as `check positive` that hold for new writes, but may not hold for older rows.
     """
 
     not_null: tuple[str, ...]
@@ -52,7 +54,6 @@ class Rules:
 
 
 def shown(value: Timeline) -> Rules:
-    """The rules that a value has."""
     rules = shown_rules(value)
     columns = value.names.outward(TableSchema.from_json(value.schema))
     return Rules(
@@ -71,16 +72,15 @@ def add_rules(
     validate: bool,
     wait_ms: int,
 ) -> None:
-    """See `Table.add_rules`."""
     require_writable(session)
     session.adopt()
     seen, config = session.tail(), session.config
     schema = TableSchema.from_json(seen.schema)
     rules = rules_in_stored_names(names_of(not_null), check, default, config, schema, seen.names)
     if not rules:
-        raise InvalidInputError('say which rules to add: not_null=["price"], check={"positive": "price > 0"}')
+        raise InvalidInputError('pass rules to add: not_null=["price"], check={"positive": "price > 0"}')
     there, asked = (rules_under(some, seen.names) for some in (seen.rules, tuple(rules)))
-    adding_to(there, asked, "", are_proven_next=validate)  # which another rule of the name would refuse
+    adding_to(there, asked, "", are_proven_next=validate)  # raises for another rule of the same name
     new = {rule.place for rule in rules}
     proven = {rule.says for rule in seen.rules if rule.is_proven}
     if validate:
@@ -101,7 +101,7 @@ def add_rules(
         if new <= {rule.place for rule in value.rules if rule.is_proven}:
             return
     raise InvalidInputError(
-        "these rules are added, and not proven, as others have changed them or restored the table each time meanwhile: "
+        "the rules are added but not proven, because other processes kept changing them or restored the table: "
         f"add them again. rules={[str(rule) for rule in rules]}"
     )
 
@@ -109,11 +109,11 @@ def add_rules(
 def _proven(
     session: Session, added: Timeline, nonce: str, unproven: Sequence[Rule], wait_ms: int, *, is_seen: bool
 ) -> Timeline:
-    """The value once rules are proven; where some row breaks one, those are withdrawn that an event has added.
+    """Prove rules; if a row breaks a rule, withdraw the rules added by the event with this nonce.
 
-    added: the value that has the rules, by the event with this nonce or by earlier ones.
-
-    is_seen: whether the rows that came before the event were looked at, but for those of writes under way.
+    Args:
+        added: the value with the rules.
+        is_seen: the rows before the event were checked, except rows of pending writes.
     """
     try:
         require_not_own(session, added, added.pending if wait_ms else ())
@@ -129,7 +129,6 @@ def _proven(
 
 
 def _require_unbroken(session: Session, value: Timeline, rules: Collection[Rule]) -> None:
-    """Raise `ConstraintViolationError` where the table of a value shows rows that break a rule."""
     snapshot = Snapshot.seal(session, value)
     key = shown_config(session.config, value.names).key
     names = list(dict.fromkeys([*key.partition_fields, *key.fields]))
@@ -141,8 +140,8 @@ def _require_unbroken(session: Session, value: Timeline, rules: Collection[Rule]
         if rows.height:
             first = rows.sort(names).row(0, named=True)
             raise violation(
-                "rows of the table break the rule, which was not added: mend them, update(...) or delete(...), or add "
-                "it with validate=False, which holds those alone to it that are written from then on",
+                "rows of the table break the rule, so it was not added: fix them with update(...) or delete(...), or "
+                "add the rule with validate=False for new rows only",
                 rule, {name: first[name] for name in names}, {name: first[name] for name in rule.columns},
                 rows.height,
             )  # fmt: skip
@@ -154,12 +153,11 @@ def drop_rules(
     check: str | Sequence[str],
     default: str | Sequence[str],
 ) -> None:
-    """See `Table.drop_rules`."""
     places: list[Place] = [("not_null", name) for name in names_of(not_null)]
     places += [("check", name) for name in names_of(check)]
     places += [("default", name) for name in names_of(default)]
     if not places:
-        raise InvalidInputError('say which rules to drop: not_null=["price"], check=["positive"]')
+        raise InvalidInputError('pass rules to drop: not_null=["price"], check=["positive"]')
     session.adopt()
     tail = session.tail()
     known = {shown.place: rule.place for shown, rule in zip(shown_rules(tail), tail.rules, strict=True)}

@@ -1,7 +1,7 @@
-"""A scan: a frozen description of a read. Rows come when they are asked for, as often as they are asked for.
+"""Scans: sealed snapshots with rows read on demand, as often as needed.
 
-The view is sealed when the scan is made, so every output of one scan shows the same snapshot. A scan is an Arrow stream
-(`__arrow_c_stream__`): pass it to pyarrow, polars, pandas or DuckDB as it is.
+All outputs of a scan show the same snapshot. It is an Arrow stream (`__arrow_c_stream__`) for pyarrow, polars, pandas
+or DuckDB.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from crdt_mor.read.trees import with_columns_named
 
 @operations
 class Scan(ArrowRows):
-    """Rows of one snapshot: `columns` of them, where `filter` holds, at most `limit`. Made by `Table.scan`."""
+    """Rows of one snapshot: some columns, matching a filter, up to a limit. Made by `Table.scan`."""
 
     def __init__(
         self,
@@ -55,39 +55,39 @@ class Scan(ArrowRows):
 
     @property
     def as_of(self) -> InstantTime:
-        """The completion time that this scan shows: everything completed by then, nothing later.
+        """The completion time of this scan: it shows all commits completed by then, and no later ones.
 
-        Of a stable scan, the requested time that it stops before. What is handed out here, as `checkpoint` and
-        `version`, holds for ever, so it is only here that commits of Hudi's own writers are looked for; one that is
-        missing raises `SnapshotExpiredError`: scan again.
+        For a stable scan, the requested time that it stops before. `as_of`, `checkpoint` and `version` hold forever, so
+        they first look for commits of Hudi's writers; if the scan lacks any, `SnapshotExpiredError` is raised: scan
+        again.
         """
         return self._snapshot.sealed_cut().time
 
     @property
     def checkpoint(self) -> str:
-        """Where `Table.changes(since=...)` goes on from this scan."""
+        """The point from which `Table.changes(since=...)` continues after this scan."""
         if not self._snapshot.whole:
             raise InvalidInputError(
-                "a read-optimized scan leaves out commits, which changes since then would not bring: take the "
-                "checkpoint of a scan with consistency='latest' or 'stable'"
+                "a read-optimized scan omits commits, and later changes would miss them: use the checkpoint of a scan "
+                "with consistency='latest' or 'stable'"
             )
         return self._snapshot.sealed_cut().checkpoint(self._snapshot.value.table_id)
 
     @property
     def version(self) -> int:
-        """The version of the timeline that the scan is sealed to."""
+        """The timeline version of the scan."""
         self._snapshot.sealed_cut()
         return self._snapshot.value.version
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what comes out, as the table's user declared it."""
+        """The Arrow schema of the rows, as declared."""
         declared = self._snapshot.shown.declared
         return pa.schema([pa.field(n, pa.string()) if n in META_COLUMNS else declared.field(n) for n in self._columns])
 
     @property
     def polars_schema(self) -> pl.Schema:
-        """The columns that come out, in the types of polars, as `to_polars` and `frames` have them."""
+        """The columns with polars types, as in `to_polars` and `frames`."""
         return polars_schema(self.schema)
 
     def narrowed(
@@ -97,9 +97,9 @@ class Scan(ArrowRows):
         filter: pl.Expr | str | None = None,
         limit: int | None = None,
     ) -> Scan:
-        """Less of the same snapshot: some of this scan's columns, those of its rows for which `filter` holds as well.
+        """Select fewer columns or rows of the same snapshot, in addition to this scan's filter.
 
-        For engines that decide late what they need of a view that was sealed early.
+        For engines that plan late on a snapshot sealed early.
         """
         if self._limit is not None:
             raise InvalidInputError(f"a scan with a limit cannot be narrowed: narrow first. limit={self._limit}")
@@ -112,22 +112,19 @@ class Scan(ArrowRows):
         return Scan(self._snapshot, names, conjunction(conditions), meta, limit)
 
     def parts(self, size: int = PART_SIZE) -> list[Scan]:
-        """This scan in parts that other processes can read: whole file slices, small ones together up to `size` bytes.
+        """Split the scan into parts for other processes: whole file slices, small ones together up to `size` bytes.
 
-        A part pickles. It names its files, so that reading it looks at nothing else of the table; each row of the scan
-        is in one part. Slices that the filter rules out are in none, so there may be no parts at all.
+        A part can be pickled and names its files, so reading it needs nothing else of the table. Slices excluded by the
+        filter are in no part, so the list may be empty.
         """
         if self._limit is not None:
-            raise InvalidInputError(f"a limit counts the rows of all parts: do without one. limit={self._limit}")
+            raise InvalidInputError(f"a scan with a limit has no parts: omit the limit. limit={self._limit}")
         snapshot, meta = self._snapshot, any(name in META_COLUMNS for name in self._columns)
         parts = balanced_parts([(slice_, slice_.weight) for slice_ in self._pruning.kept], part_size(size))
         return [Scan(snapshot.with_slices(slices), self._columns, self._filter, meta) for slices in parts]
 
     def explain(self) -> Explanation:
-        """What this scan reads, and what it need not: files that are ruled out, columns, what goes down to Parquet.
-
-        Reads footers of base files, and no rows.
-        """
+        """Explain which files, row groups and columns this scan reads or skips. Reads only footers of base files."""
         snapshot = self._snapshot
         session, merging = snapshot.session, merging_of(snapshot.session.config, snapshot.value.schema)
         down, late = self._conditions
@@ -141,30 +138,25 @@ class Scan(ArrowRows):
 
     @property
     def unopened(self) -> int:
-        """Of how many file groups `count` opens no data file, as it is known how many rows they have.
+        """Number of file groups that `count` does not open, because their row count is known.
 
-        Commits say it, a hint of shown rows, or an earlier scan of this table.
-        So it does not tell whether these files can be read; `Table.verify` does.
+        Their files may be unreadable; `Table.verify` checks that.
         """
         return 0 if self._filter is not None else self._snapshot.unopened
 
     def count(self) -> int:
-        """Number of rows.
-
-        No data is read where no filter asks for it, and a commit says it, or an earlier scan of this table has found
-        it out.
-        """
+        """Count the rows. Without a filter, no data is read if a commit or an earlier scan contains the count."""
         if self._filter is None:
             rows = self._snapshot.count()
             return rows if self._limit is None else min(rows, self._limit)
         return sum(frame.height for frame in self._frames([]))
 
     def frames(self) -> Iterator[pl.DataFrame]:
-        """The rows as polars DataFrames, a file slice or a few small ones at a time."""
+        """Yield the rows as polars DataFrames, a file slice or a few small ones at a time."""
         return (self._shown(self._restore_polars(frame)) for frame in self._frames(self._stored))
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame."""
+        """Return all rows as a polars DataFrame."""
         frames = [self._shown(self._restore_polars(frame)) for frame in self._frames(self._stored, kept=True)]
         if not frames:
             return pl.DataFrame(schema=self.polars_schema)
@@ -184,18 +176,16 @@ class Scan(ArrowRows):
 
     @cached_property
     def _by_shown(self) -> dict[str, str]:
-        """The stored names of the columns, by the names under which this scan has them."""
         known = self._snapshot.names.by_shown(self._snapshot.schema.declared.names)
         return known | {name: name for name in META_COLUMNS}
 
     @property
     def _stored(self) -> list[str]:
-        """The stored names of the columns that come out."""
         return [self._by_shown[name] for name in self._columns]
 
     @cached_property
     def _parts_of_filter(self) -> list[tuple[pl.Expr, pl.Expr | None]]:
-        """The conditions that must all hold, each also under stored names; None where it has no such form."""
+        """The filter's conjuncts, each also with stored names (None if impossible)."""
         parts = [] if self._filter is None else conjuncts(self._filter)
         if self._snapshot.names.are_stored:
             return [(part, part) for part in parts]
@@ -203,48 +193,45 @@ class Scan(ArrowRows):
 
     @property
     def _inside(self) -> pl.Expr | None:
-        """What the filter says under stored names, or less: it rules nothing out for which the filter holds."""
+        """The filter with stored names, or a weaker condition."""
         if self._snapshot.names.are_stored:
             return self._filter
         return conjunction([part for _, part in self._parts_of_filter if part is not None])
 
     @cached_property
     def _pruning(self) -> Pruning:
-        """The file slices that may hold rows for which the filter holds."""
         snapshot = self._snapshot
         snapshot.session.require_own_process()
         return prune(snapshot.slices, self._inside, snapshot.session.config, snapshot.schema)
 
     @cached_property
     def _keys(self) -> tuple[str, ...] | None:
-        """The keys of which alone the filter can hold, if they are few; None: any."""
+        """The only keys that the filter allows, if few; None for any."""
         return pinned_keys(self._inside, self._snapshot.session.config, self._snapshot.schema)
 
     @cached_property
     def _conditions(self) -> tuple[pl.Expr | None, pl.Expr | None]:
-        """The filter in two parts: for the kernel and the Parquet scan below it, and for rows that are restored.
-
-        The former is one of stored names, the latter of those under which this scan has the columns.
+        """The filter in two parts: on stored names for the kernel and Parquet, and on declared types and this scan's
+        names.
         """
         snapshot, schema = self._snapshot, self._snapshot.schema
         numbered = merging_of(snapshot.session.config, snapshot.value.schema).columns.numbered
         down: list[pl.Expr] = []
         late: list[pl.Expr] = []
         for part, inside in self._parts_of_filter:
-            # The statistics of numbers say nothing of the order of their texts.
+            # Statistics of numbers do not show the order of their text.
             is_late = inside is None or bool(numbered & set(columns_in(inside)))
             form = None if is_late or inside is None else parquet_form(inside, schema)
             (late if form is None else down).append(part if form is None else form)
         return conjunction(down), conjunction(late)
 
     def _needed(self, columns: Sequence[str]) -> list[str]:
-        """`columns`, and those that the late part of the filter names; stored names."""
         _, late = self._conditions
         named = [] if late is None else [self._by_shown[name] for name in columns_in(late)]
         return list(dict.fromkeys([*columns, *named]))
 
     def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
-        """Merged rows in stored types, no more than the limit. kept: as in `Snapshot.frames`."""
+        """Yield merged rows in stored types, up to the limit. For `kept` see `Snapshot.frames`."""
         down, late = self._conditions
         snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
         if late is None:
@@ -260,13 +247,12 @@ class Scan(ArrowRows):
         return frames if self._limit is None else _first(frames, self._limit)
 
     def _late(self, frame: pl.DataFrame, condition: pl.Expr, columns: Sequence[str]) -> pl.DataFrame:
-        """`columns` of the rows of which a condition on restored columns is true."""
         named = selected(frame, list(dict.fromkeys(self._by_shown[name] for name in columns_in(condition))))
         try:
             keep = self._shown(self._restore_polars(named)).select(condition.alias("keep"))["keep"]
         except pl.exceptions.PolarsError as error:
             raise failed_on_rows(error, self._snapshot.shown, condition) from error
-        # Of a literal and a column that has one value in all rows, polars may make a single value for all of them.
+        # For a literal or a constant column, polars may return a single value for all rows.
         rows = selected(frame, columns)
         return rows.filter(keep if len(keep) == rows.height else keep.new_from_index(0, rows.height))
 
@@ -278,7 +264,6 @@ class Scan(ArrowRows):
             yield from (rows.cast(schema) if schema.names else rows).to_batches()
 
     def _shown(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """A frame of stored names under those of this scan."""
         names = self._snapshot.names
         return frame if names.are_stored else frame.rename({name: names.shown(name) for name in frame.columns})
 
@@ -292,7 +277,7 @@ class Scan(ArrowRows):
 
 
 def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None) -> None:
-    """Ask a bucket for the ends of the files that a scan of a snapshot begins with; they are kept in memory."""
+    """Prefetch from a bucket the ends of the files that a scan reads first."""
     slices = Scan(snapshot, None, filter, meta=False)._pruning.kept  # noqa: SLF001
     replace(snapshot, slices=slices if limit is None else slices[:1]).prefetch()
 
@@ -300,11 +285,10 @@ def prefetch(snapshot: Snapshot, filter: pl.Expr | str | None, limit: int | None
 def _row_count(limit: object) -> int | None:
     if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
         return limit
-    raise InvalidInputError(f"a limit is a number of rows, 0 or more. limit={limit!r}")
+    raise InvalidInputError(f"limit must be a number of rows, 0 or more. limit={limit!r}")
 
 
 def _first(frames: Iterator[pl.DataFrame], limit: int) -> Iterator[pl.DataFrame]:
-    """Frames until there are `limit` rows; slices after that are not read."""
     left = limit
     for frame in frames:
         yield frame.head(left)

@@ -1,9 +1,7 @@
-"""A table: create or open it, write to it from any number of processes, read it.
+"""Create or open a table, write to it from any number of processes, and read it.
 
-`Table` is how a table is made and opened, and what it is. What reads it is `table_reads`, what writes to it
-`table_writes`, and `job`, `update_parts` and `merge_into_parts` where many processes make one commit. There is no lock,
-no coordinator and no retry loop to write: two writers of one key both succeed, and the table's merge decides what
-readers see.
+`Table` itself creates, opens and describes tables. Its reads are in `table_reads`, its writes in `table_writes`,
+distributed writes in `job`, `update_parts` and `merge_into_parts`. Writers need no lock, coordinator or retry loop.
 """
 
 from __future__ import annotations
@@ -71,10 +69,10 @@ WRITER_EXPIRY = timedelta(minutes=10)
 
 @operations
 class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany, TableRules, AlteredColumns):
-    """A merge-on-read table: `Table("events")` opens one, `Table.create` makes one.
+    """A merge-on-read table: `Table("events")` opens and `Table.create` creates a table.
 
-    It is an Arrow stream of its rows as they are now, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB, and no
-    sequence of rows: to iterate, to index and to ask for its length raise `InvalidUseError`.
+    It is an Arrow stream of the current rows, for `pl.DataFrame(table)`, `pa.table(table)` and DuckDB. Iterating,
+    indexing and `len` raise `InvalidUseError`.
     """
 
     def __init__(
@@ -88,10 +86,10 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> None:
-        """Open a table, as `Table.open` does."""
+        """Open a table; see `Table.open`."""
         if not isinstance(uri, str | os.PathLike):
             raise InvalidUseError(
-                f"a table is opened by its address, a text or a path: Table('events'). type={type(uri).__name__}"
+                f"pass the table's address as text or a path: Table('events'). type={type(uri).__name__}"
             )
         allow_payloads(*_payloads(payloads))
         inline = _inline(maintain)
@@ -109,14 +107,13 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
 
     @classmethod
     def _of(cls, session: Session, uri: str, store: Store | None = None) -> Self:
-        """The table of a session that is there already."""
         table = cls.__new__(cls)
         cls._hold(table, session, uri, store)
         return table
 
     @property
     def environment(self) -> Environment:
-        """Where this table takes time and chance from; what waits for the table lets time pass here."""
+        """Source of time and randomness for this table; waits let time pass here."""
         return self._session.environment
 
     @classmethod
@@ -145,36 +142,37 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> Table:
-        """Create a table, without rows.
+        """Create a table without rows.
 
-        uri: where: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md); where a
-            `store` is given, only the table's name in messages.
-        schema: the columns: a pyarrow or polars schema, types by name like `{"id": pl.String}`; or a pyarrow, polars or
-            pandas frame, a scan, another table, whose columns are taken and whose rows are NOT written: upsert them.
-            What polars and pandas say becomes Arrow's ordinary types (`string`, not `large_string`). pandas' index is
-            no column, unless it has a name.
-        key: the column or columns that name a row; unique within its partition.
-        ordering: the greatest value of this column wins, instead of the latest commit.
-        partition_by: columns whose values make the folders; `hive_style` writes them as `column=value`. Those that the
-            key does not name give a `PartitionNotInKeyWarning`: see `move`.
-        buckets: file groups a partition; fixed for the table's life. One per few hundred MB of data is a good start.
-        merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects or
-            by name; all other columns take the latest commit's value, as all do by default. Or `PartialUpdate()`.
-        not_null, check, default: rules that every row fulfils, as in `add_rules`: columns that have a value, conditions
-            of SQL by name, {"positive": "price > 0"}, and values of columns that a write does not give.
-        cluster_by: columns by which compaction sorts base files, most important first, so that filters on them read
-            less; by default rows are in the order of their keys. `cluster_order="z-order"` gives up to four columns
-            the same weight. Both are properties, `crdt_mor.cluster_by` and `crdt_mor.cluster_order`, which
-            `set_properties` changes at any time.
-        compression: of base files; "lz4" is read in about half the time, and takes half as much space again. It is the
-            property `crdt_mor.compression`.
-        exist_ok: open the table if there is one with the same columns and settings, as people see them now: a column
-            that was renamed has its new name, a dropped one is left out, and one that was added may be. Anything else
-            is an error, which names each difference.
-        maintain, storage_options, store, environment: see `Table.open`.
+        Args:
+            uri: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md). With a
+                `store`, only the name in messages.
+            schema: a pyarrow or polars schema, types by name like `{"id": pl.String}`, or a frame, scan or table with
+                the columns; rows are NOT written. Types become Arrow's ordinary types (`string`, not `large_string`);
+                an unnamed pandas index is no column.
+            key: the columns that identify a row within its partition.
+            ordering: the row with the greatest value in this column wins, instead of the latest commit.
+            partition_by: columns that form the folders. Columns outside the key cause a `PartitionNotInKeyWarning`: see
+                `move`.
+            hive_style: name folders `column=value`.
+            buckets: file groups per partition, fixed for the table's life. Use one per few hundred MB.
+            merge: payloads by column, `{"views": Counter(), ("price", "priced_at"): LatestBy("priced_at")}`, as objects
+                or names; other columns take the latest commit's value. Or `PartialUpdate()`.
+            not_null, check, default: rules, as in `add_rules`.
+            cluster_by: columns that sort base files in compactions, most important first, for filters on them; by
+                default the key. The property `crdt_mor.cluster_by`.
+            cluster_order: "z-order" weights up to four columns equally. The property `crdt_mor.cluster_order`.
+            compression: of base files; "lz4" reads in half the time and needs half as much space again. The property
+                `crdt_mor.compression`.
+            name: the table's name for Hudi; by default from `uri`.
+            exist_ok: open an existing table with the same current columns and settings; columns added later may be
+                missing in `schema`. An error names all differences.
+            writer_expiry, maintain, storage_options, store, environment: see `Table.open`.
 
-        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError` (a type that cannot be stored);
-        `UnsupportedFeatureError` where an object store has no put-if-absent, which is tried.
+        Raises:
+            TableExistsError, InvalidInputError: the address is in use, or an argument is invalid.
+            SchemaMismatchError: a type cannot be stored.
+            UnsupportedFeatureError: the object store lacks put-if-absent, which is tested.
         """
         inline = _inline(maintain)
         environment = environment or SystemEnvironment()
@@ -222,26 +220,27 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> Table:
-        """Create a table with the rows of a source, of any size: it is there with all of them, or not at all.
+        """Create a table with the rows of a source of any size: it appears with all rows, or not at all.
 
-        source: a path, a pattern or a list of paths, of Parquet or whatever `read_files` reads; a folder of Parquet
-            files, whose levels like `day=2026-01-31` are columns; a Delta table (its folder, or a `DeltaTable`); an
-            Iceberg table (its folder, a `Table` or a scan); or anything that a write takes. A reader, a dataset and a
-            lazy frame are taken batch by batch. Paths may be addresses of object stores, to which `storage_options`
-            lead as well; `read_files` and `DeltaTable` take other ones.
-        key: the columns that name a row. A key that stands twice in its partition is refused by name.
-        schema: the types of the columns, where they are to be others than the source's; each value must become its
-            column's type without loss. The rest is as in `create` and `upsert`.
-        rename: new names of columns, by their names in the source; all other arguments have the new ones.
-        on_progress: called with a `LoadProgress` after some 100,000 rows; what it raises gives the load up.
+        Rows are sorted in the table's store, which takes their space twice; memory holds some 500,000 rows. They become
+        base files, so readers need not merge. A failed load leaves nothing; after a crash only invisible files are
+        left, and the load can be repeated at once. Of several loads at an address one succeeds.
 
-        Rows are sorted in the table's store, so about as much space is needed besides as they take; memory is needed
-        for some 500,000 rows, however many there are. They are put as base files, so that readers have nothing to
-        merge. While a load runs there is no table. Of one that fails nothing is left; one whose process dies leaves
-        what nobody sees, and may be run again at once. Of several that make a table at one address one does.
+        Args:
+            source: a path, pattern or list of paths, of Parquet or any format of `read_files`; a folder of Parquet
+                files, with levels like `day=2026-01-31` as columns; a Delta table (folder or `DeltaTable`); an Iceberg
+                table (folder, `Table` or scan); or data as in `upsert`. Readers, datasets and lazy frames are read in
+                batches. `storage_options` also apply to these paths; for others, pass `read_files` or a `DeltaTable`.
+            key: the columns that identify a row; a repeated key is an error.
+            schema: column types, if other than the source's; each value must convert without loss.
+            rename: new column names by source names; other arguments use the new names.
+            on_progress: called with a `LoadProgress` every 100,000 rows or so; its exception stops the load.
 
-        Raises `TableExistsError`, `InvalidInputError`, `SchemaMismatchError`; `UnsupportedFeatureError`, which says
-        what to install, where a format needs a package.
+        Other arguments are as in `create` and `upsert`.
+
+        Raises:
+            TableExistsError, InvalidInputError, SchemaMismatchError: as in `create`, or for unsuitable rows.
+            UnsupportedFeatureError: a package for the format is missing; the message names it.
         """
         from crdt_mor.api import load
         from crdt_mor.api.files_places import Places, providers_of
@@ -291,50 +290,52 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         store: Store | Handed | None = None,
         environment: Environment | None = None,
     ) -> Table:
-        """Open a table that we or Hudi made.
+        """Open a table made by crdt_mor or Hudi.
 
-        uri: where: a local path, `file://`, `s3://bucket/path`, `gs://`, `az://`, `abfss://` (docs/stores.md); where a
-            `store` is given, only the table's name in messages.
-        payloads: those of your own that the table may use, as in `crdt_mor.allow_payloads`: classes, or modules by
-            name. What you have imported needs no word.
-        writer_expiry: a write that has been silent for longer may be rolled back by this process.
-        maintain: "inline": after each commit of this table object, what is due in the file groups that it has written
-            is compacted; "off": it is not; None: as the table's property `crdt_mor.maintain` says, by default off. What
-            fails of it is told (`observe`) and fails no commit.
-        storage_options: how an object store is reached, by the names that deltalake and polars use, such as
-            `aws_region`; the environment says the rest. Keys among them are never written or shown.
-            `credential_provider` is a callable that gives keys, as obstore and polars take one, or "module:function".
-        store: where the table's objects are, such as a `MemoryStore`, which no other process sees, or an `S3Store`, an
-            `AzureStore` or a `GCSStore` of obstore, made for the bucket that `uri` is in.
-        environment: where time, ids and chance come from, so that a test can own them.
+        Args:
+            uri: as in `create`.
+            payloads: your own payloads that the table may use, as in `crdt_mor.allow_payloads`: classes, or module
+                names. Imported payloads need not be listed.
+            writer_expiry: this process may roll back writes that are silent for longer.
+            maintain: "inline" compacts, after each commit of this object, the file groups that are due among those
+                written; None follows the property `crdt_mor.maintain`, by default "off". Errors are reported to
+                `observe` and fail no commit.
+            storage_options: access to an object store, with the names of deltalake and polars, such as `aws_region`; by
+                default from the environment. Keys are never stored or shown. `credential_provider` is a callable, as in
+                obstore and polars, or "module:function".
+            store: the table's store, such as a `MemoryStore`, private to this process, or an `S3Store`, `AzureStore` or
+                `GCSStore` of obstore for the bucket of `uri`.
+            environment: source of time, ids and randomness, for tests.
 
-        Raises `TableNotFoundError`, `UnsupportedVersionError`, `UnsupportedFeatureError`. What uses a payload that is
-        neither imported nor allowed raises `PayloadNotAllowedError`.
+        Raises:
+            TableNotFoundError, UnsupportedVersionError, UnsupportedFeatureError: the table cannot be opened.
+            PayloadNotAllowedError: on use of a payload that is neither imported nor allowed.
         """
         return cls(
             uri, payloads=payloads, writer_expiry=writer_expiry, maintain=maintain, storage_options=storage_options,
             store=store, environment=environment,
         )  # fmt: skip
 
-    # --- what it is -----------------------------------------------------------------------------------------------
+    # --- description ----------------------------------------------------------------------------------------------
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """With which another process opens the same table, and polars the files at its address. It shows no keys and is
-        pickled without them, as another process takes them from its own environment; empty where the table is not in an
-        object store."""
+        """Options with which another process opens the table, and polars its files; {} outside object stores.
+
+        Keys are neither shown nor pickled: other processes take them from their own environment.
+        """
         store = self._session.store
         return store.options if is_bucket(store) else {}
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as they are now, in the types that they were declared in."""
+        """The current columns with their declared types."""
         value = self._session.views.sealed()
         return value.names.outward(TableSchema.from_json(value.schema)).declared
 
     @property
     def config(self) -> TableConfig:
-        """Key, partitioning, buckets and merge of the table, in the names of its columns, as last seen."""
+        """Key, partitioning, buckets and merge, with current column names, as last seen."""
         return shown_config(self._session.config, self._session.known().names)
 
     @property
@@ -344,7 +345,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What was noted of the table with `set_properties`, by name, as it is now."""
+        """The table's current properties; see `set_properties`."""
         value = self._session.views.sealed()
         found = dict(value.properties)
         if layouts.CLUSTER_BY in found:
@@ -352,13 +353,14 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
         return MappingProxyType(found)
 
     def set_properties(self, properties: Mapping[str, str | None]) -> None:
-        """Note things of the table, `{"owner": "ops", "retired": None}`: None takes a property away, others stay.
+        """Set properties of the table, `{"owner": "ops", "retired": None}`: None removes a property, others stay.
 
-        All of it is one event; of two processes that set one name, the later event counts. Names that begin with
-        `crdt_mor.` are the engine's, and those that it does not know are refused. Names have at most 256 characters;
-        all names and values together have at most 16 KiB, since each version of the timeline carries them.
+        If two processes set a name, the later event counts. Names with `crdt_mor.` belong to the engine; unknown ones
+        are refused. Names have at most 256 characters; all properties at most 16 KiB, because every timeline version
+        contains them.
 
-        Raises `InvalidInputError` for what is no such text; nothing is set then.
+        Raises:
+            InvalidInputError: a name or value is invalid; nothing is set.
         """
         changes = checked_changes(properties)
         value = self._session.views.sealed()
@@ -376,7 +378,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
 
     @property
     def maintenance(self) -> Maintenance:
-        """Upkeep: what is due, and each service by itself; safe beside writers and readers."""
+        """Upkeep: everything that is due, or each service alone. Safe beside writers and readers."""
         from crdt_mor.api.maintenance import Maintenance
 
         return Maintenance(self._session)
@@ -386,12 +388,10 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
 
 
 def _payloads(payloads: Sequence[str | type[Payload]] | str | type[Payload]) -> Sequence[str | type[Payload]]:
-    """The payloads as a sequence, also where one is passed by itself."""
     return (payloads,) if isinstance(payloads, str | type) else payloads
 
 
 def _inline(maintain: object) -> bool | None:
-    """Whether writers do upkeep; None: as the table says."""
     if maintain not in (None, "inline", "off"):
-        raise InvalidInputError(f'maintain is "inline" or "off", or None: as the table says. got={maintain!r}')
+        raise InvalidInputError(f'maintain must be "inline", "off", or None for the property. got={maintain!r}')
     return None if maintain is None else maintain == "inline"

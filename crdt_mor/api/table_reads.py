@@ -1,6 +1,6 @@
-"""A table as what shows its rows: as they are now or were at a moment, what changed between two, and its history.
+"""Read methods of a table: scans, changes, history, verification, copies and savepoints.
 
-Each read is sealed when it is called: what is committed later does not change it.
+Each read is sealed when it is called: later commits do not change it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @operations
 class TableReads(Readable, NearNames):
-    """The part of a table that reads: scans, changes, the history, and names for moments of it."""
+    """Methods that read a table and its history."""
 
     _session: Session
 
@@ -58,26 +58,29 @@ class TableReads(Readable, NearNames):
         limit: int | None = None,
         names: Literal["now", "then"] = "now",
     ) -> Scan:
-        """A snapshot, sealed now: merged rows, each key at most once in its partition.
+        """Return a scan of the current snapshot: merged rows, each key at most once per partition.
 
-        columns: user columns, all by default. filter: a polars expression or SQL text.
-        as_of: a `Commit`; a version; a moment: a datetime (naive is UTC), a date (midnight UTC at its start), ISO text
-            of either, 17 digits of UTC time; the name of a savepoint; or "now". The answer for a moment never changes
-            later, unless a restore cuts it off, which it says. One that has passed while nobody wrote is decided for
-            good by an event that this call publishes. One in the future raises `FutureSnapshotError`, and so does one
-            that this process cannot decide, since it may only read.
-        consistency: "stable" stops before the oldest pending write, so that no later commit comes between the rows;
-            "read_optimized" reads base files alone: fast, and as old as the last compaction.
-        meta: Hudi's five columns in front.
-        limit: the most rows that come out, whichever come first; no more file slices are read than that takes.
-        names: what columns are called that were renamed or dropped since the moment: "now", as they are by now, or
-            "then", as they were, so that a program of that time finds what it knows.
+        Args:
+            columns: user columns; all by default.
+            filter: a polars expression or SQL text.
+            as_of: a `Commit`; a version; a datetime (naive is UTC); a date (midnight UTC); ISO text of either; 17
+                digits of UTC time; a savepoint's name; or "now". The rows of a moment never change, unless a restore
+                cuts it off, which raises. A moment after the last event is decided by an event that this call
+                publishes.
+            consistency: "stable" stops before the oldest pending write, so that no later commit adds rows in between;
+                "read_optimized" reads only base files: fast, but as old as the last compaction.
+            meta: put Hudi's five meta columns first.
+            limit: maximum number of rows, in no order; only the file slices needed are read.
+            names: "now" uses current names of columns renamed or dropped since, "then" the names at that moment.
+
+        Raises:
+            FutureSnapshotError: `as_of` is in the future, or this process may not publish the event that decides it.
         """
         point = None if as_of is None else point_of(as_of)
         _check_names(names)
         stable = _consistency(consistency) == "stable"
         if stable and point is not None:
-            raise InvalidInputError("a stable scan says itself how far it goes: leave as_of out")
+            raise InvalidInputError("a stable scan ends before the oldest pending write: omit as_of")
         session = self._session
 
         def view(value: Timeline) -> Snapshot:
@@ -91,7 +94,7 @@ class TableReads(Readable, NearNames):
             return snapshot.read_optimized() if consistency == "read_optimized" else snapshot
 
         def meanwhile(known: Timeline) -> None:
-            with suppress(CrdtMorError):  # what is wrong is said of the newest value
+            with suppress(CrdtMorError):  # the scan of the newest value reports errors
                 prefetch(view(known), filter, limit)
 
         value = session.views.sealed_beside(meanwhile) if point is None else sealed_at(session, as_of=point)
@@ -108,38 +111,39 @@ class TableReads(Readable, NearNames):
         until: str | AsOf | None = None,
         names: Literal["now", "then"] = "now",
     ) -> Changes:
-        """What commits after `since` changed, sealed now: each changed key once, merged, as it is at the window's end.
+        """Return the changes after `since`: each changed key once, merged, in its state at the end.
 
-        since: the `checkpoint` of earlier changes or of a scan, or whatever `as_of` takes; None: the empty table.
-            A chain of checkpoints never skips a commit and never repeats one.
-        columns: user columns, all by default.
-        images: commit by commit, rows before and after, with the column names of Delta's change data feed.
-        raw: commit by commit, the rows as they were written, unmerged; deletes have their keys alone.
-        consistency: "stable" stops before the oldest pending write.
-        until: the window's end, as `since`; None: now. What is between two such points never changes.
-        names: what columns are called that were renamed or dropped since the window's end: "now", as they are by now,
-            or "then", as they were.
+        Args:
+            since: the `checkpoint` of earlier changes or of a scan, or any `as_of`; None for the empty table. A chain
+                of checkpoints neither skips nor repeats a commit.
+            columns: user columns; all by default.
+            images: return rows before and after each commit, with the column names of Delta's change data feed.
+            raw: return the rows of each commit as written, unmerged; deletes contain only keys.
+            consistency: "stable" stops before the oldest pending write.
+            until: the end, as `since`; None for now. Changes between two points never change.
+            names: "now" uses current names of columns renamed or dropped since, "then" the names at the end.
 
-        Raises `CheckpointExpiredError` where what these commits wrote is gone, as a clean has given that history up,
-        and `SnapshotExpiredError` for another point from before then; `TableReplacedError` where a checkpoint is of
-        another table than the one that is here now.
+        Raises:
+            CheckpointExpiredError: a clean dropped the history after the checkpoint.
+            SnapshotExpiredError: the same for another point.
+            TableReplacedError: the checkpoint belongs to another table.
         """
         from crdt_mor.api.changes import Changes
         from crdt_mor.read.window import Window
 
         _check_names(names)
         if images and raw:
-            raise InvalidInputError("raw changes have no images: ask for one of the two")
+            raise InvalidInputError("pass only one of images and raw")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         session = self._session
         first, last = (None if point is None else point_of(point) for point in (since, until))
         ends = {"since": first, "until": last}
         points = {name: point for name, point in ends.items() if by == "completed" or is_checkpoint(point)}
-        value = sealed_at(session, **points)  # what Hudi wrote must not come to light behind the checkpoint
+        value = sealed_at(session, **points)  # Hudi's commits must be found before the checkpoint
         start = Cut.start(by) if first is None else window_end(session, value, first, by, "since")
         end = Cut.latest(value, by) if last is None else window_end(session, value, last, by, "until")
         if end.time < start.time:
-            raise InvalidInputError(f"the window ends before it begins: exchange the two. since={start} until={end}")
+            raise InvalidInputError(f"until lies before since: exchange the two. since={start} until={end}")
         warn_of_move(value.moving)
         window = Window.seal(self._session, value, start, end)
         called = value.names if names == "now" else names_at(value.alterations, end.time)
@@ -168,18 +172,19 @@ class TableReads(Readable, NearNames):
         as_of: AsOf | None = None,
         other_as_of: AsOf | None = None,
     ) -> Changes | Differences:
-        """The rows in which two snapshots differ, as images: what turns the one into the other. Or, of two tables,
-        how many rows differ, and which are the first: `table.diff(copy)`.
+        """Return the rows that differ between two moments as images, or count the rows that differ between two tables.
 
-        before, after: two moments of this table, as `as_of` of `scan`; or `before` another table, such as a copy of
-            this one or one that follows it, with any partitions, buckets and layout of its own, and the same key.
-        columns: user columns, all by default. Between tables a column that one of them lacks is a difference.
-        as_of, other_as_of: between tables, the moment of this one, and of the other one; None: now.
+        `table.diff(copy)` compares tables of any partitions, buckets and layout; a column of only one is a difference.
+        File groups with identical files are not read. As in polars, 0.0 equals -0.0, NaN equals NaN, and numbers of two
+        types are compared as numbers.
 
-        Of a table and its copy, file groups with the same files, byte for byte, are not read as rows. Values are
-        compared as polars does it: 0.0 equals -0.0, and NaN equals NaN; numbers of two types are equal as numbers.
+        Args:
+            before, after: two moments, as `as_of` of `scan`; or `before` is a table with the same key.
+            columns: user columns; all by default.
+            as_of, other_as_of: between tables, the moments of this and the other table; None for now.
 
-        Raises `InvalidInputError` for tables with other key columns, or with types that cannot be compared.
+        Raises:
+            InvalidInputError: the tables have other key columns or types that cannot be compared.
         """
         if isinstance(before, TableReads):
             return self._diff_of_tables(before, after, columns, as_of, other_as_of)
@@ -188,8 +193,8 @@ class TableReads(Readable, NearNames):
 
         if after is None or as_of is not None or other_as_of is not None:
             raise InvalidInputError(
-                "the difference of one table is that between two moments, table.diff(before, after); that of two "
-                f"tables is table.diff(other, as_of=…, other_as_of=…). before={before!r} after={after!r}"
+                "pass two moments, table.diff(before, after), or another table, "
+                f"table.diff(other, as_of=…, other_as_of=…). before={before!r} after={after!r}"
             )
         session, first, last = self._session, point_of(before), point_of(after)
         value = sealed_at(session, before=first, after=last)
@@ -208,69 +213,66 @@ class TableReads(Readable, NearNames):
 
         if after is not None:
             raise InvalidInputError(
-                f"two tables are compared at a moment of each: say as_of=… and other_as_of=…. after={after!r}"
+                f"to compare two tables, pass as_of=… and other_as_of=… instead of `after`. after={after!r}"
             )
         chosen = [columns] if isinstance(columns, str) else columns
         return diff(self._session, other._session, as_of, other_as_of, chosen)  # noqa: SLF001  of the same kind
 
     def why(self, key: object, *, column: str | None = None, as_of: AsOf | None = None) -> pa.Table:
-        """Why the row of a key is as it is: a row for each contribution to it, in the order in which they are merged.
+        """Explain why a row is as it is: a result row per contribution, in merge order.
 
-        key: its value; of a key of several columns a tuple. column: what was given to this one alone. as_of: as of
-            `scan`; None: now.
+        Contributions are listed as far back as the table keeps history (`maintenance.clean`); without any the result is
+        empty. Each costs a merge of a row, and all log files of the file group are opened. Rows that an overwrite
+        voided, and its writer removed, are missing.
 
-        partition: where the row is. A key lives once in each partition, and these lives follow each other.
-        change: `upsert` or `delete`, as a writer said. `kept`: the fold of older contributions that are kept no more by
-            themselves, in a base file or in what a compaction passed on. `rewritten`: the row as an overwrite, or a
-            commit of Hudi's that rewrote its file, has left it. `removed`: such a commit has left it out.
-        columns, written: the columns that the contribution gives, and their values; null of a delete.
-        effect: `inserted`, `updated`, `deleted`, or `none`, where the row is as before. changed: columns it changes.
-        because: by which rule.
-        result: the row after it, null where there is none. states: what payloads keep of it beside its values, where
-            the table has such payloads.
-        overtaken_by: the requested times of contributions that stand behind it and were visible before it, so that no
-            reader has seen the row that it makes.
-        folded_by, carried_by: the compactions, by their requested times, that have folded the contribution into a base
-            file, and that have passed it on, by itself or together with others.
-        requested, completed, version, operation, application, host, pid, message, commit_info: of its commit, as
-            `history` has them; null where it is kept no more, and of a group of several processes' writes, whose files
-            do not say which of them gave the value: `writers` has the applications of all of them.
-        requested_at, completed_at: the two moments as 17 digits.
+        Args:
+            key: its value; a tuple for several key columns.
+            column: only contributions to this column.
+            as_of: as in `scan`; None for now.
 
-        There are no rows where no commit that is kept has written the key.
+        Returns:
+            partition: the row's partition. A key may exist in several.
+            change: `upsert` or `delete` of a writer; `kept`, older contributions folded together; `rewritten` by an
+                overwrite or a Hudi commit that rewrote the file; `removed` by such a commit.
+            columns, written: the columns that the contribution sets, and their values; null for a delete.
+            effect, changed: `inserted`, `updated`, `deleted` or `none`, and the columns that it changes.
+            because: the rule.
+            result, states: the row afterwards, or null, and payload states beside the values, if any.
+            overtaken_by: requested times of later contributions that were visible first, so that no reader saw this
+                result.
+            folded_by, carried_by: requested times of the compactions that folded the contribution into a base file, or
+                passed it on.
+            requested, completed, version, operation, application, host, pid, message, commit_info: of its commit, as in
+                `history`; null if no longer kept, or for a group: its files do not record the writer.
+            writers: the applications of a group.
+            requested_at, completed_at: the two times as 17 digits.
 
-        Contributions are told one by one as far back as the table answers for its history, see `maintenance.clean`.
-        Each costs a merge of a row, and all the log files of its file group are opened. What an overwrite made void,
-        as it had begun before and completed later, was removed by its writer and is not told.
-
-        Raises `InvalidInputError` for what is no key or column of this table, and `UnsupportedFeatureError` of a table
-        whose rows do not say when they were written.
+        Raises:
+            InvalidInputError: the key or column is invalid.
+            UnsupportedFeatureError: the table's rows have no commit times.
         """
         from crdt_mor.api.why import why
 
         return why(self._session, key, column, as_of)
 
     def history(self, limit: int | None = None) -> pa.Table:
-        """Which commits there are, the newest first: a row each, compactions and Hudi's own commits among them.
+        """Return the commits, newest first, including compactions and Hudi's own commits.
 
-        version: of the timeline, which shows the commit first; the number that `as_of`, `since` and
-            `maintenance.restore` take. They take `completed_at` (17 digits) and `completed` (a moment in UTC), too.
-        ordinal: 1, 2, 3, … in the order in which readers began to see them; `overlaps` names commits by it, and no call
-            takes it. A version can show several commits first, or none, so that the two differ.
-        kind: write, schema (columns were added), compaction, or upkeep of Hudi's. adopted: Hudi made it.
-        duration: from its begin to the moment when it was seen.
-        application, host, pid, message, commit_info: who made it, and what the user said of it (`upsert`). Null where
-            Hudi or an earlier release made it. Of a group, a commit of several processes' small writes, the process
-            that published it.
-        writers: the same of each writer whose write became the commit, with its own rows and deletes: several of a
-            group, else one. Null where nobody is known. `rows` and `deletes` of a group are what its files hold, where
-            each key is written once, so that those of its writers may be more together.
-        overlaps: the ordinals of the commits that were in flight at the same time.
-        limit: the most rows that are returned; None: all.
+        A handover to Hudi's writers is not a commit: see `handed_over`. `limit` is the maximum number of rows.
 
-        A handover to Hudi's writers is no commit: `handed_over` says since when they have the table.
-
-        Raises `InvalidInputError` for a limit that is no number from 0 up.
+        Returns:
+            version: the timeline version that first shows the commit, for `as_of`, `since` and `maintenance.restore`.
+                They also accept `completed_at` (17 digits) and `completed` (UTC datetime).
+            ordinal: 1, 2, 3, … in the order of visibility; used only in `overlaps`. A version may show several commits,
+                or none.
+            kind: write, schema (added columns), compaction, or upkeep by Hudi.
+            adopted: made by Hudi.
+            duration: from begin to visibility.
+            application, host, pid, message, commit_info: the author and its `commit_info` (`upsert`); null for Hudi or
+                an earlier release; in a group of small writes, the publisher.
+            writers: author, rows and deletes of each write in the commit; null if unknown. `rows` and `deletes` of a
+                group count each key once, so its writers' may add up to more.
+            overlaps: ordinals of the commits in progress at the same time.
         """
         from crdt_mor.api.history import history
 
@@ -279,19 +281,17 @@ class TableReads(Readable, NearNames):
     def verify(
         self, *, deep: bool = False, on_progress: Callable[[VerifyProgress], None] | None = None
     ) -> Verification:
-        """Reread all that the table reaches, and say what is wrong, what it means and what to do. Safe beside writers.
+        """Read every file of the table and report damage, its effect on readers and the repair. Safe beside writers.
 
-        It reads the newest version of the timeline with its segments and plans, Hudi's timeline and history, and each
-        data file that some kept view needs: pages and blocks with their checksums, sizes, key order, Bloom filters,
-        statistics, states of payloads. It merges each file group as readers do, and asks of each row whether a write
-        of its key would find it, and whether it fulfils the rules. It counts the keys that are in several partitions,
-        which are no damage: `move` brings such rows together.
+        It checks the timeline with its segments and plans, Hudi's timeline and history, and each data file of a kept
+        snapshot: checksums, sizes, key order, Bloom filters, statistics, payload states. It merges each file group and
+        checks that writes would find each row and that rows obey the rules. Keys in several partitions are counted, but
+        are no damage: see `move`. Memory holds a file group at a time. The result names the parts not checked.
 
-        deep: the rows are also made by the plain fold of `crdt_mor.testing`, a key at a time, and compared with those
-            that readers see. That takes a hundred times as long.
-        on_progress: is called with a `VerifyProgress` after each file group.
-
-        Memory holds a file group at a time. What was not looked at is named in the result.
+        Args:
+            deep: also merge the rows key by key with the simple fold of `crdt_mor.testing` and compare; takes a hundred
+                times as long.
+            on_progress: called with a `VerifyProgress` after each file group.
         """
         from crdt_mor.services.verify import verify
 
@@ -307,23 +307,25 @@ class TableReads(Readable, NearNames):
         storage_options: Mapping[str, Any] | None = None,
         store: Store | Handed | None = None,
     ) -> Copied:
-        """Copy the table as it is now to another address, beside its writers; the copy is a table at once.
+        """Copy the table to another address, beside its writers.
 
-        It is the same table at one moment: its rows, the history that it keeps, its savepoints, properties and tokens,
-        also for Hudi's readers, and checkpoints of its changes. Writes that are pending, and small ones that are only
-        posted, are no part of it; in the copy the pending ones are given up when their writers have been silent for
-        `writer_expiry`. A copy that was stopped anywhere is made whole by making it again.
+        The copy is the same table at a moment, also for Hudi's readers: rows, kept history, savepoints, properties,
+        tokens and checkpoints. Pending and posted writes are not included; the copy gives up the pending ones after
+        `writer_expiry`. If a copy is interrupted, repeat the call.
 
-        to_uri: an empty folder or address, not in the table's own. storage_options, store: how it is reached, as in
-            `Table.open`; where neither is given, an address at the same provider is reached as this table is.
-        update: move a copy that is there to what the table shows now: only new objects are copied, and what was
-            cleaned, dropped or erased since goes from the copy as well. What was written to the copy stays: then this
-            is refused.
-        verify: verify the copy afterwards, as `Table.verify` does, and raise `FormatError` where that finds damage.
-        on_progress: called with a `CopyProgress` after each object; what it raises stops the copy.
+        Args:
+            to_uri: an empty folder or address outside the table's own.
+            update: bring an existing copy up to date: only new objects are copied; cleaned, dropped and erased data is
+                removed there, too. Refused if the copy has its own commits.
+            verify: run `Table.verify` on the copy.
+            on_progress: called with a `CopyProgress` after each object; its exception stops the copy.
+            storage_options, store: access to the copy; by default as for this table, if both are at one provider.
 
-        Raises `TableExistsError` where something else is there; `InvalidInputError` where this table moves, is handed
-        over, or has an erasure under way, and for a copy that has commits of its own.
+        Raises:
+            FormatError: the verification found damage.
+            TableExistsError: the address contains something else.
+            InvalidInputError: the table moves, is handed over or has an unfinished erasure; or the copy has its own
+                commits.
         """
         from crdt_mor.api.copy import copy
 
@@ -331,49 +333,51 @@ class TableReads(Readable, NearNames):
 
     @property
     def handed_over(self) -> datetime | None:
-        """Since when Hudi's writers have the table, in UTC, by `maintenance.handover`; None: they have not.
+        """UTC time since which Hudi's writers have the table (`maintenance.handover`), or None.
 
-        Until `maintenance.takeback` whatever would write or do upkeep here raises `InvalidInputError`.
+        Until `maintenance.takeback`, writes and upkeep here raise `InvalidInputError`.
         """
         return _handed_over(self._session.views.sealed())
 
     def __repr__(self) -> str:
-        """What the table is, as last seen: nothing is read for it."""
         config, since = self.config, _handed_over(self._session.known())
         said = "" if since is None else f", handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'"
         return f"Table({self.uri!r}, key={list(config.key.fields)}, merge={config.merge.summary!r}{said})"
 
     def savepoint(self, name: str, *, comment: str | None = None) -> Savepoint:
-        """Give what the table shows now a name, which `as_of` and `maintenance.restore` take.
+        """Name the current snapshot, for `as_of` and `maintenance.restore`.
 
-        What it shows stays exact for as long as it has the name: cleans keep its files, and whatever is needed to
-        restore the table to it. Safe beside writers; those that are pending are not part of it.
+        Cleans keep its files until the savepoint is dropped. Pending writes are not included. Safe beside writers.
 
-        name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 in all. comment: at most 1 KiB.
+        Args:
+            name: a letter or `_`, then letters, digits, `_`, `-` and `.`, at most 128 characters.
+            comment: at most 1 KiB.
 
-        Raises `InvalidInputError` where the table has a savepoint of this name, or a hundred of them.
+        Raises:
+            InvalidInputError: the name exists, or the table has a hundred savepoints.
         """
         from crdt_mor.services.restore import save
 
         return save(self._session, name, comment)
 
     def savepoints(self) -> list[Savepoint]:
-        """The savepoints of the table, oldest first."""
+        """Return the table's savepoints, oldest first."""
         from crdt_mor.services.restore import savepoints
 
         return savepoints(self._session)
 
     def drop_savepoint(self, name: str) -> None:
-        """Take a savepoint's name away: later cleans remove what only it has kept.
+        """Drop a savepoint: later cleans remove the files that only it kept.
 
-        Raises `InvalidInputError` where the table has no savepoint of this name.
+        Raises:
+            InvalidInputError: the savepoint does not exist.
         """
         from crdt_mor.services.restore import unsave
 
         unsave(self._session, name)
 
     def refresh(self) -> None:
-        """Look for commits that Hudi itself wrote since the table was opened."""
+        """Look for commits that Hudi wrote since the table was opened."""
         self._session.views.sealed(look=True)
 
 
@@ -383,11 +387,11 @@ def _handed_over(value: Timeline) -> datetime | None:
 
 def _check_names(names: object) -> None:
     if names not in ("now", "then"):
-        raise InvalidInputError(f'names is "now" or "then". got={names!r}')
+        raise InvalidInputError(f'names must be "now" or "then". got={names!r}')
 
 
 def _consistency(consistency: str, *known: str) -> str:
     known = known or ("latest", "stable", "read_optimized")
     if consistency not in known:
-        raise InvalidInputError(f"consistency is one of {', '.join(known)}. got={consistency!r}")
+        raise InvalidInputError(f"consistency must be one of {', '.join(known)}. got={consistency!r}")
     return consistency

@@ -1,4 +1,4 @@
-"""A table as what holds its rows to rules: not_null, check and default."""
+"""Rules of a table: not_null, check and default."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ def rules_to_make(
     columns: TableSchema,
     odd: Mapping[str, str],
 ) -> KeptRules:
-    """The rules that a new table is made with; `config` and `columns` have stored names.
-
-    odd: the stored names of columns that people call otherwise, by what they call them.
-    """
+    """Return a new table's rules, with stored names; `odd` maps user-visible names to different stored names."""
     if not (not_null or check or default):
         return ()
     from crdt_mor.api.create import names_of
@@ -44,13 +41,13 @@ def rules_to_make(
 
 @operations
 class TableRules:
-    """The part of a table that says what its rows fulfil."""
+    """Methods for the rules of a table's rows."""
 
     _session: Session
 
     @property
     def rules(self) -> Rules:
-        """The rules of the table as they are now: to these each write is held."""
+        """The current rules, which each write must obey."""
         from crdt_mor.api.rules import shown
 
         return shown(self._session.views.sealed())
@@ -64,21 +61,20 @@ class TableRules:
         validate: bool = True,
         wait: timedelta = WAIT,
     ) -> None:
-        """Hold all rows that are written from now on to rules; those that are there must fulfil them already.
+        """Add rules for all rows; existing rows must already obey them.
 
-        Each write that begins when the rule is there is held to it, through whatever door, and fails with
-        `ConstraintViolationError` otherwise, which names the rule, the key of the first such row and their number.
-        Writes that began before it end as they are, and are waited for: then the rows are looked at. So a rule that
-        this call has added holds for every row. Nobody waits for it.
+        Later writes that break a rule fail with `ConstraintViolationError`, which names the rule, the first row's key
+        and the number of rows. Writes that began earlier are not checked; the call waits for them and then checks the
+        existing rows. If rows break a rule, or anything else fails, no rule is added.
 
-        not_null: columns that no row may leave without a value. check: conditions of SQL by names of your own, each on
-            the columns of one row, {"positive": "price > 0"}; null passes, as in SQL.
-        default: by column the value that rows get which do not give the column; a null that is given stays.
-        validate: whether the rows that are there are looked at. If not, the rule is among `rules.unproven`; to add it
-            again, validated, proves it.
-        wait: for how long writes that began before are waited for; then `EarlierWritePendingError` says which one.
-
-        Where rows break a rule, or anything else fails, none of the rules is added.
+        Args:
+            not_null: columns that must have a value.
+            check: SQL conditions on one row, by names of your choice: {"positive": "price > 0"}. As in SQL, null
+                passes.
+            default: values by column for rows that omit the column; an explicit null stays.
+            validate: False skips the existing rows; the rule is then in `rules.unproven`. Add it again with validation
+                to prove it.
+            wait: how long to wait for earlier writes; then `EarlierWritePendingError` names the pending write.
         """
         from crdt_mor.api.rules import add_rules
 
@@ -92,9 +88,10 @@ class TableRules:
         check: str | Sequence[str] = (),
         default: str | Sequence[str] = (),
     ) -> None:
-        """Hold rows that are written from now on no more to these rules: columns, and names of checks.
+        """Drop rules: columns, and names of checks.
 
-        Raises `InvalidInputError` where the table has no such rule.
+        Raises:
+            InvalidInputError: the table has no such rule.
         """
         from crdt_mor.api.rules import drop_rules
 

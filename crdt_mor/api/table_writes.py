@@ -1,4 +1,4 @@
-"""A table as what one process writes to: each call is one commit, and a transaction makes one of several calls."""
+"""Write methods of a table: each call is one commit; a transaction combines several calls."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from crdt_mor.write.named import shown_table
 from crdt_mor.write.statements import SchemaMode
 
 WAIT: Final = timedelta(seconds=60)
-"""For how long an update waits for writes that began before it, unless it is told otherwise."""
+"""Default wait of an update for earlier writes."""
 
 
 @operations
 class TableWrites:
-    """The part of a table that writes: what others write later refuses no call.
+    """Methods that write. Later writes of other processes never abort a call.
 
-    Calls that read what they change have a `wait`, for writes that began before them. The others wait for nobody.
+    Calls that read rows take `wait`, the time to wait for earlier writes. Other calls wait for nobody.
     """
 
     _session: Session
@@ -46,7 +46,7 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Insert rows; a key that stands twice in `data` is an error. See `upsert`."""
+        """Insert rows; a key repeated in `data` is an error. See `upsert`."""
         require_statement(data, schema_mode)
         return commit_rows(
             self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)
@@ -62,15 +62,16 @@ class TableWrites:
     ) -> Commit:
         """Insert or update rows by key.
 
-        data: anything with the Arrow C stream: pyarrow, polars, pandas, a DuckDB relation, another table or a scan of
-            it, files (`crdt_mor.read_files`); a lazy frame of polars and a pyarrow dataset, too. All rows of one write
-            are in memory until it ends; `plan_write` is for more than that.
-            Columns that were added after the table was made may be left out: null, or as it was under `PartialUpdate`.
-        schema_mode: "merge" adds columns that the table lacks and widens types where that is exact. A write that is
-            refused adds none.
-        token: (application, number), numbers growing: writing it again is a no-op that returns the first commit.
-        commit_info: what the commit says of itself in `history`, texts by text, at most 4 KiB as JSON. Two keys are
-            known: `message`, and `application`, which is else the token's or the program's name.
+        Args:
+            data: any Arrow stream: pyarrow, polars, pandas, a DuckDB relation, a table, a scan, files
+                (`crdt_mor.read_files`); also a polars lazy frame or a pyarrow dataset. All rows of a write are in
+                memory until it ends; for more use `plan_write`. Columns added after the table's creation may be
+                omitted: they become null, or stay unchanged under `PartialUpdate`.
+            schema_mode: "merge" adds new columns and widens types without loss, unless the write is refused.
+            token: (application, number) with growing numbers; a repeated token writes nothing and returns the first
+                commit.
+            commit_info: texts for `history`, at most 4 KiB as JSON. Known keys: `message`, and `application` (by
+                default the token's or the program's name).
         """
         require_statement(data, schema_mode)
         return commit_rows(
@@ -88,14 +89,16 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Delete rows: by a frame with key (and partition) columns, by `keys`, or where `where` holds.
+        """Delete rows by a frame of keys, by key values or by a condition.
 
-        keys: key values, or one alone, or tuples of them for several key columns; only where the key names the
-            partition as well.
-        where: an element-wise condition. It is evaluated on exactly the rows of all earlier writes, as in `update`.
-        plain: in a table with an ordering column, delete whatever was requested before, without an ordering value.
-        wait: as of `update`, for a delete by `where`; any other waits for nobody.
-        token, commit_info: as of `upsert`.
+        Args:
+            data: a frame with the key and partition columns.
+            keys: key values, a single value, or tuples for several key columns; only if the key includes the partition
+                columns.
+            where: an element-wise condition, evaluated on exactly the rows of all earlier writes, as in `update`.
+            plain: in a table with an ordering column, delete all earlier rows, without an ordering value.
+            wait: as in `update`; only for `where`.
+            token, commit_info: as in `upsert`.
         """
         wait_ms = milliseconds("wait", wait)
         require_delete(data, keys, where)
@@ -117,23 +120,25 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Change columns of the rows for which `where` holds, in place: `update(set={"price": "price * 1.1"})`.
+        """Change columns of the rows that match `where`: `update(set={"price": "price * 1.1"})`.
 
-        It takes its place in the order of writes where it begins, and computes from exactly what was written before it,
-        whatever completes meanwhile. So it is exact beside other writers, and nobody's data aborts it. Writes that
-        began before it and are still under way are waited for; other updates alone ever wait for this one.
+        An update takes its place in the order of writes when it begins. It reads exactly the writes that began before
+        it, and waits for those still pending. Later writes never abort it, and only other updates wait for it.
 
-        set: by the name of a column its new value: an SQL text, an expression of polars, or a value that is no text. A
-            text that is to be written as it is stands in quotes inside of the SQL: `{"note": "'checked'"}`. Of a column
-            with a payload it is what readers are to see: a `Counter` writes the difference, and a payload whose merge
-            would show another value is refused. Keys and partitions are not set.
-        where: which rows; None: all of them. All rows that change are in memory until it ends.
-        wait: for how long earlier writes are waited for; then `EarlierWritePendingError` says which one. Nothing is
-            written then.
-        token, commit_info: as of `upsert`.
+        The commit's `rows` is the number of changed rows. With an ordering column, rows keep their ordering value;
+        among equal values the later write wins, and a lower value is refused.
 
-        The commit's `rows` says how many rows were changed. With an ordering column a row keeps its ordering value,
-        and of equal values the later write counts; a lower one would be lost, and is refused.
+        Args:
+            set: new values by column: an SQL text, a polars expression or another value. Quote literal text inside the
+                SQL: `{"note": "'checked'"}`. For a payload column, this is the value that readers will see: a `Counter`
+                writes the difference; a payload that would merge to another value is refused. Key and partition columns
+                cannot be set.
+            where: the rows; None for all. All changed rows are in memory until the update ends.
+            wait: how long to wait for earlier writes.
+            token, commit_info: as in `upsert`.
+
+        Raises:
+            EarlierWritePendingError: the wait was too short; the error names the write, and nothing was written.
         """
         wait_ms = milliseconds("wait", wait)
         return commit_once(
@@ -152,17 +157,18 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> MergeInto:
-        """Merge rows of a source into the table by clauses: `merge(rows, on="id").when_matched_update_all().execute()`.
+        """Merge source rows into the table: `merge(rows, on="id").when_matched_update_all().execute()`.
 
-        It is exact beside other writers, as `update` is, and reads only the file groups in which rows of the source can
-        meet others, unless a clause is about rows that none of the source meets.
+        Like `update`, a merge reads exactly the earlier writes. It reads only file groups that may match source rows,
+        unless a clause concerns unmatched table rows.
 
-        source: as of `upsert`.
-        on: columns that are equal where rows meet, or a text, "target.id = source.id"; None: the table's key. Null
-            meets nothing. Where these are not the key, it is a join. A row of the table that a clause changes is met by
-            one row of the source; a partition may be set, which moves the row.
-        source_alias, target_alias: what clauses call the two rows.
-        wait, token, commit_info: as of `update`.
+        Args:
+            source: as `data` in `upsert`.
+            on: columns to match for equality, or text like "target.id = source.id"; None for the table's key. Null
+                matches nothing. Other columns than the key form a join. A table row that a clause changes must match a
+                single source row; setting a partition column moves the row.
+            source_alias, target_alias: names of the two rows in clauses.
+            wait, token, commit_info: as in `update`.
         """
         run = partial(self._merge, milliseconds("wait", wait), token, commit_info)
         session = self._session
@@ -179,16 +185,18 @@ class TableWrites:
     ) -> Merged:
         """Move rows to another partition: `move(["ada"], partition={"country": "FR"})`.
 
-        Each row is deleted where it is and written where it comes to, in one commit, which is exact beside other
-        writers as `update` is. An upsert with another partition would leave the old row where it is.
+        Each row is deleted from its old partition and written to the new in the same commit, exact like an `update`. An
+        upsert would keep the old row. The result's `updated` is the number of moved rows. Of payloads the visible value
+        moves.
 
-        keys: as of `delete`; a key without a row is passed over. partition: new values of partition columns that the
-            key does not name; other columns stay as they are.
-        wait, token, commit_info: as of `update`.
+        Args:
+            keys: as in `delete`; missing keys are ignored.
+            partition: new values of partition columns outside the key; other columns stay.
+            wait, token, commit_info: as in `update`.
 
-        The result's `updated` says how many rows have moved. Of payloads it is what they show that moves. Those that an
-        update cannot set, such as sketches, keep rows where they are, and no row moves to where another one has its
-        key: `InvalidInputError`, and nothing moves.
+        Raises:
+            InvalidInputError: a payload such as a sketch cannot be set by updates, or the new partition contains the
+                key; nothing moves.
         """
         config, schema = shown_table(self._session.config, self._session.known())
         plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
@@ -197,7 +205,6 @@ class TableWrites:
     def _merge(
         self, wait_ms: int, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None, plan: MergePlan
     ) -> Merged:
-        """Do a merge, in one commit."""
         counted = nothing_of(plan)
 
         def statement(tx: Transaction) -> None:
@@ -221,17 +228,17 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Replace rows: all rows of the table by those of `data`, or all rows of some partitions.
+        """Replace all rows of the table, or of some partitions, by the rows of `data`.
 
-        Nobody waits for it and nobody is aborted by it. In the order of commits its place is the moment at which it is
-        seen: writes that were requested before are void in what it replaces, also those that are still under way, which
-        complete with the rest of their rows. Earlier snapshots show the old rows, changes and images what it replaced.
+        It waits for nobody and aborts nobody. Its place in the order of commits is the moment when it becomes visible:
+        earlier writes, also pending ones, are void in the replaced partitions. Earlier snapshots still show the old
+        rows; changes and images show the replacement.
 
-        data: as of `upsert`; of several rows of one key the merge decides.
-        partitions: None: all of the table; "dynamic": the partitions that `data` has rows of; or a list of partitions:
-            values of the one partition column, tuples or mappings of several, or their paths. Rows of other partitions
-            are refused then.
-        schema_mode, token, commit_info: as of `upsert`.
+        Args:
+            data: as in `upsert`; rows of one key are merged.
+            partitions: None for the whole table; "dynamic" for the partitions in `data`; or a list: values of the
+                partition column, tuples or mappings of several, or paths. Rows of other partitions are then refused.
+            schema_mode, token, commit_info: as in `upsert`.
         """
         require_statement(data, schema_mode)
         return commit_once(
@@ -246,12 +253,12 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Delete all rows of some partitions, named as for `overwrite`. One that has no rows is no error."""
+        """Delete all rows of some partitions, named as in `overwrite`. Empty partitions are no error."""
         require_partitions(partitions)
         return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
 
     def truncate(self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None) -> Commit:
-        """Delete all rows of the table, as an `overwrite` by none does."""
+        """Delete all rows of the table, like an `overwrite` without rows."""
         return commit_once(self._session, token, commit_info, Transaction.truncate)
 
     def transaction(
@@ -264,16 +271,18 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """Several writes in one commit, on one sealed snapshot: `with table.transaction() as tx: ...`
+        """Combine several writes in one commit, on one snapshot: `with table.transaction() as tx: ...`
 
-        isolation: "snapshot": the block reads what had been completed when it began; "serializable": it reads exactly
-            what comes before it in the order of writes, as `update` does, and what it has written itself.
-        wait: for how long a serializable block waits, when it reads, for writes that began before it.
-        partitions: all partitions that its rows and deletes are in, named as for `overwrite`; None: any. Updates of
-            others, and blocks that read others, do not wait for it. A statement about another one is refused.
-        columns: in a table of `PartialUpdate`, the columns that it sets, besides key and partition; None: any. Updates
-            that read others do not wait for it, unless rows that it brings may be among those that they change: a
-            condition on another column rules these out. A delete is refused, as it touches all columns.
+        Args:
+            isolation: "snapshot" reads the commits completed before the block; "serializable" reads exactly the writes
+                that began before it, as `update` does, and its own.
+            wait: how long reads of a serializable block wait for earlier writes.
+            partitions: all partitions that the block writes to, as in `overwrite`; None for any. Updates and blocks
+                that read other partitions do not wait for it. Statements on other partitions are refused.
+            columns: with `PartialUpdate`, all columns that the block sets besides key and partition; None for any.
+                Updates that read other columns do not wait for it, unless its new rows may match their condition.
+                Deletes, which touch all columns, are refused.
+            token, commit_info: as in `upsert`.
         """
         wait_ms = milliseconds("wait", wait) if require_isolation(isolation) == "serializable" else None
         session = self._session
@@ -285,7 +294,6 @@ class TableWrites:
 
 
 def merged_in(commit: Commit, merged: Merged) -> Merged:
-    """What a merge has done, in a commit."""
     return replace(
         merged,
         version=commit.version,

@@ -1,4 +1,4 @@
-"""A transaction: several writes that become one commit."""
+"""Transactions: several writes that become one commit."""
 
 from __future__ import annotations
 
@@ -54,14 +54,16 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A write that is completed, and the version of the timeline that shows it first.
+    """A completed write.
 
-    requested_at: its place among the writes of a key. completed_at: when readers began to see it.
-    rows, deletes: how many keys it wrote and deleted; 0 both of a repeated write whose commit the table's upkeep has
-        dropped since, of which only the token is left.
-    repeated: the write's token had been used before, and this is the commit of that time; nothing was written now.
-    covered: of an overwrite the paths of the partitions whose rows it has replaced, or ("*",) for all of the table;
-        None of every other commit.
+    Attributes:
+        version: the timeline version that first shows it.
+        requested_at: its place among the writes of a key.
+        completed_at: the time when it became visible.
+        rows, deletes: numbers of keys written and deleted; both 0 for a repeated token without its commit in the kept
+            history.
+        repeated: the token was used before; this is that commit, and nothing was written now.
+        covered: paths of the partitions that an overwrite replaced, or ("*",) for the whole table; else None.
     """
 
     version: int
@@ -75,10 +77,10 @@ class Commit:
 
 @operations
 class Transaction:
-    """Several statements that become one commit, all or nothing; reads see the snapshot it began with.
+    """Several statements that become one commit, or none; reads see the snapshot of its begin.
 
-    A block that ends normally commits, one that is left by an exception rolls back. After the block, `commit` is the
-    commit. With a token that was used before, `commit` is set from the start, and the statements do nothing.
+    The end of the block commits, and sets `commit`; an exception rolls back. With a repeated token, `commit` is set
+    from the start, and statements do nothing.
     """
 
     def __init__(
@@ -89,9 +91,11 @@ class Transaction:
         wait_ms: int | None = None,
         declare: Declare | None = None,
     ) -> None:
-        """wait_ms: of a serializable block, for how long it waits for writes that began before it; None: a snapshot.
+        """Make a transaction; `Table.transaction` is the public way.
 
-        declare: what the block may touch; None: anything.
+        Args:
+            wait_ms: how long reads of a serializable block wait for earlier writes; None for a snapshot.
+            declare: the declaration of the block's effects; None for anything.
         """
         check_token_form(token)
         self._info = check_info(commit_info)
@@ -99,7 +103,7 @@ class Transaction:
         self._token = token
         self._wait_ms = wait_ms
         self._declare = declare
-        self._own: tuple[Snapshot, int, Snapshot] | None = None  # a view, and how it is with so many statements
+        self._own: tuple[Snapshot, int, Snapshot] | None = None  # a view, number of statements, view with them
         self._value: Timeline | None = None
         self._write: OpenWrite | TriedWrite | None = None
         self._overwrite: overwriting.OverwriteStatement | None = None
@@ -108,18 +112,18 @@ class Transaction:
 
     def __enter__(self) -> Self:
         if self._state != "new":
-            raise InvalidInputError("a transaction is one block and one commit: take another, table.transaction()")
+            raise InvalidInputError("a transaction can be used only once: make a new one, table.transaction()")
         require_bucketed_now(self._session)
         if self._token is not None:
             tail = self._session.tail()
             if stopping.blocking_token(tail, self._token) is not None:
                 tail = self._session.durable_tail()
-            if stopping.blocking_token(tail, self._token) is not None:  # else a restore has dropped it between the two
+            if stopping.blocking_token(tail, self._token) is not None:  # unless a restore dropped it meanwhile
                 self.commit = commit_of(self._session, stopping.repeated_token(tail, self._token), tail, repeated=True)
                 self._value, self._state = tail, "open"
                 return self
         if self._wait_ms is not None:
-            self._session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
+            self._session.views.sealed(look=True)  # the begin adopts Hudi's commits
         write = begin(self._session, self._token, self._info, self._declare)
         self._write, self._value, self._state = write, write.value, "open"
         own_blocks.note(self._session, write.value.table_id, write.begun.requested)
@@ -132,7 +136,7 @@ class Transaction:
         self._state = "over"
         if write is None:
             return
-        assert isinstance(write, OpenWrite), "a write that is tried as one event is no block"
+        assert isinstance(write, OpenWrite), "a write tried as one event has no block"
         own_blocks.forget(write.value.table_id, write.begun.requested)
         if kind is not None:
             write.abandon()
@@ -143,13 +147,13 @@ class Transaction:
             upkeep_after(self._session, committed.value, committed.completion)
 
     def append(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
-        """As `Table.append`, in this commit."""
+        """Append rows in this commit; see `Table.append`."""
         if (write := self._open_for_more("append")) is not None:
             statements = NamedStatements(write.statements)
             statements.upsert(read_data(data, statements.text_types), "INSERT", check_mode(schema_mode))
 
     def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
-        """As `Table.upsert`, in this commit. Of several statements on a key the later one counts."""
+        """Upsert rows in this commit; see `Table.upsert`. For one key, the later statement counts."""
         if (write := self._open_for_more("upsert")) is not None:
             statements = NamedStatements(write.statements)
             statements.upsert(read_data(data, statements.text_types), "UPSERT", check_mode(schema_mode))
@@ -162,7 +166,7 @@ class Transaction:
         where: pl.Expr | str | None = None,
         plain: bool = False,
     ) -> None:
-        """As `Table.delete`, in this commit."""
+        """Delete rows in this commit; see `Table.delete`."""
         if (write := self._open_for_more("delete")) is None:
             return
         require_delete(data, keys, where)
@@ -181,7 +185,7 @@ class Transaction:
         partitions: Literal["dynamic"] | Collection[object] | None = None,
         schema_mode: SchemaMode = "strict",
     ) -> None:
-        """As `Table.overwrite`, as the only statement of this commit."""
+        """Overwrite as the only statement of this commit; see `Table.overwrite`."""
         if (write := self._open_alone("overwrite")) is not None:
             mode = check_mode(schema_mode)
             rows = read_data(data, NamedStatements(write.statements).text_types)
@@ -192,20 +196,20 @@ class Transaction:
             self._overwrite = overwriting.OverwriteStatement(scope, operation)
 
     def delete_partitions(self, partitions: Collection[object]) -> None:
-        """As `Table.delete_partitions`, as the only statement of this commit."""
+        """Delete partitions as the only statement of this commit; see `Table.delete_partitions`."""
         if (write := self._open_alone("delete_partitions")) is not None:
             scope = overwriting.scope_of(write, require_partitions(partitions))
             hold_scope(write.begun.declared, scope)
             self._overwrite = overwriting.OverwriteStatement(scope, DELETE_PARTITION)
 
     def truncate(self) -> None:
-        """As `Table.truncate`, as the only statement of this commit."""
+        """Truncate as the only statement of this commit; see `Table.truncate`."""
         if (write := self._open_alone("truncate")) is not None:
             hold_scope(write.begun.declared, EVERYTHING_REPLACED)
             self._overwrite = overwriting.OverwriteStatement(EVERYTHING_REPLACED, OVERWRITE_TABLE)
 
     def update(self, set: Mapping[str, object], where: pl.Expr | str | None = None) -> None:
-        """As `Table.update`, in this commit: of a serializable block, whose statements so far it sees."""
+        """Update rows in this serializable block, after its earlier statements; see `Table.update`."""
         write = self._open_for_more("update")
         self._require_serializable("update")
         if write is not None:
@@ -224,9 +228,9 @@ class Transaction:
         source_alias: str = "source",
         target_alias: str = "target",
     ) -> MergeInto:
-        """As `Table.merge`, in this commit: of a serializable block, whose statements so far it sees.
+        """Merge rows in this serializable block, after its earlier statements; see `Table.merge`.
 
-        `execute` counts what will be done, and its version is 0, as the block commits later.
+        `execute` returns the expected counts and version 0, because the block commits later.
         """
         self._require_serializable("merge")
 
@@ -236,9 +240,9 @@ class Transaction:
         return merge_of(source, on, aliases, self._session.config, value, partial(merge_in, self))
 
     def move(self, keys: object, *, partition: Mapping[str, object]) -> Merged:
-        """As `Table.move`, in this commit: of a serializable block, whose statements so far it sees.
+        """Move rows in this serializable block, after its earlier statements; see `Table.move`.
 
-        It counts what will be done, and the version of what it returns is 0, as the block commits later.
+        Returns the expected counts and version 0, because the block commits later.
         """
         self._require_serializable("move")
         write = self._open_for_more("move")
@@ -249,16 +253,16 @@ class Transaction:
     def _require_serializable(self, statement: str) -> None:
         if self._wait_ms is None:
             raise InvalidInputError(
-                f"{statement} computes from what it reads, which other writers may change meanwhile: begin the block "
+                f"{statement} reads rows that other writers may change meanwhile: begin the block "
                 f'with transaction(isolation="serializable"), or call table.{statement}(...)'
             )
 
     def scan(
         self, *, columns: str | Sequence[str] | None = None, filter: pl.Expr | str | None = None, meta: bool = False
     ) -> Scan:
-        """The snapshot that the transaction began with, and not its own writes.
+        """Scan the transaction's snapshot, without its own writes.
 
-        In a serializable block, what all writes show that began before it, and then the block's own statements so far.
+        A serializable block scans all writes that began before it, and its own statements so far.
         """
         if self._wait_ms is None:
             self._open()
@@ -267,7 +271,9 @@ class Transaction:
         return Scan(self._snapshot(None if meta else columns, filter), columns, filter, meta)
 
     def _snapshot(self, columns: str | Sequence[str] | None, filter: pl.Expr | str | None) -> Snapshot:
-        """What the block reads, where it reads these columns of these rows; it waits for what comes before that."""
+        """Return the snapshot for a read of these columns and rows, after a wait for earlier writes that may change
+        them.
+        """
         assert self._value is not None
         write = self._write
         if write is None or self._wait_ms is None:
@@ -286,25 +292,24 @@ class Transaction:
     # --- inside ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> OpenWrite | TriedWrite | None:
-        """The write under way; None where the token was used before. Raises outside of the block."""
+        """Return the open write, or None for a repeated token; raise outside the block."""
         if self._state != "open":
-            raise InvalidInputError("a transaction is used inside its block: with table.transaction() as tx: ...")
+            raise InvalidInputError("use the transaction inside its block: with table.transaction() as tx: ...")
         self._session.require_own_process()
         if isinstance(self._write, OpenWrite):
             own_blocks.note(self._session, self._write.value.table_id, self._write.begun.requested)
         return self._write
 
     def _open_for_more(self, statement: str) -> OpenWrite | TriedWrite | None:
-        """As `_open`; raises after a statement that stands alone."""
+        """Do `_open`; raise after a statement that must be the only one."""
         write = self._open()
         if self._overwrite is not None:
             raise _not_alone(statement, self._overwrite.operation)
         if isinstance(write, OpenWrite) and self._wait_ms is not None and write.statements.merging.asks_what_was_seen:
-            write.settle(EVERYTHING, self._wait_ms)  # what a statement is about is what was written before the block
+            write.settle(EVERYTHING, self._wait_ms)  # statements refer to the writes before the block
         return write
 
     def _open_alone(self, statement: str) -> OpenWrite | None:
-        """As `_open`, for a statement that stands alone."""
         write = self._open_for_more(statement)
         if write is not None and write.statements.collected:
             raise _not_alone(statement, write.statements.operation)
@@ -312,13 +317,12 @@ class Transaction:
         return write
 
     def _keys_table(self, keys: object) -> pa.Table:
-        """Values of keys as the rows of a delete."""
         assert self._value is not None
         config, schema = shown_table(self._session.config, self._value)
         key = config.key
         if not set(key.partition_fields) <= set(key.fields):
             raise InvalidInputError(
-                "a bare key does not say which partition it is in; delete by a frame with the key and partition "
+                "the key does not include the partition columns: delete by a frame with the key and partition "
                 f"columns. partition_by={list(key.partition_fields)}"
             )
         return key_rows(keys, key.fields, schema.declared)
@@ -326,22 +330,20 @@ class Transaction:
     def _change(
         self, change_of: Callable[[], Change], filter: pl.Expr | str | None, statements: NamedStatements
     ) -> None:
-        """Change the rows for which a condition holds in what the transaction reads."""
         names, change = statements.names, None
-        with suppress(CrdtMorError):  # of columns that a write under way may bring
+        with suppress(CrdtMorError):  # a pending write may add the missing columns
             change = change_of()
         if change is None:
             self._snapshot(None, None)
             names, change = statements.names, change_of()
         self._snapshot(change.columns(statements.schema, statements.config, statements.rules), filter)
-        if statements.names != names:  # they were altered while earlier writes were waited for
+        if statements.names != names:  # altered during the wait for earlier writes
             change = change_of()
-        # All columns that earlier writes have brought are known by now.
+        # All columns added by earlier writes are known now.
         columns = change.columns(statements.schema, statements.config, statements.rules)
         change.add(self._read(columns=columns, filter=filter), statements)
 
     def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:
-        """Rows that a statement is about, in the snapshot of the transaction."""
         rows = self.scan(columns=columns, filter=filter).to_arrow()
         if isinstance(self._write, TriedWrite):
             self._write.note_read(rows)
@@ -349,8 +351,7 @@ class Transaction:
 
 
 def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
-    """Do a merge as a statement of a transaction."""
-    write = tx._open_for_more("merge")  # noqa: SLF001  it is a part of the transaction that the table uses as well
+    write = tx._open_for_more("merge")  # noqa: SLF001  also used by the table
     if write is None:
         return nothing_of(plan)
     with write.statements.whole():
@@ -358,7 +359,6 @@ def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:
-    """The commit of a completion, or of the one that a used token names."""
     completion = session.run(find_completion(source.requested, value)) if isinstance(source, Token) else source
     if completion is None:
         return Commit(source.version, source.requested, source.completed, 0, 0, repeated)
@@ -377,12 +377,11 @@ def commit_of(session: Session, source: Completion | Token, value: Timeline, rep
 
 
 def commit_of_member(completion: Completion, member: Member, repeated: bool = False) -> Commit:
-    """One writer's part of a commit of several."""
     return Commit(completion.version, completion.requested, completion.completed, member.rows, member.deletes, repeated)
 
 
 def _not_alone(statement: str, other: str) -> InvalidInputError:
     return InvalidInputError(
-        "an overwrite stands alone in its transaction, since it replaces what the other statements would write to: "
+        "an overwrite must be the only statement of its transaction, because it replaces the rows of others: "
         f"make two commits, or overwrite with all of the rows. statement={statement} beside={other}"
     )

@@ -1,7 +1,7 @@
-"""An update or a delete that many processes make, each of them of some file groups; see `Table.update_in_parts`.
+"""Updates and deletes by many processes, each for some file groups. See `Table.update_in_parts`.
 
-def elsewhere(parts):                                 # parts and what they give back can be pickled
-    return [part.execute() for part in parts]         # anywhere, in any order, as often as it takes
+def elsewhere(parts):                                 # parts and results can be pickled
+    return [part.execute() for part in parts]         # anywhere, in any order, as often as needed
 
 table.update_in_parts(set={"price": "price * 1.1"}, execute_parts=elsewhere)
 """
@@ -50,10 +50,12 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class PartDone:
-    """What became of one part, for the process that completes the write; `Table.update_in_parts` takes it.
+    """The result of a part, for the process that completes the write.
 
-    receipt: of the files that it has staged. operation: what Hudi calls what was done; None: nothing.
-    merged: of a merge, what its clauses have met; its version is 0.
+    Attributes:
+        receipt: for the staged files.
+        operation: Hudi's name of the operation; None if nothing was written.
+        merged: counts of a merge's clauses.
     """
 
     receipt: Receipt
@@ -64,9 +66,9 @@ class PartDone:
 @operations
 @dataclass(frozen=True, slots=True)
 class UpdatePart:
-    """Some file groups of an update or a delete, which any process that holds it computes. number: the part's.
+    """Some file groups of an update or a delete, for any process to compute.
 
-    It has the rows that are read, what becomes of them, and what the table says of rows that are written.
+    It includes the rows to read, their change and the table's columns.
     """
 
     number: int
@@ -77,9 +79,9 @@ class UpdatePart:
     _columns: Timeline = field(repr=False)
 
     def execute(self) -> PartDone:
-        """Read the rows, compute what becomes of them, and stage that where nobody looks.
+        """Read the rows, compute the change and stage it as invisible files.
 
-        It may be called any number of times, anywhere; what counts is what `execute_parts` gives back.
+        May be called any number of times, anywhere; only the results of `execute_parts` count.
         """
 
         def change(write: OpenWrite) -> None:
@@ -89,29 +91,28 @@ class UpdatePart:
 
 
 class Part(Protocol):
-    """A part of what is computed elsewhere."""
+    """A part computed elsewhere."""
 
     @property
     def number(self) -> int:
-        """Its place among the parts."""
+        """Its position among the parts."""
 
 
 P = TypeVar("P", bound=Part)
 ExecuteParts = Callable[[Sequence[P]], Iterable[PartDone | CrdtMorError]]
-"""Executes parts elsewhere, and gives for each, in their order, what became of it, or its error."""
+"""Executes parts elsewhere and returns for each, in order, its result or error."""
 
 
 def executed(
     session: Session, job: Job, columns: Timeline, number: int, change: Callable[[OpenWrite], None]
 ) -> PartDone:
-    """Stage what `change` adds to the statements of a part, where nobody looks."""
     receipt, made = in_parts.stage(session, job, columns, number, change)
     return PartDone(receipt, made.operation if made is not None and made.collected else None)
 
 
 @operations
 class UpdatedByMany:
-    """The part of a table that many processes update together."""
+    """Updates and deletes by many processes."""
 
     _session: Session
 
@@ -125,13 +126,14 @@ class UpdatedByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """As `update`, computed elsewhere: each part is some of the file groups in which `where` can hold.
+        """Do an `update` in many processes, each for some file groups that may match `where`.
 
-        execute_parts: is called with the parts, which can be pickled, once nothing can come before the update any more,
-            and gives for each, in their order, what its `execute` gives, or the error that it raises. Meanwhile the
-            write is kept alive. It is not called where there are no such file groups.
+        If it raises, nothing of the update is left.
 
-        If it raises, nothing is left of the update.
+        Args:
+            execute_parts: called with the picklable parts once all earlier writes have ended, while the write is kept
+                alive. Returns for each part, in order, the result of `execute` or its error. Not called if no file
+                group matches.
         """
 
         def change(schema: TableSchema, config: TableConfig) -> Change:
@@ -150,9 +152,9 @@ class UpdatedByMany:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Delete the rows for which `where` holds among all that was written before, computed as `update_in_parts` is.
+        """Delete the rows of earlier writes that match `where`, computed as in `update_in_parts`.
 
-        plain: as of `delete`.
+        `plain` as in `delete`.
         """
         require_delete(None, None, where)
         declare = partial(declared_by_delete, where, self._session.config)
@@ -171,11 +173,6 @@ def _in_parts(
     commit_info: Mapping[str, str] | None,
     declare: Declare,
 ) -> Commit:
-    """One commit of what parts make of the rows for which a condition holds.
-
-    change_of: what becomes of the rows. declare: what the write may touch.
-    """
-
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
         schema, config = named.schema, named.config
@@ -201,10 +198,13 @@ def _in_parts(
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere(Generic[P]):
-    """A statement that is computed elsewhere.
+    """A statement computed elsewhere.
 
-    rehearse: adds the statements that are made of no rows. declare: what the write may touch; None: anything. reads:
-    what it reads, by the value in which it began. parts: those of what comes before the write.
+    Attributes:
+        rehearse: adds the statement for no rows, to check it.
+        declare: the declaration of the write; None for anything.
+        reads: the write's reads, by the value in which it began.
+        parts: parts of the rows before the write.
     """
 
     rehearse: Callable[[Statements], None]
@@ -221,7 +221,7 @@ def commit_in_parts(
     token: tuple[str, int] | None,
     commit_info: Mapping[str, str] | None,
 ) -> tuple[Commit, list[PartDone]]:
-    """One commit of a statement, and what became of each of its parts; of none where the token was used before."""
+    """Commit a statement, and return its parts' results; no parts for a repeated token."""
     check_token_form(token)
     wait_ms = milliseconds("wait", wait)
     job, write = in_parts.begin(session, token, check_info(commit_info), made.declare, made.rehearse)
@@ -234,7 +234,6 @@ def commit_in_parts(
 
 
 def _all_done(parts: Sequence[P], execute_parts: ExecuteParts[P]) -> list[PartDone]:
-    """What became of all parts; raises the error of the first that has one."""
     outcomes = list(execute_parts(parts)) if parts else []
     for outcome in outcomes:
         if isinstance(outcome, CrdtMorError):
@@ -242,13 +241,13 @@ def _all_done(parts: Sequence[P], execute_parts: ExecuteParts[P]) -> list[PartDo
     done = [outcome for outcome in outcomes if isinstance(outcome, PartDone)]
     if [one.receipt.task for one in done] != [part.number for part in parts]:
         raise InvalidInputError(
-            "execute_parts gives for each part, in their order, what part.execute(...) gives, or the error that it "
-            f"raises. parts={len(parts)} given={[type(outcome).__name__ for outcome in outcomes]}"
+            "execute_parts must return, for each part in order, the result of part.execute(...) or its error. "
+            f"parts={len(parts)} given={[type(outcome).__name__ for outcome in outcomes]}"
         )
     return done
 
 
 def _operation(done: Sequence[PartDone], default: Operation) -> Operation:
-    """What Hudi's commit calls what the parts did; different operations together are an UPSERT."""
+    """Return the operation name for Hudi's commit; different operations together are an UPSERT."""
     operations = {one.operation for one in done if one.operation is not None}
     return "UPSERT" if len(operations) > 1 else next(iter(operations), default)

@@ -1,4 +1,4 @@
-"""Why a row is as it is, as a table: a row for each contribution. See `Table.why`."""
+"""Explain a row as a table of its contributions. See `Table.why`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ _TEXTS: Final = pa.list_(pa.string())
 
 @dataclass(frozen=True)
 class _Telling:
-    """The lines of a life as a table. columns: the stored names of those that are told."""
+    """Formats the lines of a row's history. `columns` are stored names."""
 
     snapshot: Snapshot
     lines: Sequence[Line]
     columns: Sequence[str]
 
     def table(self) -> pa.Table:
-        """See `Table.why`."""
         local = self.snapshot.session.config.local_times
         facts = [
             self._facts(line, local=local) | {"overtaken_by": self._overtaking(i)} for i, line in enumerate(self.lines)
@@ -53,7 +52,7 @@ class _Telling:
         return pa.table({name: columns[name] for name in order if name in columns})
 
     def _overtaking(self, number: int) -> list[str]:
-        """What stands behind a line, and was visible before it: readers have never seen the row that the line makes."""
+        """Return later contributions that were visible first: readers never saw this line's result."""
         line = self.lines[number]
         if line.commit is None:
             return []
@@ -76,7 +75,7 @@ class _Telling:
             "completed": None if completed is None else to_datetime(completed, local=local),
             "version": None if commit is None else commit.version,
             "operation": None if commit is None else commit.operation,
-            # Which of several writers of a group gave the value, its files do not say.
+            # The files of a group do not record which of its writers set the value.
             **columns_of(writers[0] if len(writers) == 1 else None),
             "writers": [author.application for author in writers] if len(writers) > 1 else None,
             "columns": [shown(name) for name in self.columns if name in line.given] if line.written.height else None,
@@ -90,7 +89,6 @@ class _Telling:
         }
 
     def _rows(self, frames: Sequence[pl.DataFrame]) -> pa.StructArray:
-        """Rows, of which some are missing, in declared types under the names that people see."""
         schema, names = self.snapshot.schema, [*self.columns]
         restored = schema.restore(to_arrow(self._stacked(frames, names)))
         shown = [
@@ -99,7 +97,7 @@ class _Telling:
         return _structs(restored, shown, frames)
 
     def _states(self) -> pa.StructArray | None:
-        """The states of payloads that differ from what they show; None: there are none in the columns asked for."""
+        """Return the payload states that differ from their visible values; None without any."""
         hidden = [m.hidden for m in self.merging.rule.members if m.hidden and {*m.columns} & {*self.columns}]
         if not hidden:
             return None
@@ -109,7 +107,6 @@ class _Telling:
         return _structs(rows, fields, frames)
 
     def _stacked(self, frames: Sequence[pl.DataFrame], names: Sequence[str]) -> pl.DataFrame:
-        """One row of each frame, of nulls where it has none."""
         kinds = {name: self.merging.columns.stored[name] for name in names}
         missing = pl.DataFrame({name: pl.Series([None], dtype=kind) for name, kind in kinds.items()}, schema=kinds)
         rows = [
@@ -133,7 +130,6 @@ _FACTS: Final = (
 
 
 def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -> pa.Table:
-    """See `Table.why`."""
     value, cut = value_at(session, as_of)
     snapshot = Snapshot.seal(session, value, cut)
     names, schema = snapshot.names, TableSchema.from_json(snapshot.value.schema)
@@ -143,7 +139,7 @@ def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -
     record_key = session.config.key.record_keys(stored)[0].as_py()
     values = {name: rows[name][0].as_py() for name in rows.column_names}
     condition = conjunction([pl.col(name) == value for name, value in values.items() if value is not None])
-    assert condition is not None, "a record key has a value in one of its columns"
+    assert condition is not None, "a record key contains a value"
     lines = life_of(snapshot, condition, record_key)
     chosen = names.visible(schema.declared.names) if column is None else [names.one(column, schema)]
     if column is not None:
@@ -152,12 +148,11 @@ def why(session: Session, key: object, column: str | None, as_of: AsOf | None) -
 
 
 def _concerns(line: Line, columns: Sequence[str]) -> bool:
-    """Whether a contribution gives one of these columns, or makes or ends a row."""
+    """Return True if a contribution sets any of the columns, or creates or ends a row."""
     return not line.written.height or bool({*columns} & {*line.given}) or line.before.height != line.after.height
 
 
 def _structs(rows: pa.Table, fields: Sequence[pa.Field], frames: Sequence[pl.DataFrame]) -> pa.StructArray:
-    """Rows as structs, null where a frame has none."""
     arrays = [column.combine_chunks() for column in rows.columns]
     absent = pa.array([frame.height == 0 for frame in frames], pa.bool_())
     return pa.StructArray.from_arrays(arrays, fields=list(fields), mask=absent)
@@ -171,7 +166,7 @@ def _effect(line: Line, changed: Sequence[str]) -> str:
 
 
 def _differs(line: Line, name: str) -> bool:
-    """Whether a contribution changes a column; a row that comes or goes changes those that have a value."""
+    """Return True if a contribution changes a column; a row that appears or disappears changes its non-null columns."""
     values = [frame[name] for frame in (line.before, line.after) if frame.height]
     if len(values) == 1:
         return not values[0].null_count()
@@ -179,18 +174,17 @@ def _differs(line: Line, name: str) -> bool:
 
 
 def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
-    """By which rule a contribution has the effect that it has, in words."""
     match line.change:
         case "kept":
-            return "a compaction has folded what older commits gave"
+            return "a compaction folded older commits into this row"
         case "rewritten" if line.commit is not None and not is_commit(line.commit):
-            return "a service of Hudi's has moved the row to another file group"
+            return "a Hudi service moved the row to another file group"
         case "rewritten":
-            return "the commit wrote the row anew, whatever was requested before it"
+            return "the commit rewrote the row and replaced all earlier contributions"
         case "removed":
-            return "the commit replaced all rows, and left this one out"
+            return "the commit replaced all rows and dropped this row"
         case "delete" if line.ordering is None:
-            return "a delete removes whatever was requested before it"
+            return "a delete removes all earlier contributions"
     said = _rule_said(line, rule, columns, shown_of)
     return f"the commit deletes the row first; {said}" if line.afresh else said
 
@@ -198,29 +192,28 @@ def because(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Calla
 def _rule_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
     if rule.kind == "latest":
         if not line.after.height:
-            return "a delete that was requested later stands"
+            return "a later delete wins"
         time = str(line.after[COMMIT_TIME][0])
         is_own = time == line.requested
-        return f"the commit that was requested last gives the whole row{'' if is_own else f': that of {time}'}"
+        return f"the last requested commit sets the whole row{'' if is_own else f': that of {time}'}"
     if rule.ordering is not None:
         return _ordering_said(line, rule.ordering, shown_of(rule.ordering))
     return _columns_said(line, rule, columns, shown_of)
 
 
 def _ordering_said(line: Line, ordering: str, name: str) -> str:
-    """Which of two ordering values is the greater one."""
     own = line.written[ordering][0] if line.written.height else line.ordering
     if line.before.height and not line.afresh and line.before[ordering][0] is not None:
         other = line.before[ordering][0]
         how = "is less than" if _is_less(own, other) else "is not less than"
-        return f"{name} {own} {how} {other}, that of the row"
+        return f"{name} {own} {how} the row's {other}"
     if line.written.height and not line.after.height:
-        return f"{name} {own} is less than that of a delete"
-    return f"there is no row yet whose {name} it is held against"
+        return f"{name} {own} is less than the value of a delete"
+    return f"no row exists yet to compare {name} with"
 
 
 def _is_less(one: Any, other: Any) -> bool:
-    """As the merge orders values: null is the least, NaN the greatest."""
+    """Compare as the merge does: null is the least value, NaN the greatest."""
     if one is None or other is None:
         return one is None and other is not None
     values = pl.Series([one, other])
@@ -228,7 +221,6 @@ def _is_less(one: Any, other: Any) -> bool:
 
 
 def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of: Callable[[str], str]) -> str:
-    """What merges each of the columns that a contribution gives."""
     by_payload: dict[str, list[str]] = {}
     for member in rule.members:
         given = [shown_of(name) for name in member.columns if name in line.given and name in columns]
@@ -238,6 +230,6 @@ def _columns_said(line: Line, rule: MergeRule, columns: Sequence[str], shown_of:
     plain = [shown_of(name) for name in columns if name in line.given and name not in merged]
     said = [f"{', '.join(names)}: merged by {payload}" for payload, names in by_payload.items()]
     if plain:
-        last = "the value of the commit that was requested last" + (", but for nulls" if rule.nulls == "keep" else "")
+        last = "the value of the last requested commit" + (", except nulls" if rule.nulls == "keep" else "")
         said.insert(0, f"{', '.join(plain)}: {last}")
-    return "; ".join(said) or "it gives none of the columns"
+    return "; ".join(said) or "it sets none of the columns"

@@ -1,7 +1,7 @@
 """Convert SQL text and moments to the type of the value beside them.
 
-day >= '2026-01-31'                          text beside a date or a moment is a date or a moment at > TIMESTAMP
-'2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
+day >= '2026-01-31'                          text beside a date or a moment is a date or a moment
+at > TIMESTAMP '2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
 """
 
 from __future__ import annotations

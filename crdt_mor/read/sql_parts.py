@@ -1,9 +1,10 @@
 """Translate the parts of an SQL value that polars rejects or evaluates unlike other engines.
 
-CASE WHEN day > '2026-01-31' THEN …     a condition inside a value is translated like any other DATE_TRUNC('month', day)
-polars does not know the type of day TRY_CAST(s AS DATE)                     null for text that is not a date LEFT(s, 0)
-STRPOS(s, 'x')             null for null ('' and 0 in polars); positions in characters, not bytes m['k']   st['a']
-the value of a map, the field of a struct
+    CASE WHEN day > '2026-01-31' THEN …     a condition inside a value is translated like any other
+    DATE_TRUNC('month', day)                polars does not know the type of day
+    TRY_CAST(s AS DATE)                     null for text that is not a date
+    LEFT(s, 0)   STRPOS(s, 'x')             null for null ('' and 0 in polars); positions in characters, not bytes
+    m['k']   st['a']                        the value of a map, the field of a struct
 
 In polars' SQL a column replaces each part.
 """

@@ -41,9 +41,9 @@ from crdt_mor.read.window import require_times, within
 Change = Literal["upsert", "delete", "kept", "rewritten", "removed"]
 """The kind of a contribution.
 
-kept: older contributions in one row, from the oldest kept base file or its carry. rewritten: the row from a commit that
-rewrote the base file or moved the key to another file group. removed: an overwrite, a truncation or a partition delete
-dropped the row.
+    kept        older contributions in one row, from the oldest kept base file or its carry
+    rewritten   the row from a commit that rewrote the base file or moved the key to another file group
+    removed     an overwrite, a truncation or a partition delete dropped the row
 """
 
 Block = DataBlock | DeleteBlock

@@ -340,7 +340,7 @@ def test_show_and_history_say_that_hudis_writers_have_the_table_and_the_way_back
     shown = json.loads(crdt_mor("show", table, "--output", "json").stdout)
     assert mor.Table.open(table).version == shown["version"]
     assert shown["handed_over"][:19] == f"{since:%Y-%m-%dT%H:%M:%S}"
-    assert "data source may write it until it is taken back" in shown["other_readers"]
+    assert "data source may write until takeback" in shown["other_readers"]
     said = f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC"
     assert said in crdt_mor("show", table).stdout
     for told in (crdt_mor("show", table).stdout, crdt_mor("history", table).stderr):

@@ -62,7 +62,7 @@ def test_a_table_moves_and_whoever_comes_is_told(table: Path, new: Path, fast_pa
     assert (told["error"]["type"], told["error"]["facts"]["moved_to"]) == ("TableMovedError", str(new))
     assert "2" in run("count", table).stdout
     for command in ("show", "history", "timeline", "doctor", "verify", "count", "cat", "files", "schema", "changes"):
-        assert "this table has moved: it shows the rows from before the move" in said(run(command, table))
+        assert "this table has moved and shows only rows from before the move" in said(run(command, table))
     assert f"moved to {new}; closed since" in run("show", table).stdout
     status = json.loads(run("show", table, "--output", "json").stdout)["migration"]
     assert (status["role"], status["phase"], status["uri"]) == ("source", "closed", str(new))

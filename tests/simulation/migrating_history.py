@@ -87,7 +87,7 @@ class MovingHistory(Moves, RestoringHistory):
         self.there.environment = self.place.environment
         self.there.store = MemoryStore(self.place.environment.now_ms)
         if self.place.store.list(ERASURES):
-            with pytest.raises(InvalidInputError, match="are being erased"):
+            with pytest.raises(InvalidInputError, match="erasure of this table is unfinished"):
                 self.move_to(wanted)
             assert not self.there.store.list("")
             return

@@ -97,7 +97,7 @@ def test_rows_whose_keys_a_frame_has_move_as_in_one_process(spark: Any, tmp_path
     table.upsert(SOURCE.slice(0, 1))
     with pytest.raises(InvalidInputError, match="another row has its key"):
         move(keys, table.uri, partition={"day": "elsewhere"})
-    with pytest.raises(InvalidInputError, match="say where"):
+    with pytest.raises(InvalidInputError, match="pass the new partition"):
         move(keys, table.uri, partition={"n": 1})
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])
 

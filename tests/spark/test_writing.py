@@ -240,7 +240,7 @@ REFUSED: dict[str, tuple[dict[str, str], str, str, str]] = {
     "an unknown option": ({"opertion": "upsert"}, "append", "id, day, n, s", "no such options of a write"),
     "what a catalog says": ({"location": "/t"}, "append", "id, day, n, s", "no such options of a write"),
     "an unknown operation": ({"operation": "update"}, "append", "id, day, n, s", "append, upsert, delete"),
-    "an unknown schema mode": ({"schemaMode": "loose"}, "append", "id, day, n, s", "schema_mode is"),
+    "an unknown schema mode": ({"schemaMode": "loose"}, "append", "id, day, n, s", "schema_mode must be"),
     "a flag that is none": ({"plain": "yes"}, "append", "id, day, n, s", "plain is one of true, false"),
     "half a token": ({"txnVersion": "1"}, "append", "id, day, n, s", "txnAppId and txnVersion"),
     "a missing key": ({}, "append", "day, n, s", "missing=['id']"),

@@ -119,14 +119,14 @@ def test_a_rename_is_seen_by_every_read(make: Make) -> None:
         assert values(old, "id", "n") == values(table.changes(until=before, **mode), "key", "count")
     assert values(table.changes(until=before, names="then", columns="n"), "n") == [(1,), (2,)]
     assert table.changes(names="then", consistency="stable").schema.names[:4] == table.schema.names
-    with pytest.raises(InvalidInputError, match=r'names is "now" or "then"'):
+    with pytest.raises(InvalidInputError, match=r'names must be "now" or "then"'):
         table.changes(names="never")  # type: ignore[arg-type]
     assert pl.DataFrame(table).columns == table.schema.names
     assert [part.to_polars().columns for part in sent(table.scan(columns="count").parts())] == [["count"]]
     assert "unit price" in str(table.scan(filter='"unit price" > 2').explain())
     with pytest.raises(InvalidInputError, match="'n' was renamed to 'count'"):
         table.scan(filter="n > 1")
-    with pytest.raises(InvalidInputError, match=r'names is "now" or "then"'):
+    with pytest.raises(InvalidInputError, match=r'names must be "now" or "then"'):
         table.scan(names="never")  # type: ignore[arg-type]
 
 

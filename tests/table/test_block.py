@@ -178,7 +178,7 @@ def test_a_block_shows_nothing_after_an_overwrite() -> None:
     table = plain()
     with table.transaction(isolation="serializable") as tx:
         tx.overwrite(pa.table({"id": ["z"], "n": [5]}))
-        with pytest.raises(InvalidInputError, match="stands alone"):
+        with pytest.raises(InvalidInputError, match="must be the only statement"):
             tx.scan()
     assert numbers(table.scan()) == {"z": 5}
 

@@ -132,7 +132,7 @@ def test_a_task_that_sets_another_column_is_refused_under_the_name_that_people_s
         ("overwrite", SCHEMA, {"columns": ["note"]}, "an overwrite replaces whole rows"),
         ("upsert", SCHEMA, {"columns": "note"}, "a list of names"),
         ("upsert", SCHEMA, {"partitions": [f"p{n}" for n in range(65)]}, "at most 64 partitions"),
-        ("delete", SCHEMA, {"partitions": "dynamic"}, "only an overwrite says"),
+        ("delete", SCHEMA, {"partitions": "dynamic"}, "only for an overwrite"),
     ],
 )
 def test_what_cannot_be_kept_is_refused_before_anything_begins(

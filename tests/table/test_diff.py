@@ -183,7 +183,7 @@ def test_what_cannot_be_compared_is_refused() -> None:
         one.diff(other_type)
     with pytest.raises(InvalidInputError, match="not in both tables"):
         one.diff(created(), columns=["nothing"])
-    with pytest.raises(InvalidInputError, match="say as_of=… and other_as_of=…"):
+    with pytest.raises(InvalidInputError, match="pass as_of=… and other_as_of=…"):
         one.diff(created(), 3)  # type: ignore[call-overload]
-    with pytest.raises(InvalidInputError, match=r"between two moments, table.diff\(before, after\)"):
+    with pytest.raises(InvalidInputError, match=r"pass two moments, table.diff\(before, after\)"):
         one.diff(1)  # type: ignore[call-overload]

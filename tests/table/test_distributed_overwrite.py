@@ -129,7 +129,7 @@ def test_without_rows_it_truncates_or_replaces_nothing(make: Make, parts: list[p
     ("operation", "partitions", "says"),
     [
         ("upsert", "eu", "partitions is a list of them"),
-        ("append", "dynamic", "only an overwrite says"),
+        ("append", "dynamic", "only for an overwrite"),
         ("overwrite", "eu", "partitions is a list of them"),
         ("overwrite", [("eu", 1)], "a partition is named by"),
     ],

@@ -135,7 +135,7 @@ def test_a_table_opens_by_a_bare_call(path: str, make: Make) -> None:
 
 def test_what_is_no_address_of_a_table_is_refused(events: Table) -> None:
     for wrong in (5, None, events, THREE):
-        with pytest.raises(InvalidUseError, match=f"by its address.*type={type(wrong).__name__}"):
+        with pytest.raises(InvalidUseError, match=f"address as text or a path.*type={type(wrong).__name__}"):
             Table(wrong)  # type: ignore[arg-type]
 
 
@@ -283,8 +283,8 @@ def test_a_table_shows_its_newest_rows_each_time_that_it_is_taken() -> None:
 def test_what_is_no_sequence_says_what_to_call(events: Table, of: str) -> None:
     found: Any = {"table": events, "scan": events.scan(), "changes": events.changes()}[of]
     attempts: dict[str, Callable[[], object]] = {
-        r"iterated: use to_polars\(\)": lambda: [row for row in found],  # noqa: C416
-        r"iterated: use to_polars\(\) ": lambda: list(found) and None,
+        r"iterable: use to_polars\(\)": lambda: [row for row in found],  # noqa: C416
+        r"iterable: use to_polars\(\) ": lambda: list(found) and None,
         r"length.*count\(\)|length.*num_rows": lambda: len(found),
         r"items: use to_polars\(\)\[\.\.\.\].*item='n'": lambda: found["n"],
         r"items: .*item=0": lambda: found[0],

@@ -313,9 +313,9 @@ def test_a_log_compaction_leaves_the_order_as_it_is(make: Make, place: Place) ->
     table.maintenance.compact(logs_only=True)
     assert [order for order, _ in bases(place)] == ["linear(n)", "linear(n)"]
     assert every_answer(table, commits) == before
-    with pytest.raises(InvalidInputError, match="leave logs_only out"):
+    with pytest.raises(InvalidInputError, match="omit logs_only or rewrite"):
         table.maintenance.compact(logs_only=True, rewrite="order")
-    with pytest.raises(InvalidInputError, match='rewrite is "order"'):
+    with pytest.raises(InvalidInputError, match='rewrite must be "order"'):
         table.maintenance.compact(rewrite="all")  # type: ignore[arg-type]
 
 

@@ -252,14 +252,14 @@ def test_rows_of_partial_updates_move_with_all_of_their_columns() -> None:
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[str, Callable[[Table], MergeInto]]] = {
-    "no clause": ("says what becomes", lambda t: t.merge(numbers(a=1))),
+    "no clause": ("add a clause", lambda t: t.merge(numbers(a=1))),
     "no such column": ("lacks columns", lambda t: t.merge(numbers(a=1), on="x").when_matched_delete()),
     "no such column of the table": (
         "no such columns",
         lambda t: t.merge(pa.table({"x": ["a"]}), on="x").when_matched_delete(),
     ),
-    "another condition": ("columns are equal", lambda t: t.merge(numbers(a=1), on="source.n > target.n")),
-    "one name for both": ("two names", lambda t: t.merge(numbers(a=1), source_alias="target")),
+    "another condition": ("compare columns for equality", lambda t: t.merge(numbers(a=1), on="source.n > target.n")),
+    "one name for both": ("two different names", lambda t: t.merge(numbers(a=1), source_alias="target")),
     "several rows": (
         "several rows of the source meet",
         lambda t: t.merge(pa.concat_tables([numbers(a=1)] * 2)).when_matched_update_all(),

@@ -262,7 +262,7 @@ def test_a_token_makes_it_once_and_an_earlier_write_is_waited_for() -> None:
 
 
 REFUSED: dict[str, tuple[str, pa.Table, Clauses]] = {
-    "no clause": ("says what becomes", SOURCE, lambda merge: merge),
+    "no clause": ("add a clause", SOURCE, lambda merge: merge),
     "no such column": ("no such columns", SOURCE, lambda merge: merge.when_matched_update({"m": "1"})),
     "several rows": ("several rows of the source meet", pa.concat_tables([SOURCE] * 2), upserting),
     "a row inserted twice": (
@@ -318,5 +318,5 @@ def test_word_that_a_process_leaves_for_the_driver_is_sealed(places: Places) -> 
 
 
 def test_a_merge_has_a_part_at_least() -> None:
-    with pytest.raises(InvalidInputError, match="in one part at least"):
+    with pytest.raises(InvalidInputError, match="parts must be at least 1"):
         in_parts(make(), SOURCE, upserting, parts=0)

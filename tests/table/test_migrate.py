@@ -473,7 +473,7 @@ def test_a_clean_leaves_the_files_that_a_migration_has_still_to_follow(keep: tim
 
 
 def test_wrong_uses_are_named(table: Table, place: Place, there: Place, move: Move, places: Places) -> None:
-    with pytest.raises(InvalidInputError, match="another address than its own"):
+    with pytest.raises(InvalidInputError, match="cannot move to its own address"):
         table.maintenance.migrate(place.uri, **store_of(place))
     with pytest.raises(InvalidInputError, match="pending"):
         move(table, pending="kill")
@@ -490,7 +490,7 @@ def test_what_goes_on_asks_for_the_same(table: Table, there: Place, move: Move) 
         move(table, buckets=3, on_progress=at("copy", die))
     with pytest.raises(TableExistsError, match="another buckets"):
         move(table, buckets=4)
-    with pytest.raises(InvalidInputError, match="another migration of this table is under way"):
+    with pytest.raises(InvalidInputError, match="another migration of this table is in progress"):
         table.maintenance.migrate(there.uri + "2", store=MemoryStore())
     for call, name in (
         (lambda: table.maintenance.restore("now"), "restore"),
@@ -526,7 +526,7 @@ def test_a_moved_table_moves_on(table: Table, there: Place, move: Move, places: 
 def test_a_table_that_hudi_made_stays(place: Place, move: Move, monkeypatch: pytest.MonkeyPatch, make: Make) -> None:
     table = make()
     monkeypatch.setattr("crdt_mor.model.config.TableConfig.ours", property(lambda _: False))
-    with pytest.raises(UnsupportedFeatureError, match="its writers would not learn that it moves"):
+    with pytest.raises(UnsupportedFeatureError, match="its writers would not notice the move"):
         move(table)
 
 
@@ -637,10 +637,10 @@ def test_another_table_at_the_new_address_is_not_taken_for_the_one_that_was_made
     table.upsert(frame(*ROWS))
     with pytest.raises(GoneError):
         table.maintenance.migrate("moved", store=there, on_progress=at("copy", die))
-    with pytest.raises(InvalidInputError, match=r"removed=True.*a new migration"):
+    with pytest.raises(InvalidInputError, match=r"removed=True.*the new migration"):
         table.maintenance.migrate("moved", store=(empty := MemoryStore()))
     assert not empty.list(".hoodie")
-    with pytest.raises(InvalidInputError, match=r"call migrate with its address.*asked=elsewhere"):
+    with pytest.raises(InvalidInputError, match=r"calling migrate with its address.*asked=elsewhere"):
         table.maintenance.migrate("elsewhere", store=empty)
     other = MemoryStore()
     Table.create("moved", SCHEMA, key="id", buckets=1, store=other)
@@ -816,7 +816,7 @@ def test_opening_a_moved_table_warns_of_the_new_address() -> None:
     assert table.inspect.migration() is None
     table.maintenance.migrate("moved", store=target)
     for read in (lambda: Table.open("t", store=store), table.changes):
-        with pytest.warns(TableMovedWarning, match=r"Open the new address\. moved_to=moved") as told:
+        with pytest.warns(TableMovedWarning, match=r"open the new address\. moved_to=moved") as told:
             read()
         assert told[0].filename == __file__
     status = table.inspect.migration()

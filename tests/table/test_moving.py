@@ -215,12 +215,12 @@ def test_a_move_is_held_to_the_rules() -> None:
 @pytest.mark.parametrize(
     ("settings", "partition", "match"),
     [
-        ({}, {}, "say where"),
-        ({}, {"age": 1}, "say where"),
-        ({}, "FR", "say where"),
-        ({}, {"year": "x"}, "values of its columns' types"),
-        ({"key": ["name", "country", "year"]}, {"country": "FR"}, "another key is another row"),
-        ({"partition_by": ()}, {"country": "FR"}, "another key is another row"),
+        ({}, {}, "pass the new partition"),
+        ({}, {"age": 1}, "pass the new partition"),
+        ({}, "FR", "pass the new partition"),
+        ({}, {"year": "x"}, "must fit its column's type"),
+        ({"key": ["name", "country", "year"]}, {"country": "FR"}, "upsert it with another key"),
+        ({"partition_by": ()}, {"country": "FR"}, "upsert it with another key"),
         ({"merge": {"age": Distinct()}}, {"country": "FR"}, "do not move"),
     ],
     ids=str,

@@ -137,7 +137,7 @@ def test_rows_of_other_partitions_than_those_that_are_named_are_refused(table: T
 def test_partitions_are_a_list(table: Table, partitions: Any) -> None:
     with pytest.raises(InvalidInputError, match="partitions="):
         table.overwrite(frame(("z", "eu", 2)), partitions=partitions)
-    with pytest.raises(InvalidInputError, match="in a list"):
+    with pytest.raises(InvalidInputError, match="as a list"):
         table.delete_partitions(partitions)
 
 
@@ -320,7 +320,7 @@ def test_it_stands_alone_in_its_transaction(table: Table, one: int, other: int) 
         tx = table.transaction()
         tx.__enter__()
         first(tx)
-        with pytest.raises(InvalidInputError, match=r"stands alone .* statement=\w+ beside="):
+        with pytest.raises(InvalidInputError, match=r"must be the only statement .* statement=\w+ beside="):
             second(tx)
         tx.__exit__(ValueError, ValueError(), None)
     assert len(ids(table)) == 4

@@ -341,7 +341,7 @@ def test_a_rule_is_added_only_if_it_holds(store: mor.MemoryStore) -> None:
     with pytest.raises(InvalidInputError, match="no such rules"):
         table.drop_rules(check="positive")
     for nothing in (table.add_rules, table.drop_rules):
-        with pytest.raises(InvalidInputError, match="say which rules"):
+        with pytest.raises(InvalidInputError, match="pass rules to"):
             nothing()
 
 

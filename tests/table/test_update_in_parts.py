@@ -268,6 +268,6 @@ def test_what_the_rows_tell_is_the_error_of_the_part_and_leaves_nothing() -> Non
     with pytest.raises(InvalidInputError, match=r"lower ordering value .* before=14 after=13"):
         table.update_in_parts({"n": "CASE WHEN n = 14 THEN 13 ELSE n END"}, execute_parts=failing)
     assert (rows(table), table.inspect.pending().num_rows) == (before, 0)
-    with pytest.raises(InvalidInputError, match=r"gives for each part, .* given=\['PartDone'\]"):
+    with pytest.raises(InvalidInputError, match=r"must return, for each part .* given=\['PartDone'\]"):
         table.update_in_parts({"price": 1.0}, execute_parts=lambda parts: in_process(parts)[:1])
     assert (rows(table), table.inspect.pending().num_rows) == (before, 0)

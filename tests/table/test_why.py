@@ -62,8 +62,8 @@ def test_the_commit_that_was_requested_last_gives_the_row(path: Path) -> None:
     assert found[0]["completed_at"] > found[1]["completed_at"]
     assert [line["overtaken_by"] for line in found] == [[found[1]["requested_at"]], [], [], []]
     assert [line["changed"] for line in found] == [["id", "v"], ["v"], [], ["id", "v"]]
-    assert found[1]["because"] == "the commit that was requested last gives the whole row"
-    assert found[3]["because"] == "a delete removes whatever was requested before it"
+    assert found[1]["because"] == "the last requested commit sets the whole row"
+    assert found[3]["because"] == "a delete removes all earlier contributions"
 
 
 def test_the_greatest_ordering_value_wins(path: Path) -> None:
@@ -87,14 +87,14 @@ def test_the_greatest_ordering_value_wins(path: Path) -> None:
         ("upsert", v(1, "one"), "inserted", v(1, "one")),
     ]
     assert [line["because"] for line in told(table)] == [
-        "there is no row yet whose v it is held against",
-        "v 3 is less than 5, that of the row",
-        "v 4 is less than 5, that of the row",
-        "v 5 is not less than 5, that of the row",
-        "v 7 is not less than 5, that of the row",
-        "v 6 is less than that of a delete",
-        "a delete removes whatever was requested before it",
-        "there is no row yet whose v it is held against",
+        "no row exists yet to compare v with",
+        "v 3 is less than the row's 5",
+        "v 4 is less than the row's 5",
+        "v 5 is not less than the row's 5",
+        "v 7 is not less than the row's 5",
+        "v 6 is less than the value of a delete",
+        "a delete removes all earlier contributions",
+        "no row exists yet to compare v with",
     ]
 
 
@@ -112,7 +112,7 @@ def test_partial_updates_set_the_columns_that_they_give(path: Path, nulls: Any) 
     ]
     assert [line["columns"] for line in told(table)] == [["id", "v"], ["id", "s"], ["id", "v"]]
     assert [line["written"] for line in told(table, column="s")] == [{"s": None}, {"s": "x"}], "the first makes the row"
-    said = "id, s: the value of the commit that was requested last" + (", but for nulls" if nulls == "keep" else "")
+    said = "id, s: the value of the last requested commit" + (", except nulls" if nulls == "keep" else "")
     assert told(table)[1]["because"] == said
 
 
@@ -174,9 +174,7 @@ def test_payloads_of_several_columns_decide_together(path: Path) -> None:
     found = life(table)
     assert [effect for _, _, effect, _ in found] == ["inserted", "none", "updated"]
     assert found[-1][3] == v(6, "six")
-    assert (
-        told(table)[1]["because"] == "id: the value of the commit that was requested last; v, s: merged by latest_by/1"
-    )
+    assert told(table)[1]["because"] == "id: the value of the last requested commit; v, s: merged by latest_by/1"
 
 
 def test_states_are_told_of_payloads_that_keep_any(path: Path) -> None:
@@ -216,7 +214,7 @@ def test_what_a_clean_gave_up_is_one_line(path: Path) -> None:
         table.maintenance.compact()
     table.maintenance.clean(commits=1)
     assert life(table) == [("kept", v(2), "inserted", v(2)), ("upsert", v(3), "updated", v(3))]
-    assert told(table)[0]["because"] == "a compaction has folded what older commits gave"
+    assert told(table)[0]["because"] == "a compaction folded older commits into this row"
 
 
 def test_overwrites_begin_anew_and_what_they_cover_is_told(path: Path) -> None:
@@ -254,11 +252,11 @@ def test_a_key_of_several_columns_is_a_tuple(path: Path) -> None:
     table = mor.Table.create(path, schema, key=["id", "day"])
     table.upsert(pa.table({"id": [7, 7], "day": ["mon", "tue"], "v": [1, 2]}))
     assert [line["result"]["v"] for line in told(table, (7, "tue"))] == [2]
-    with pytest.raises(mor.InvalidInputError, match="a key is a value of each of"):
+    with pytest.raises(mor.InvalidInputError, match="a key needs a value for each of"):
         table.why(7)
-    with pytest.raises(mor.InvalidInputError, match="a key is of its column's type"):
+    with pytest.raises(mor.InvalidInputError, match="a key must fit its column's type"):
         table.why(("seven", "mon"))
-    with pytest.raises(mor.InvalidInputError, match="a key is of its column's type"):
+    with pytest.raises(mor.InvalidInputError, match="a key must fit its column's type"):
         table.why((7, "\ud800"))
 
 
@@ -398,9 +396,9 @@ def test_nan_of_an_earlier_release_is_the_greatest_ordering_value(path: Path, mo
     for value in (float("nan"), float("nan"), 1.0):
         table.upsert(rows({"id": "a", "o": value}, schema=schema))
     assert [(line["effect"], line["because"]) for line in told(table)] == [
-        ("inserted", "there is no row yet whose o it is held against"),
-        ("none", "o nan is not less than nan, that of the row"),
-        ("none", "o 1.0 is less than nan, that of the row"),
+        ("inserted", "no row exists yet to compare o with"),
+        ("none", "o nan is not less than the row's nan"),
+        ("none", "o 1.0 is less than the row's nan"),
     ]
 
 
@@ -415,7 +413,7 @@ def test_of_a_straggler_behind_a_fold_it_is_said_which_commit_won(path: Path) ->
     kept, late = told(table)
     assert (kept["change"], kept["requested_at"], kept["application"]) == ("kept", last.requested_at, None)
     assert (late["effect"], late["because"]) == (
-        "none", f"the commit that was requested last gives the whole row: that of {last.requested_at}",
+        "none", f"the last requested commit sets the whole row: that of {last.requested_at}",
     )  # fmt: skip
 
 
@@ -447,7 +445,7 @@ def test_the_command_draws_a_life(path: Path) -> None:
     said = command(str(path), "a").stdout
     parts = (
         ": nightly\n", "gives    id = a, v = 2, s = y", "changes  v = 3, s = y", "folded   by the compaction 2",
-        "because  id, s: the value of the commit that was requested last; v: merged by counter/1",
+        "because  id, s: the value of the last requested commit; v: merged by counter/1",
         "○ there is no such row",
     )  # fmt: skip
     assert [part for part in parts if part not in said] == []

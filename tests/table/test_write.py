@@ -466,7 +466,7 @@ def test_a_transaction_with_a_used_token_does_nothing(make: Make) -> None:
 @pytest.mark.parametrize("token", ["loader", ("loader",), ("loader", "1"), (1, "loader"), ("loader", 1.0), ("a", True)])
 def test_a_token_is_a_text_and_an_int(make: Make, token: object) -> None:
     table = make()
-    with pytest.raises(InvalidInputError, match=r"a token is \(application, number\)"):
+    with pytest.raises(InvalidInputError, match=r"pass token as \(application, number\)"):
         table.upsert(frame(A), token=token)  # type: ignore[arg-type]
 
 
