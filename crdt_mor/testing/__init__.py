@@ -4,7 +4,7 @@
     faults.py        stores that fail, lose replies, or die at a chosen call
     clock.py         an environment whose time passes only where somebody sleeps
     store_suite.py   what every store must do, as tests for pytest
-    simulation       whole lives of a table, a seed each, with everything that goes wrong; docs/simulation.md
+    simulation       whole lives of a table, a seed each, with everything that goes wrong; docs/correctness.md
     strategies       values of Arrow types, and written values of a payload, for hypothesis
 
 `strategies` and `written` alone need hypothesis: `pip install "crdt-mor[testing]"`.

@@ -1,7 +1,7 @@
 """Bugs that are planted on purpose, one for each promise of the simulator, and the seed that finds each of them.
 
 A planted bug is a function that takes `pytest.MonkeyPatch` and replaces one rule of the engine by a careless one.
-docs/simulation.md lists them with their seeds. A change of what is drawn for a seed moves them:
+docs/correctness.md lists them with their seeds. A change of what is drawn for a seed moves them:
 `python -c "from tests.simulation.planted import *; print_first_seeds()"` says which they are then.
 """
 

@@ -35,7 +35,7 @@ from tests.simulation.planted import PLANTED, PLANTED_BESIDE, Planted, first_see
 from tests.tiers import slow
 
 ROOT: Final = Path(__file__).parent.parent.parent
-PAGE: Final = ROOT / "docs" / "simulation.md"
+PAGE: Final = ROOT / "docs" / "correctness.md"
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: Chromium, driven by Selenium; it makes the screenshots of docs/ui.md.
+"""The page in a real browser: Chromium, driven by Selenium; it makes the screenshots of docs/observing.md.
 
     python -m pytest -m "" tests/ui/test_browser.py --screenshots docs       # makes them anew
 
