@@ -7,8 +7,8 @@
 
 What a seed stands for is a `Plan`: the settings of a table, and a list of actions (plan.py). A `World` lets them happen
 (world.py): writers, readers, followers and services over one disk (machine.py), each action perhaps in a pause of
-another one. A `Ledger` says what was written, and which rows follow (ledger.py). docs/correctness.md shows how to run it
-with a payload of one's own.
+another one. A `Ledger` says what was written, and which rows follow (ledger.py). docs/correctness.md shows how to run
+it with a payload of one's own.
 """
 
 from __future__ import annotations
