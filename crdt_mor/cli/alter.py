@@ -1,4 +1,4 @@
-"""`alter`: what columns are called, which of them are shown, and what is said of them."""
+"""`crdt-mor alter`: rename, hide and comment on columns."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ def alter(
     rename: Annotated[
         list[str] | None, typer.Option(metavar="OLD=NEW", help="A column and its new name. May be repeated.")
     ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A column that nobody is to see. May be repeated.")
-    ] = None,
+    drop: Annotated[list[str] | None, typer.Option(metavar="NAME", help="A column to hide. May be repeated.")] = None,
     comment: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=TEXT", help="What is said of a column; no text takes it away. May be repeated."),
+        typer.Option(metavar="NAME=TEXT", help="A column's comment; an empty text removes it. May be repeated."),
     ] = None,
     message: Message = None,
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Rename columns, drop them or comment on them, in one event; no file changes and no writer waits.
+    """Rename, drop or comment on columns in one event, without changing files.
 
     Example: crdt-mor alter events --rename "views=page views" --drop note
     """
     if not (rename or drop or comment):
-        raise typer.BadParameter("say what to alter: --rename, --drop or --comment")
+        raise typer.BadParameter("pass --rename, --drop or --comment")
     table = inputs.opened(uri)
     table.alter(
         rename=inputs.renames(rename),
@@ -56,7 +54,5 @@ def alter(
 def _comment(text: str) -> tuple[str, str | None]:
     found = inputs.pair(text)
     if found is None:
-        raise typer.BadParameter(
-            f"a column and what is said of it: price=in euro. got={text!r}", param_hint="--comment"
-        )
+        raise typer.BadParameter(f"pass a column and its comment: price=in euro. got={text!r}", param_hint="--comment")
     return found[0], found[1] or None

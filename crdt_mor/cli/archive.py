@@ -1,4 +1,4 @@
-"""`archive`: what has ended for good leaves Hudi's timeline directory."""
+"""`crdt-mor archive`: move finished instants to Hudi's history."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from crdt_mor.cli.render import Output
 def archive(
     uri: Uri,
     keep_commits: Annotated[
-        int, typer.Option(metavar="N", min=1, help="At least so many of the newest commits stay in the directory.")
+        int, typer.Option(metavar="N", min=1, help="Keep at least N commits in the directory.")
     ] = 20,
     output: FormOfUpkeep = Output.text,
 ) -> None:
-    """Move what has ended for good from Hudi's timeline directory to its history; no reader sees a difference.
+    """Move finished instants from Hudi's timeline directory to its history.
+
+    No reader sees a difference.
 
     Example: crdt-mor archive events
     """
@@ -28,5 +30,5 @@ def archive(
         render.document(asdict(done))
     else:
         until = f", up to {done.until}" if done.until else ""
-        left = f"; {done.left:,} files could not be removed, which the next sweep tries again" if done.left else ""
+        left = f"; {done.left:,} files could not be removed, and the next sweep tries again" if done.left else ""
         render.note(f"archived {done.instants:,} instants{until}; then: {done.held_by}{left}")

@@ -1,4 +1,4 @@
-"""`changes` and `diff`: what happened to a table."""
+"""`crdt-mor changes` and `diff`."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from crdt_mor.cli.whole_files import put_whole
 def changes(
     uri: Uri,
     since: Annotated[
-        str | None, typer.Option(metavar="C", help="A checkpoint, or a moment as in cat --as-of; else everything.")
+        str | None, typer.Option(metavar="C", help="A checkpoint, or a moment as in cat --as-of; default: everything.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Go on from the checkpoint in FILE; note the new one there.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Continue from the checkpoint in FILE, and store the next."),
     ] = None,
-    images: Annotated[bool, typer.Option("--images", help="Commit by commit, rows before and after.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Commit by commit, rows as they were written.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="By commit, rows before and after.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="By commit, rows as written.")] = False,
     stable: Annotated[bool, typer.Option("--stable", help="Stop before the oldest pending write.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, as tail -f does.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more changes, like tail -f.")] = False,
     every: Annotated[float, typer.Option(metavar="SECONDS", min=0.01, help="How often --follow looks.")] = 1.0,
     columns: Columns = None,
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
-    """Print what commits changed: each changed key as it is now, or --images, or --raw.
+    """Print the changes of commits: changed keys as they are now, --images or --raw.
 
     Example: crdt-mor changes events --checkpoint events.checkpoint --format jsonl
     """
     form = chosen(format, output)
     if follow and form is not Format.jsonl:
-        raise typer.BadParameter("what never ends is printed line by line: say --format jsonl", param_hint="--follow")
+        raise typer.BadParameter("--follow needs --format jsonl", param_hint="--follow")
     if checkpoint is not None and since is not None:
-        raise typer.BadParameter("the file says where to begin: leave --since out", param_hint="--checkpoint")
+        raise typer.BadParameter("the file contains the start: omit --since", param_hint="--checkpoint")
     start = inputs.point(since, "--since", checkpoint=True)
     if checkpoint is not None and checkpoint.exists():
         start = checkpoint.read_text().strip()
@@ -65,20 +66,22 @@ def changes(
         if checkpoint is not None:
             _note(checkpoint, window.checkpoint)
         elif not follow:
-            render.note(f"go on with --since {window.checkpoint}")
+            render.note(f"continue with --since {window.checkpoint}")
 
 
 def diff(
     uri: Uri,
-    before: Annotated[str, typer.Argument(metavar="T|TABLE", help="A moment of the table; or the other table.")],
+    before: Annotated[str, typer.Argument(metavar="T|TABLE", help="A moment of the table, or another table.")],
     after: Annotated[str | None, typer.Argument(metavar="T", help="Another moment of the table.")] = None,
     as_of: AsOf = None,
-    other_as_of: Annotated[str | None, typer.Option(metavar="T", help="The same of the other table.")] = None,
+    other_as_of: Annotated[str | None, typer.Option(metavar="T", help="The moment of the other table.")] = None,
     columns: Columns = None,
     format: How = Format.table,
     output: Form = Output.text,
 ) -> None:
-    """Print the rows in which two snapshots of a table differ; or say whether two tables do, with exit code 3 then.
+    """Print the differences between two snapshots of a table, or compare two tables.
+
+    Exit code 3 means that two tables differ.
 
     Example: crdt-mor diff events 1 5
     """
@@ -86,7 +89,7 @@ def diff(
         _diff_of_tables(uri, before, as_of, other_as_of, inputs.names(columns), output)
         return
     if as_of is not None or other_as_of is not None:
-        raise typer.BadParameter("two moments of one table say it themselves: leave it out", param_hint="--as-of")
+        raise typer.BadParameter("the arguments are moments already: omit this option", param_hint="--as-of")
     start, end = inputs.point(before, "BEFORE"), inputs.point(after, "AFTER")
     assert start is not None
     assert end is not None
@@ -117,7 +120,7 @@ def _diff_of_tables(
 
 
 def _other_table(uri: str, other: str) -> mor.Table:
-    """The table to compare with; where there is none, the text may be meant as a moment of the first table."""
+    """Open the other table; the error suggests a moment if the text may mean a moment."""
     try:
         return inputs.opened(other, uri)
     except mor.TableNotFoundError as error:
@@ -126,11 +129,11 @@ def _other_table(uri: str, other: str) -> mor.Table:
         except mor.InvalidInputError:
             raise error from None
         raise mor.TableNotFoundError(
-            "there is no table here to compare with. If a moment of the first table is meant, name the other moment as "
-            f"well, such as now: crdt-mor diff {shlex.quote(uri)} {shlex.quote(other)} now. path={other}"
+            "there is no table here to compare with. To compare two moments, pass both: "
+            f"crdt-mor diff {shlex.quote(uri)} {shlex.quote(other)} now. path={other}"
         ) from error
 
 
 def _note(path: Path, checkpoint: str) -> None:
-    """A command that is killed here goes on from the checkpoint before."""
+    """Store the checkpoint. A command killed before continues from the previous checkpoint."""
     put_whole(path, f"{checkpoint}\n".encode())

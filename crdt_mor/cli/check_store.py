@@ -1,4 +1,4 @@
-"""`crdt-mor check-store URI`: whether a store lets one of many puts win, before a table is put there."""
+"""`crdt-mor check-store`: check a store's conditional puts before it holds a table."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from crdt_mor.cli.render import Output
 def check_store(
     address: Annotated[
         str,
-        typer.Argument(metavar="URI", help="Where a table may come: s3://bucket/path, a folder, …", show_default=False),
+        typer.Argument(metavar="URI", help="A place for a table: s3://bucket/path, a folder, …", show_default=False),
     ],
-    keys: Annotated[int, typer.Option(metavar="N", min=1, help="How many objects are raced for.")] = 150,
+    keys: Annotated[int, typer.Option(metavar="N", min=1, help="Number of contested objects.")] = 150,
     output: Form = Output.text,
 ) -> None:
-    """Try whether a store lets one of many puts of an object win, on which commits rest; exit code 3 where it does not.
+    """Check that exactly one of several conditional puts wins in a store.
 
-    What is at the address stays as it is; the objects of the check are deleted.
+    Commits depend on that. Exit code 3 means an unsafe store. The check deletes its objects and changes no others.
 
     Example: crdt-mor check-store s3://lake/events --keys 1000
     """
@@ -38,11 +38,10 @@ def check_store(
         )  # fmt: skip
     else:
         render.facts({"objects": check.keys, "puts of each at once": check.puts} | _told(check))
-        render.note(check.reason or "each object was made by one put, which was told so: no fault was found")
+        render.note(check.reason or "exactly one put of each object succeeded: no fault was found")
     if not check.is_safe:
         raise typer.Exit(BROKEN)
 
 
 def _told(check: mor.StoreCheck) -> dict[str, object]:
-    """How many objects had so many winners, as facts."""
     return {f"made by {number} put{'' if number == 1 else 's'}": names for number, names in check.winners.items()}

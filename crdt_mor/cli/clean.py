@@ -1,4 +1,4 @@
-"""`clean`: history that is too old is given up, and the files go that nothing needs any more."""
+"""`crdt-mor clean`: give up old history and remove its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crdt_mor.cli.render import Output
 def clean(
     uri: Uri,
     keep: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How much history to keep: 7d, 12h; else what the table says.")
+        str | None, typer.Option(metavar="TIME", help="Keep this much history: 7d, 12h; default: the table's policy.")
     ] = None,
     commits: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Keep snapshots as of each of the last N commits.")
@@ -23,10 +23,10 @@ def clean(
     readers: Annotated[
         str | None, typer.Option(metavar="TIME", help="Spare readers that began less than this long ago: 1h.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the files to remove.")] = False,
     output: FormOfUpkeep = Output.text,
 ) -> None:
-    """Give up old history and remove the files that nothing needs any more; safe beside writers and readers.
+    """Give up old history and remove unneeded files, beside writers and readers.
 
     Example: crdt-mor clean events --keep 7d --dry-run
     """

@@ -1,4 +1,4 @@
-"""The commands, but for `demo`: each a few lines over the public `crdt_mor`."""
+"""The basic commands."""
 
 from __future__ import annotations
 
@@ -51,15 +51,11 @@ else:
 
 
 class ClusterOrder(StrEnum):
-    """How rows are ordered by several columns."""
-
     linear = "linear"
     z_order = "z-order"
 
 
 class Rewrite(StrEnum):
-    """Which base files a compaction rewrites beside those that have logs."""
-
     order = "order"
 
 
@@ -73,14 +69,14 @@ def create(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help='A .json with {"column": "type"}, or as schema prints it; or a data file that has the columns.',
+            help='A .json with {"column": "type"}, the JSON output of schema, or a data file with the columns.',
         ),
     ] = None,
     like: Annotated[
         str | None,
         typer.Option(
             metavar="FILE|TABLE",
-            help="A Parquet, Arrow, CSV or JSON lines file, or a table, that has the columns; - is stdin.",
+            help="A Parquet, Arrow, CSV or JSON lines file, or a table, with the columns; - is stdin.",
         ),
     ] = None,
     delimiter: Delimiter = ",",
@@ -93,16 +89,18 @@ def create(
     check: Checks = None,
     default: Defaults = None,
     cluster_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns by which compaction sorts base files, not by key.")
+        str | None, typer.Option(metavar="A,B", help="Compaction sorts base files by these columns, not by key.")
     ] = None,
-    cluster_order: Annotated[ClusterOrder, typer.Option(help="z-order gives up to four columns the same weight.")] = (
+    cluster_order: Annotated[ClusterOrder, typer.Option(help="z-order weighs up to four columns equally.")] = (
         ClusterOrder.linear
     ),
     compression: Compression = Codec.zstd,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Fine if this very table is there.")] = False,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Succeed if the same table exists already.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """Create an empty table with the columns of a file; without --ordering or --merge the latest commit's row wins.
+    """Create an empty table with the columns of a file.
+
+    Without --ordering or --merge, the latest commit's row wins.
 
     Example: crdt-mor create events --like events.csv --key id
     """
@@ -130,16 +128,16 @@ def cat(
     names: Names = NamesOf.now,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help=f"At most N rows; by default {TABLE_ROWS} in a table, else all."),
+        typer.Option(metavar="N", min=0, help=f"At most N rows; default {TABLE_ROWS} for --format table, else all."),
     ] = None,
     format: How = Format.table,
-    meta: Annotated[bool, typer.Option("--meta", help="With Hudi's five columns in front.")] = False,
+    meta: Annotated[bool, typer.Option("--meta", help="Add Hudi's five meta columns in front.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Instead of rows: which files are read, which are ruled out, and why.")
+        bool, typer.Option("--explain", help="Print the read and skipped files and why, instead of rows.")
     ] = False,
     output: Form = Output.text,
 ) -> None:
-    """Print rows of a snapshot, in no particular order; --output json is --format jsonl.
+    """Print rows of a snapshot in any order. --output json means --format jsonl.
 
     Example: crdt-mor cat events --where "views > 10" --format csv
     """
@@ -156,9 +154,9 @@ def cat(
 
 
 def schema(uri: Uri, output: Form = Output.text) -> None:
-    """List the columns: types, which of them are the key, the partition, the ordering, and what merges them.
+    """List the columns with their types, roles and payloads.
 
-    What --output json prints, create --schema takes, as long as no column is a struct or a map: of it the columns.
+    The JSON output is valid input of create --schema, unless a column is a struct or a map.
 
     Example: crdt-mor schema events --output json
     """
@@ -188,7 +186,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
         for name in column.columns:
             roles[name].append(str(column.payload))
     said = table.comments
-    head = ["column", "type", "what it is for", *(["comment"] if said else [])]
+    head = ["column", "type", "role", *(["comment"] if said else [])]
     for name in table.rules.not_null:
         roles[name].append("not null")
     for name, value in table.rules.default.items():
@@ -198,7 +196,7 @@ def schema(uri: Uri, output: Form = Output.text) -> None:
 
 
 def show(uri: Uri, output: Form = Output.text) -> None:
-    """Say what a table is: key, merge, rows, files, pending writes, and who else can read it.
+    """Describe a table: key, merge, rows, files, pending writes and other readers.
 
     Example: crdt-mor show events
     """
@@ -256,7 +254,7 @@ def show(uri: Uri, output: Form = Output.text) -> None:
 
 
 def _rows(scan: mor.Scan) -> dict[str, object]:
-    """Return the number of rows, or None and the error where a file cannot be read."""
+    """Return the number of rows, or None and the error of a damaged file."""
     try:
         return {"rows": scan.count(), "damage": None}
     except (mor.FormatError, mor.SnapshotExpiredError) as error:
@@ -266,12 +264,12 @@ def _rows(scan: mor.Scan) -> dict[str, object]:
 def timeline(
     uri: Uri,
     since: Annotated[
-        str | None, typer.Option(metavar="T", help="Only what was open or completed after T, as in cat --as-of.")
+        str | None, typer.Option(metavar="T", help="Only instants open or completed after T, as in cat --as-of.")
     ] = None,
-    pending: Annotated[bool, typer.Option("--pending", help="Only what is still open: writes and plans.")] = False,
+    pending: Annotated[bool, typer.Option("--pending", help="Only pending writes and open plans.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """List instants by requested time: when requested, when completed, what, how many rows.
+    """List instants by requested time, with state, action and rows.
 
     Example: crdt-mor timeline events --pending
     """
@@ -296,19 +294,17 @@ def files(uri: Uri, as_of: AsOf = None, output: Form = Output.text) -> None:
 
 def compact(
     uri: Uri,
-    plan_only: Annotated[
-        bool, typer.Option("--plan-only", help="Schedule a plan, for any later run to execute.")
-    ] = False,
+    plan_only: Annotated[bool, typer.Option("--plan-only", help="Schedule a plan that a later run executes.")] = False,
     log_files_min: LogFilesMin = 1,
     logs_only: Annotated[
-        bool, typer.Option("--logs-only", help="Merge logs with each other alone; base files stay as they are.")
+        bool, typer.Option("--logs-only", help="Merge logs only with each other; base files stay as they are.")
     ] = False,
     rewrite: Annotated[
-        Rewrite | None, typer.Option(help="order: base files in another order than the table asks for, as well.")
+        Rewrite | None, typer.Option(help="order: also rewrite base files with another order than the table's.")
     ] = None,
     output: Form = Output.text,
 ) -> None:
-    """Merge log files into base files; safe beside writers, readers and other compactions.
+    """Merge log files into base files, safely beside writers and readers.
 
     Example: crdt-mor compact events
     """
@@ -338,11 +334,10 @@ def compact(
 
 
 def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
-    """The columns of a new table, from exactly one of two options."""
     from crdt_mor.api.files import is_address
 
     if bool(schema) == bool(like):
-        raise typer.BadParameter("say where the columns come from in one way: --schema FILE or --like FILE")
+        raise typer.BadParameter("pass exactly one of --schema FILE and --like FILE")
     if like is not None and (is_address(like) or Path(like).is_dir()):
         return inputs.opened(like).schema
     source = Path(like) if like is not None else schema
@@ -352,11 +347,11 @@ def _columns(schema: Path | None, like: str | None, how: Reading) -> pa.Schema:
 
 
 def _is_later(table: mor.Table, point: mor.Point) -> pl.Expr:
-    """Whether an instant was completed after a point. One from before the history that is kept will do."""
+    """Return a filter for instants completed after a point, even one before the retained history."""
     if isinstance(point, int):
         if point > table.version:
             raise mor.FutureSnapshotError(
-                f"no such version yet: history shows those that there are. since={point} newest={table.version}"
+                f"the version does not exist yet: see crdt-mor history. since={point} newest={table.version}"
             )
         return pl.col("version") > point
     from crdt_mor.model.points import check_point
@@ -373,15 +368,15 @@ def _compacted(done: mor.Compacted) -> str:
     groups = f"compacted {done.barrier}: {done.file_groups} file groups"
     if done.logs_only:
         alone = "" if done.logs_only == done.file_groups else f" of {done.logs_only}"
-        return f"{groups}, the logs alone{alone}: {done.carried} rows and deletes, {words_of_bytes(done.bytes)}"
+        return f"{groups}, only logs{alone}: {done.carried} rows and deletes, {words_of_bytes(done.bytes)}"
     carried = f", {done.carried} rows carried for pending writes" if done.carried else ""
     return f"{groups}, {done.rows} rows, {words_of_bytes(done.bytes)}{carried}"
 
 
 def _held_back(stable_before: object) -> str:
     if stable_before is None:
-        return "- (all of it is stable)"
-    return f"{stable_before}, held back by the write that began then"
+        return "- (all commits are stable)"
+    return f"{stable_before}, because the write that began then is pending"
 
 
 def _print_frame(frame: pl.DataFrame, output: Output, kept: list[str]) -> None:

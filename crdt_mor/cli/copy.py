@@ -1,4 +1,4 @@
-"""`crdt-mor copy URI TO`: a table copied to another address as it is now, beside its writers."""
+"""`crdt-mor copy`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def copy(
     uri: Uri,
     to: Annotated[
         str,
-        typer.Argument(
-            metavar="TO", help="Where the copy goes: nothing is there yet, or an earlier copy, with --update."
-        ),
+        typer.Argument(metavar="TO", help="The copy's place: empty, or with --update an earlier copy."),
     ],
     update: Annotated[
-        bool, typer.Option("--update", help="Move a copy that is there to what the table shows now.")
+        bool, typer.Option("--update", help="Update an earlier copy to the table's current rows.")
     ] = False,
     verify: Annotated[bool, typer.Option(help="Verify the copy afterwards.")] = True,
     output: Form = Output.text,
 ) -> None:
-    """Copy a table as it is now, beside its writers; run it again if it was stopped, and with --update to move it on.
+    """Copy a table as it is now, beside its writers.
+
+    Run it again if it was stopped. With --update, an earlier copy catches up.
 
     Example: crdt-mor copy events backup/events --update
     """
@@ -45,7 +45,6 @@ def copy(
 
 @contextmanager
 def _bar() -> Iterator[Callable[[mor.CopyProgress], None] | None]:
-    """A line that tells how far a copy is, on stderr; nothing where that is no terminal."""
     console = render.stderr()
     if not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""`crdt-mor count`: how many rows a snapshot has, and of how many file groups nobody has looked at the files."""
+"""`crdt-mor count`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,5 @@ def count(
 
 
 def unopened_text(file_groups: int) -> str:
-    """What is said of file groups whose rows were not looked at."""
     groups = plural(file_groups, "file group", ",")
-    return f"as commits or hints say it of {groups}, whose files were not opened: crdt-mor verify reads them"
+    return f"{groups} counted from commits or hints, without opening files: crdt-mor verify reads them"

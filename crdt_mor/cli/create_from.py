@@ -1,4 +1,4 @@
-"""`create-from`: a table with the rows of files or of another format's table, and a bar while it is loaded."""
+"""`crdt-mor create-from`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files or a pattern; a folder of Parquet, whose levels like day=2026-01-31 are columns; the folder of a "
-        "table of Delta Lake or Iceberg.",
+        help="Files or a pattern; a folder of Parquet, with columns from paths like day=2026-01-31; the folder of a "
+        "Delta Lake or Iceberg table.",
         show_default=False,
     ),
 ]
@@ -67,7 +67,7 @@ def create_from(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Create a table with all rows of files or of another table, of any size: it is there with all of them, or not.
+    """Create a table with all rows of files or of another table, atomically.
 
     Example: crdt-mor create-from events "landing/*.parquet" --key id
     """
@@ -99,7 +99,6 @@ def create_from(
 
 @contextmanager
 def _bar() -> Iterator[Callable[[mor.LoadProgress], None] | None]:
-    """A line that tells how far a load is, on stderr; nothing where that is no terminal."""
     console = render.stderr()
     if not console.is_terminal:
         yield None

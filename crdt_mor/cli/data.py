@@ -1,8 +1,7 @@
-"""Data and schemas that commands take: files, or `-`, which is stdin.
+"""Read input files and schemas; `-` is stdin.
 
-A file's name says what is in it, unless `--input-format` does. What comes on stdin, or out of a pipe that has a name,
-is read whole and says it by its first bytes: Parquet has its directory at the end, so it cannot be read as it comes.
-CSV and JSON have no types of their own, so they are read with those of the table that they go to.
+The file's name tells its format, or `--input-format`. Stdin and named pipes are read completely, because Parquet's
+footer is at the end; their first bytes tell the format. CSV and JSON are read in the table's types.
 """
 
 from __future__ import annotations
@@ -43,12 +42,10 @@ else:
 STDIN: Final = Path("-")
 
 _BLOCK_MAX: Final = 1 << 30
-"""The most bytes of CSV for a guess of types; Arrow counts them in 31 bits."""
+"""Bytes of CSV for guessing types. Arrow counts them in 31 bits."""
 
 
 class InputFormat(StrEnum):
-    """What is in a file."""
-
     parquet = "parquet"
     arrow = "arrow"
     csv = "csv"
@@ -68,15 +65,12 @@ _SUFFIXES: Final = {
 }
 
 Content: TypeAlias = "Callable[[], pa.NativeFile]"
-"""Opens what is to be read, from its beginning, as often as it is called."""
+"""Opens the input from its beginning, repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The options of a command about its files. format: for files without a known ending.
-
-    rename: new names of columns, `OLD=NEW`. delimiter, encoding: of CSV.
-    """
+    """Options for reading files. format: for files without a known ending. rename: `OLD=NEW`."""
 
     format: InputFormat | None = None
     rename: Sequence[str] | None = None
@@ -85,7 +79,6 @@ class Reading:
 
     @property
     def csv(self) -> CsvFormat:
-        """The dialect of CSV."""
         try:
             return csv_rows.CsvFormat.of("\t" if self.delimiter == r"\t" else self.delimiter, self.encoding)
         except mor.InvalidInputError as error:
@@ -93,21 +86,17 @@ class Reading:
 
 
 READING: Final = Reading()
-"""Without options."""
 
 
 def read_data(path: Path, schema: pa.Schema, how: Reading = READING) -> pa.Table:
-    """The rows of a Parquet, Arrow, CSV or JSON file, the latter two in the types of `schema`.
-
-    Raises `InvalidInputError` for what is not in that format; it names the file.
-    """
+    """Read a Parquet, Arrow, CSV or JSON file; CSV and JSON in the types of `schema`."""
     content = _content(path)
     return _read(path, content, _form(path, content, how), schema, how)
 
 
 def _read(path: Path, content: Content, form: InputFormat, schema: pa.Schema, how: Reading) -> pa.Table:
     if form is not InputFormat.csv and how.csv != csv_rows.PLAIN:
-        raise typer.BadParameter(f"--delimiter and --encoding are options of CSV: leave them out. file={path}")
+        raise typer.BadParameter(f"--delimiter and --encoding are only for CSV: omit them. file={path}")
     with _read_as(form, path):
         rows = _READERS[form](content, schema, how)
         files.require_differ(rows.schema, str(path))
@@ -119,25 +108,24 @@ def _form(path: Path, content: Content, how: Reading) -> InputFormat:
     form = how.format or _named(path) or _sniffed(content)
     if form is None:
         raise mor.InvalidInputError(
-            f"a file's name says what it holds; known are {', '.join(_SUFFIXES)}, of text with .gz behind; for others "
-            f"say --input-format. file={path}"
+            f"unknown file name ending: pass --input-format, or use {', '.join(_SUFFIXES)}, for text also with .gz. "
+            f"file={path}"
         )
     return form
 
 
 @contextmanager
 def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
-    """Around what reads a file: its errors name the file and the format."""
+    """Add file and format to errors of reading."""
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         said, advice = " ".join(str(error).split()), files.encoding_advice(error)
-        raise mor.InvalidInputError(f"this cannot be read as {form.value}{advice}: {said} file={path}") from error
+        raise mor.InvalidInputError(f"the file cannot be read as {form.value}{advice}: {said} file={path}") from error
 
 
 def rows_of(file: str, schema: pa.Schema, how: Reading = READING) -> pa.Table:
-    """The rows of a file on this machine, as `read_data` has them; or, by an address, of files, of a folder of Parquet
-    or of a table of Delta Lake or Iceberg in an object store."""
+    """Read a local file, or files, Parquet folders, Delta Lake or Iceberg tables in an object store."""
     from crdt_mor.columns.renames import Renames
 
     renames = Renames.of(inputs.renames(how.rename))
@@ -145,7 +133,7 @@ def rows_of(file: str, schema: pa.Schema, how: Reading = READING) -> pa.Table:
 
 
 def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
-    """As `rows_of`, under the names of the source."""
+    """As `rows_of`, with the source's column names."""
     from crdt_mor.api.files_places import Places
     from crdt_mor.api.load_sources import open_source
     from crdt_mor.columns.renames import NONE
@@ -153,7 +141,7 @@ def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
     if not files.is_address(file):
         return read_data(Path(file), schema, how)
     if how.format is not None:
-        raise typer.BadParameter(f"an ending says what is at an address: leave --input-format out. file={file}")
+        raise typer.BadParameter(f"the format at an address is known by its ending: omit --input-format. file={file}")
     places = Places(inputs.storage())
     if how.csv != csv_rows.PLAIN:
         return files.files_at(file, schema, places, NONE, how.csv).to_arrow()
@@ -163,21 +151,21 @@ def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
 
 
 def check_files(named: list[str]) -> None:
-    """As `check_inputs`, of files by their names; what is at an address is looked for when it is read."""
+    """As `check_inputs`, but addresses are checked when they are read."""
     check_inputs([Path(file) for file in named if not files.is_address(file)])
 
 
 def check_inputs(files: list[Path]) -> None:
-    """Refuse files that are not there, and to read stdin twice or from a keyboard; all of it is wrong usage."""
+    """Raise a usage error for missing files, or for reading stdin twice or from a keyboard."""
     for file in files:
         if file != STDIN and not file.exists():
-            raise typer.BadParameter(f"there is no such file. file={file}")
+            raise typer.BadParameter(f"the file does not exist. file={file}")
         if file.is_dir():
-            raise typer.BadParameter(f"this is a folder: name the files in it, {file}/*.parquet. file={file}")
+            raise typer.BadParameter(f"this is a folder: pass its files, {file}/*.parquet. file={file}")
     if files.count(STDIN) > 1:
-        raise typer.BadParameter("stdin can be read once: give - once")
+        raise typer.BadParameter("stdin can be read only once: pass - once")
     if STDIN in files and _is_keyboard():
-        raise typer.BadParameter("nothing is piped into stdin: crdt-mor … - < file, or some-command | crdt-mor … -")
+        raise typer.BadParameter("stdin is a terminal: use crdt-mor … - < file, or some-command | crdt-mor … -")
 
 
 def _is_keyboard() -> bool:
@@ -185,29 +173,28 @@ def _is_keyboard() -> bool:
 
 
 def _content(path: Path) -> Content:
-    """What is in a file; of stdin and of other pipes all that comes, because it comes once."""
+    """Return the file's content. Pipes are read completely, since they can be read once."""
     if path != STDIN and path.is_file():
         if path.suffix.lower() == ".gz" and not _has_own_types(_SUFFIXES.get(Path(path.stem).suffix.lower())):
             return _unpacked(path)
         return lambda: pa.OSFile(str(path))
     everything = pa.py_buffer(sys.stdin.buffer.read() if path == STDIN else path.read_bytes())
     if not everything.size:
-        raise mor.InvalidInputError(f"nothing came: there is no data to read. file={path}")
+        raise mor.InvalidInputError(f"the input is empty. file={path}")
     return lambda: pa.BufferReader(everything)
 
 
 def _unpacked(path: Path) -> Content:
-    """Unpack a file in .gz in memory."""
     try:
         with pa.input_stream(str(path), compression="gzip") as packed:
             text = pa.py_buffer(packed.read())
     except OSError as error:
-        raise mor.InvalidInputError(f"this cannot be read as gzip: {error} file={path}") from error
+        raise mor.InvalidInputError(f"the file cannot be read as gzip: {error} file={path}") from error
     return lambda: pa.BufferReader(text)
 
 
 def _named(path: Path) -> InputFormat | None:
-    """Return the format of an ending, also with .gz behind the ending of a text."""
+    """Return the format of a file name, also of text with .gz."""
     name = Path(path.stem if path.suffix.lower() == ".gz" else path)
     form = _SUFFIXES.get(name.suffix.lower())
     return None if path.suffix.lower() == ".gz" and _has_own_types(form) else form
@@ -218,7 +205,7 @@ def _has_own_types(form: InputFormat | None) -> bool:
 
 
 def _sniffed(content: Content) -> InputFormat | None:
-    """The format by the first bytes; of a regular file only where they are a signature, as any text looks like CSV."""
+    """Return the format by the first bytes. A regular file needs a signature, since any text looks like CSV."""
     source = content()
     start = source.read(64)
     if start.startswith(b"PAR1"):
@@ -228,7 +215,7 @@ def _sniffed(content: Content) -> InputFormat | None:
     if isinstance(source, pa.OSFile):
         return None
     if start.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK")):
-        raise mor.InvalidInputError("this is compressed: unpack it on the way, gunzip -c file.gz | crdt-mor … -")
+        raise mor.InvalidInputError("the input is compressed: unpack with gunzip -c file.gz | crdt-mor … -")
     return InputFormat.jsonl if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[") else InputFormat.csv
 
 
@@ -243,7 +230,6 @@ def _read_arrow(content: Content, _: pa.Schema, __: Reading) -> pa.Table:
 
 
 def _read_csv(content: Content, schema: pa.Schema, how: Reading) -> pa.Table:
-    """Types that `schema` lacks are guessed from all rows."""
     with content() as text:
         size = text.size()
     types = text_types.ColumnTypes(schema)
@@ -253,7 +239,7 @@ def _read_csv(content: Content, schema: pa.Schema, how: Reading) -> pa.Table:
 
 
 def _read_json(content: Content, schema: pa.Schema, _: Reading) -> pa.Table:
-    """Only the columns that the file gives are read: a partial update of the others would set them to null."""
+    """Read only the file's columns, since a partial update would set others to null."""
     return json_rows.read_json(content().read(), text_types.ColumnTypes(schema))
 
 
@@ -270,10 +256,7 @@ _READERS: Final[dict[InputFormat, Callable[[Content, pa.Schema, Reading], pa.Tab
 
 
 def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
-    """The schema of a data file, or the one that a JSON object `{"column": "type", ...}` spells out.
-
-    An object that says more, as `crdt-mor schema` prints it, has that one as its `columns`.
-    """
+    """Return the schema of a data file, or of a JSON object as `crdt-mor schema` prints it."""
     content = _content(path)
     form = _form(path, content, how)
     if form in (InputFormat.json, InputFormat.jsonl) and (spelled := _spelled(content)) is not None:
@@ -286,7 +269,7 @@ def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
 
 
 def _spelled(content: Content) -> pa.Schema | None:
-    """Return the columns of one JSON object of types; None for rows and for other texts."""
+    """Return the columns of a JSON object of types; None for other text."""
     try:
         document = json.loads(content().read())
     except (ValueError, RecursionError):
@@ -303,6 +286,6 @@ def _spelled(content: Content) -> pa.Schema | None:
 
 def _unknown(name: str, kind: str) -> pa.DataType:
     raise mor.InvalidInputError(
-        "no such type; write it like int64, string, date, timestamp[us, UTC], decimal(10, 2) or list<string>, or give "
-        f"a Parquet or Arrow file that has it. column={name!r} type={kind!r}"
+        "unknown type: use one like int64, string, date, timestamp[us, UTC], decimal(10, 2) or list<string>, or pass a "
+        f"Parquet or Arrow file with the type. column={name!r} type={kind!r}"
     )

@@ -1,4 +1,4 @@
-"""What a table declares of itself, as `show` and `ui` say it."""
+"""The settings of a table, for `show` and `ui`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from crdt_mor.cli.rules import texts
 
 
 def declared(table: mor.Table) -> dict[str, Any]:
-    """Version, format, key, partitions, merge, buckets, properties and rules of a table."""
     config = table.config
     return {
         "version": table.version,

@@ -1,4 +1,4 @@
-"""`crdt-mor doctor`: what this machine, and the place of a table, lack."""
+"""`crdt-mor doctor`: check this machine and the place of a table."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SIGNS = {"fine": ("✓", "green"), "note": ("!", "yellow"), "wrong": ("✗", "r
 def doctor(
     uri: Annotated[
         str | None,
-        typer.Argument(metavar="[URI]", help="Where a table is, or may come; without it the machine alone."),
+        typer.Argument(metavar="[URI]", help="The table's place; default: check only this machine."),
     ] = None,
     output: Form = Output.text,
 ) -> None:
-    """Look at packages, extras, the store, its clock and what one may do there; exit code 3 where something is wrong.
+    """Check packages, store, clock and permissions; exit code 3 means a problem.
 
-    Nothing is changed; objects that are put to see whether it may be done are deleted.
+    Nothing is changed. Objects of the check are deleted.
 
     Example: crdt-mor doctor s3://lake/events
     """
@@ -43,5 +43,5 @@ def doctor(
                 render.stdout().print(Text(f"    {one.advice}"), soft_wrap=True)
     wrong = sum(one.state == "wrong" for one in found)
     if wrong:
-        render.note(f"{plural(wrong, 'thing')} to mend")
+        render.note(f"{plural(wrong, 'problem')} to fix")
         raise typer.Exit(BROKEN)

@@ -1,4 +1,4 @@
-"""`erase`: rows, or values of theirs, go from the table and its history; what cannot be undone asks first."""
+"""`crdt-mor erase`."""
 
 from __future__ import annotations
 
@@ -23,37 +23,35 @@ def erase(
         typer.Option(
             "--keys",
             metavar="A,B|@FILE|-",
-            help="Rows by key, in every partition: values; @FILE or - has one key a line. May be repeated.",
+            help="Keys in every partition: values; @FILE or - with one key per line. May be repeated.",
         ),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="SQL", help="The rows for which this holds, and all older ones of their keys."),
+        typer.Option("--where", metavar="SQL", help="Rows that match, and all older rows of their keys."),
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Only the values of these columns: the rows stay, and are null in them."),
+        typer.Option(metavar="A,B", help="Only the values of these columns: the rows stay, with nulls."),
     ] = None,
     wait: Annotated[
-        str | None, typer.Option(metavar="10m", help="Wait so long for writes that are under way: 30s, 10m, 2h.")
+        str | None, typer.Option(metavar="10m", help="Wait this long for pending writes: 30s, 10m, 2h.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """Remove rows for good, from history as well; no file keeps a byte of them. It asks first.
+    """Erase rows, or values of --columns, from a table and its history. Asks first.
 
-    With --columns the values of these columns go, and the rows stay.
-
-    Where writes are under way that may bring them back it says so; the same command goes on from there.
+    No file keeps a byte of them. If a pending write may bring rows back, run the command again, as it reports.
 
     Example: crdt-mor erase events --keys ada@example.org --wait 10m
     """
     if (where is None) == (not keys):
-        raise typer.BadParameter("erase takes exactly one of --keys and --where")
+        raise typer.BadParameter("pass exactly one of --keys and --where")
     patience = timedelta(0) if wait is None else inputs.duration(wait, "--wait")
     from_stdin = [text for text in keys or () if text in ("-", "@-")]
     if not yes and (from_stdin or output is Output.json):
-        raise typer.BadParameter("this command asks first, and stdin or stdout is for programs here: say --yes")
+        raise typer.BadParameter("this command cannot ask with --output json or keys from stdin: add --yes")
     if from_stdin:
         check_inputs([STDIN] * len(from_stdin))
     table = inputs.opened(uri)
@@ -70,13 +68,10 @@ def erase(
 
 
 def _ask(table: mor.Table, where: str | None, keys: int, columns: list[str] | None) -> None:
-    """Say what is about to go for good, and end here unless that is meant."""
-    what = f"{keys:,} keys" if where is None else f"{table.count(where):,} rows, and what history has of their keys,"
+    what = f"{keys:,} keys" if where is None else f"{table.count(where):,} rows, with the history of their keys,"
     if columns is not None:
         what = f"{', '.join(columns)} of {what}"
-    render.note(
-        f"{what} will be erased from {table.uri}, and with them the history of the file groups that they are in."
-    )
+    render.note(f"{what} will be erased from {table.uri}, together with the history of their file groups.")
     if not typer.confirm("This cannot be undone. Erase?", err=True):
         render.note("nothing was erased")
         raise typer.Exit(1)

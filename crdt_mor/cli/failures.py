@@ -1,7 +1,7 @@
-"""How a command ends that does not end well: what is said, in which form, and the exit code.
+"""Report the error of a command and choose its exit code.
 
-What went wrong goes to stderr in either form, as `gh` and `aws` do it: stdout has data or nothing. Text is one line.
-With `--output json` it is one JSON document on a line of its own, `{"error": {"type", "message", "facts"}}`.
+Errors go to stderr; stdout contains data or nothing. Text is one line. With `--output json`, an error is one line of
+JSON: `{"error": {"type", "message", "facts"}}`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ else:
     pa = Late("pyarrow")
 
 REFUSED: Final = 1
-"""What was asked could not be done; the message says why and what to do."""
+"""The request failed."""
 
 USAGE: Final = 2
-"""The command line was wrong; nothing was looked at."""
+"""The command line was wrong. Nothing was read."""
 
 BROKEN: Final = 3
-"""`laws` found a law that the payload breaks, `simulate` a promise that a run breaks, `verify` damage, `diff` other
-rows in the other table, `check-store` a store that no table can be in, or `doctor` something to mend."""
+"""A check failed in `laws`, `simulate`, `verify`, `repair`, `diff`, `check-store` or `doctor`."""
 
 INTERRUPTED: Final = 130
-"""Ctrl-C; what a shell shows for a program that SIGINT ended."""
+"""Ctrl-C; a shell's code for SIGINT."""
 
 PIPE_CLOSED: Final = 141
-"""The program that read our stdout has ended, as `head` does; what a shell shows for a program that SIGPIPE ended."""
+"""The reader of stdout ended, like `head`; a shell's code for SIGPIPE."""
 
 _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
@@ -51,8 +50,7 @@ _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 def report(error: BaseException, command: str, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
     """Print an error on stderr, and return the exit code.
 
-    command: the command that failed, such as `drop-savepoint`. parameters: its Python parameters, named like its
-    options. debug: print the traceback first.
+    command: such as `drop-savepoint`. parameters: its Python parameters, named like its options.
     """
     if isinstance(error, BrokenPipeError):
         discard_output()
@@ -67,7 +65,7 @@ def report(error: BaseException, command: str, parameters: Collection[str] = (),
 
 
 def say(kind: str, text: str, *, json: bool) -> None:
-    """One error on stderr. kind: the name of its class. text: its message, with its facts at the end."""
+    """Print an error on stderr. kind: the name of its class. text: its message with facts."""
     if json:
         render.note_document({"error": {"type": kind, "message": text, "facts": facts(text)}})
     else:
@@ -76,7 +74,7 @@ def say(kind: str, text: str, *, json: bool) -> None:
 
 @contextmanager
 def warnings_told(*, json: bool) -> Iterator[None]:
-    """Tell warnings of Python, and waits for a store: a line each, or `{"warning": {"type", "message", "facts"}}`."""
+    """Print warnings and waits for a store, as a line or as `{"warning": {"type", "message", "facts"}}`."""
 
     def say_warning(kind: str, message: str) -> None:
         text = " ".join(message.split())
@@ -98,26 +96,26 @@ def warnings_told(*, json: bool) -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """The message of an error on one line; of one that nobody expected, with its type and where to go with it."""
+    """Return an error's message as a line."""
     text = " ".join(str(error).split())
     if isinstance(error, mor.CrdtMorError):
         return text
     if isinstance(error, UnicodeError):
-        return f"this is not UTF-8 text: {text}"
+        return f"the text is not UTF-8: {text}"
     if isinstance(error, OSError):
         name = errno.errorcode.get(error.errno or 0, "unknown")
         place = "" if error.filename is None else f" file={error.filename}"
-        return f"the machine refused: {error.strerror or text}.{place} errno={name}"
+        return f"the operating system refused: {error.strerror or text}.{place} errno={name}"
     if isinstance(error, pa.ArrowException | pl.exceptions.PolarsError):
-        first, _, _ = str(error).partition("\n\n")  # polars adds a plan after it, which is its own affair
+        first, _, _ = str(error).partition("\n\n")  # polars appends a query plan
         return f"these rows cannot be handled: {' '.join(first.split())}"
     if isinstance(error, MemoryError):
-        return "there is not enough memory: read fewer columns or fewer rows, or split the input into several commits"
-    return f"crdt-mor did not expect this; please report it with what --debug shows: {type(error).__name__}: {text}"
+        return "not enough memory: read fewer columns or rows, or split the input into several commits"
+    return f"unexpected error; please report it with the output of --debug: {type(error).__name__}: {text}"
 
 
 def facts(text: str) -> dict[str, object]:
-    """The `name=value` facts at the end of a message. Lists and quoted texts are read as such, all else is text."""
+    """Return the `name=value` facts at the end of a message; lists and quoted strings are parsed."""
     parts = FIRST_FACT.split(text, maxsplit=1)
     if len(parts) == 1:
         return {}
@@ -134,7 +132,7 @@ def _value(text: str) -> object:
 
 
 def finish_output() -> None:
-    """Write out what is in stdout's buffer, while somebody can still be told if that fails."""
+    """Flush stdout while an error can still be reported."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -143,7 +141,7 @@ def finish_output() -> None:
 
 
 def discard_output() -> None:
-    """Let what is left in stdout's buffer go nowhere: Python would try to write it at the end, and complain."""
+    """Discard stdout's buffer; otherwise Python would write it at exit, and complain."""
     with suppress(OSError, ValueError):
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`handover` and `takeback`: Hudi's own writers have a table for a while."""
+"""`crdt-mor handover` and `takeback`: lend a table to Hudi's writers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from crdt_mor.model.policies import plural
 
 
 def handover(uri: Uri, output: Form = Output.text) -> None:
-    """Hand a table over to Hudi's writers: it is compacted, takes no writes from here, and declares Hudi's plain rule.
+    """Hand a table over to Hudi's writers, and stop writes from here.
+
+    The table is compacted and declares Hudi's plain merge rule.
 
     Example: crdt-mor handover events
     """
@@ -22,7 +24,7 @@ def handover(uri: Uri, output: Form = Output.text) -> None:
 
 
 def takeback(uri: Uri, output: Form = Output.text) -> None:
-    """Take a table back from Hudi's writers, which were stopped: what they wrote becomes part of it.
+    """Take a table back from Hudi's stopped writers, with their commits.
 
     Example: crdt-mor takeback events
     """
@@ -32,17 +34,16 @@ def takeback(uri: Uri, output: Form = Output.text) -> None:
     if output is Output.json:
         render.document({"handed_over": False, "commits": commits})
     elif not is_theirs:
-        render.note("nothing to take back: Hudi's writers do not have the table")
+        render.note("nothing to take back: the table is not handed over")
     else:
         render.note(f"taken back, with {plural(commits, 'commit', ',')} of Hudi's")
 
 
 def handed_over_text(table: mor.Table) -> str | None:
-    """What people are told of a table that Hudi's writers have, with the way back; None of others."""
     since = table.handed_over
     if since is None:
         return None
     return (
-        f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC: it takes no writes and no upkeep from here until "
+        f"to Hudi's writers since {since:%Y-%m-%d %H:%M:%S} UTC: writes and maintenance here are refused until "
         "crdt-mor takeback URI"
     )

@@ -1,4 +1,4 @@
-"""`history`: the commits of a table, newest first; and what `show` and the writing commands say of writers."""
+"""`crdt-mor history`, and the texts about writers in other commands."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ MESSAGES_MAX = 3
 DECLARED_MAX = 3
 LATELY = 100
 
-Message = Annotated[str | None, typer.Option(metavar="TEXT", help="What the commit is for; `history` shows it.")]
+Message = Annotated[str | None, typer.Option(metavar="TEXT", help="The commit's message, shown by `history`.")]
 Info = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="More that the commit says of itself: ticket=OPS-17. May be repeated."),
+    typer.Option(metavar="KEY=VALUE", help="Further commit info: ticket=OPS-17. May be repeated."),
 ]
 
 
@@ -34,14 +34,14 @@ def history(
     uri: Uri,
     limit: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help=f"The newest N; by default {HISTORY_ROWS} as text, all as JSON."),
+        typer.Option(metavar="N", min=0, help=f"The newest N; default {HISTORY_ROWS} as text, all as JSON."),
     ] = None,
     output: Form = Output.text,
 ) -> None:
-    """List the commits, the newest first: when, how long, by whom, what for, beside which others.
+    """List the commits, newest first, with duration, writer and overlaps.
 
-    The version is what --as-of, --since and restore --to take. A version may show several commits first, so that the
-    commits which overlapped one are named by their ordinals.
+    --as-of, --since and restore --to accept the version. As a version may contain several commits, overlapping commits
+    are listed by ordinal.
 
     Example: crdt-mor history events --limit 5
     """
@@ -56,30 +56,30 @@ def history(
     kept = ["ordinal", "version", "completed"]
     render.table(names, [_for_people(row) for row in rows[:shown]], numbers, kept)
     if len(rows) > shown:
-        render.note(f"the newest {shown} commits; for more say --limit N")
+        render.note(f"the newest {shown} commits; for more use --limit N")
     if (said := handed_over_text(table)) is not None:
         render.note(f"handed over {said}")
 
 
 def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, str] | None:
-    """`--message TEXT --info ticket=OPS-17`."""
+    """Parse `--message TEXT --info ticket=OPS-17`."""
     found: dict[str, str] = {}
     for text in info or ():
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"what a commit says of itself is like ticket=OPS-17. got={text!r}")
+            raise typer.BadParameter(f"--info must be like ticket=OPS-17. got={text!r}")
         found[key] = value
     return ({"message": message} if message is not None else {}) | found or None
 
 
 def lately(timeline: pl.DataFrame) -> dict[str, int]:
-    """How many writes the newest commits of rows hold, and how many of these commits are groups of several writes."""
+    """Count the writes and groups of writes in the newest commits."""
     commits = timeline.drop_nulls("writes").sort("completed_at").tail(LATELY)["writes"]
     return {"commits": len(commits), "writes": int(commits.sum()), "groups": int((commits > 1).sum())}
 
 
 def lately_text(found: Mapping[str, int]) -> str:
-    """`320 writes in 100 commits, 3.2 each; 17 of them are groups of several`."""
+    """Format as `320 writes in 100 commits, 3.2 each; 17 of them hold several`."""
     writes, commits, groups = found["writes"], found["commits"], found["groups"]
     if not commits:
         return "-"
@@ -95,17 +95,15 @@ def lately_text(found: Mapping[str, int]) -> str:
 
 
 def writers(table: mor.Table) -> list[dict[str, Any]]:
-    """The writes that are under way, as `show` and `ui` have them with `--output json`."""
     return [for_programs(row) for row in table.inspect.pending().to_pylist(maps_as_pydicts="strict")]
 
 
 def writers_text(found: Iterable[Mapping[str, Any]]) -> str:
-    """A line for each writer, and below one that is stuck what to do about it."""
     return "\n".join(line for writer in found for line in _writer_lines(writer)) or "-"
 
 
 def writer_text(writer: Mapping[str, Any]) -> str:
-    """A writer, since when it writes, whether anything is heard of it, what alone it touches: a line for people."""
+    """Describe a writer in one line."""
     silent = writer["silent_s"]
     heard = "" if silent is None else f", silent for {_duration(timedelta(seconds=silent))}"
     said = f": {writer['message']}" if writer["message"] else ""
@@ -122,17 +120,17 @@ def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
 
 
 def stuck_text(writer: Mapping[str, Any], uri: str) -> str:
-    """What to do about a writer of which nothing is heard. uri: the table's, as the command has it."""
+    """Return the advice about a silent writer. uri: for the command."""
     process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
     return (
-        f"Look at {process}: if it hangs, end it. No process waits for it, but stable reads stop before it. The first "
-        f"write or compaction that begins after {_moment(writer['expires'])} gives it up; to do so now: crdt-mor "
+        f"Look at {process}: if it hangs, end it. Nobody waits for this write, but stable reads stop before it. The "
+        f"first write or compaction after {_moment(writer['expires'])} rolls it back; to do so now: crdt-mor "
         f"rollback {uri} {writer['requested_at']}"
     )
 
 
 def _some(names: Sequence[str]) -> str:
-    """The first of some names: `day=mon, day=tue and 5 more`."""
+    """Format as `day=mon, day=tue and 5 more`."""
     more = len(names) - DECLARED_MAX
     return (", ".join(names[:DECLARED_MAX]) or "none") + (f" and {more} more" if more > 0 else "")
 
@@ -141,7 +139,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def for_programs(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as JSON has it: durations are seconds."""
+    """Return a row for JSON, with durations in seconds."""
     return dict(_in_seconds(name, value) for name, value in row.items())
 
 
@@ -160,13 +158,12 @@ def _for_people(row: Mapping[str, Any]) -> list[object]:
 
 
 def others(row: Mapping[str, Any]) -> str:
-    """How many writers a commit has beside the one that published it: ` and 3 more`."""
+    """Format further writers of a commit as ` and 3 more`."""
     more = len(row["writers"] or ()) - 1
     return f" and {more} more" if more > 0 else ""
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    """The messages of all writers of a commit, each once."""
     messages = dict.fromkeys(writer["message"] for writer in row["writers"] or () if writer["message"])
     return "; ".join([*messages][:MESSAGES_MAX]) + ("; …" if len(messages) > MESSAGES_MAX else "")
 
@@ -188,7 +185,7 @@ def _duration(duration: timedelta) -> str:
 
 
 def _runs(ordinals: Sequence[int]) -> str:
-    """Ordinals with runs drawn together: 3, 5-9."""
+    """Format as `3, 5-9`."""
     runs: list[list[int]] = []
     for ordinal in ordinals:
         if runs and ordinal == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""The arguments of commands, from text to values: names, points of a history, tokens, merges, payloads."""
+"""Parse command arguments: names, points, tokens, merges and payloads."""
 
 from __future__ import annotations
 
@@ -27,35 +27,32 @@ _RENAMED = re.compile(rf"({_QUOTED}|.+?)=({_QUOTED})|({_QUOTED})=(.+)", re.DOTAL
 
 
 def names(text: str | None) -> list[str] | None:
-    """`a,b` as a list; a name that has a comma stands in double quotes."""
+    """Split `a,b`. A name with a comma is in double quotes."""
     if text is None:
         return None
     return [_unquoted(name) for match in _LISTED.finditer(text) if (name := match[1].strip())]
 
 
 def pair(text: str) -> tuple[str, str] | None:
-    """`name=value`, of which the name stands in double quotes where it has an equals sign; None for what is none."""
+    """Split `name=value`; None if invalid. A name with an equals sign is in double quotes."""
     name, value = _cut(text)
     return (_unquoted(name), value) if name else None
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """What stands before and after the first equals sign that is in no double quotes; "" and all without one."""
+    """Split at the first equals sign outside double quotes."""
     match = _PAIR.fullmatch(text)
     name, equals, value = text.partition("=") if match is None else (match[1], "=", match[2])
     return (name.strip(), value) if equals else ("", text)
 
 
 def _unquoted(name: str) -> str:
-    """A name that may stand in double quotes, of which those in it are doubled then."""
+    """Remove double quotes; inside them, two double quotes are one."""
     return name[1:-1].replace('""', '"') if re.fullmatch(_QUOTED, name) else name
 
 
 def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point | None:
-    """A point of a table's history, as `crdt_mor.parse_point` reads it; what is none is a wrong use of the command.
-
-    name: of the option or argument, for the error.
-    """
+    """Parse a point of a table's history. name: for errors."""
     if text is None:
         return None
     try:
@@ -65,17 +62,17 @@ def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point
 
 
 def renames(texts: Sequence[str] | None) -> dict[str, str] | None:
-    """`--rename OLD=NEW`, as often as it is given; the last equals sign counts that is in no double quotes."""
+    """Parse `--rename OLD=NEW`, split at the last equals sign outside double quotes."""
     if not texts:
         return None
     pairs = [_renamed(text) for text in texts]
     wrong = [text for text, (old, new) in zip(texts, pairs, strict=True) if not old or not new]
     if wrong:
         raise typer.BadParameter(
-            f"a column's name and its new one: Total Sales=sales. got={wrong[0]!r}", param_hint="--rename"
+            f"pass a column and its new name: Total Sales=sales. got={wrong[0]!r}", param_hint="--rename"
         )
     if len({old for old, _ in pairs}) < len(pairs):
-        raise typer.BadParameter("a column is renamed once", param_hint="--rename")
+        raise typer.BadParameter("rename each column once", param_hint="--rename")
     return dict(pairs)
 
 
@@ -86,36 +83,34 @@ def _renamed(text: str) -> tuple[str, str]:
 
 
 def named(texts: Sequence[str] | None, name: str) -> dict[str, str]:
-    """`--check positive=price > 0`, as often as it is given. name: of the option, for the error."""
+    """Parse `--check positive=price > 0`, repeated. name: for errors."""
     pairs = [found for text in texts or () if (found := pair(text)) is not None]
     if len(pairs) < len(texts or ()) or len({left for left, _ in pairs}) < len(pairs):
-        raise typer.BadParameter(
-            f"each is NAME=VALUE, with a name of its own. got={list(texts or ())}", param_hint=name
-        )
+        raise typer.BadParameter(f"pass NAME=VALUE, with different names. got={list(texts or ())}", param_hint=name)
     return dict(pairs)
 
 
 def duration(text: str, name: str) -> timedelta:
-    """`--keep 7d`: 90s, 30m, 12h, 7d or 2w. name: of the option, for the error."""
+    """Parse 90s, 30m, 12h, 7d or 2w. name: for errors."""
     ms = duration_ms(text)
     if ms is None:
-        raise typer.BadParameter(f"say how long like 7d, 12h, 30m or 90s. got={text!r}", param_hint=name)
+        raise typer.BadParameter(f"a duration must be like 7d, 12h, 30m or 90s. got={text!r}", param_hint=name)
     return timedelta(milliseconds=ms)
 
 
 def token(text: str | None) -> tuple[str, int] | None:
-    """`--token app:1`."""
+    """Parse `--token app:1`."""
     if text is None:
         return None
     application, colon, number = text.rpartition(":")
     value = whole_number(number)
     if not colon or not application or value is None:
-        raise typer.BadParameter(f"a token is an application and a growing number, like loader:17. got={text!r}")
+        raise typer.BadParameter(f"a token must be an application and a growing number, like loader:17. got={text!r}")
     return application, value
 
 
 def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...], mor.Payload | str] | None:
-    """`--merge partial_update?nulls=keep --merge views=counter --merge price,at=latest_by?by=at`."""
+    """Parse `--merge partial_update?nulls=keep --merge views=counter --merge price,at=latest_by?by=at`."""
     columns: dict[str | tuple[str, ...], mor.Payload | str] = {}
     partial: Literal["value", "keep"] | None = None
     for text in texts:
@@ -127,7 +122,7 @@ def merge(texts: Sequence[str]) -> mor.PartialUpdate | dict[str | tuple[str, ...
             continue
         match = _PARTIAL.fullmatch(text)
         if match is None:
-            raise typer.BadParameter(f"a merge is like views=counter, or partial_update. got={text!r}")
+            raise typer.BadParameter(f"a merge must be like views=counter, or partial_update. got={text!r}")
         partial = "keep" if match["nulls"] == "keep" else "value"
     if partial is None:
         return columns or None
@@ -140,30 +135,29 @@ _storage: dict[str, str] = {}
 
 
 def use_storage(texts: Sequence[str]) -> None:
-    """`--storage aws_region=eu-west-1`: how the tables of this command are reached."""
+    """Store `--storage aws_region=eu-west-1` for this command."""
     _storage.clear()
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise typer.BadParameter("an option of a store is like aws_region=eu-west-1", param_hint="--storage")
+            raise typer.BadParameter("a store's option must be like aws_region=eu-west-1", param_hint="--storage")
         if name.lower() == "credential_provider":
             look_here()
         _storage[name] = value
 
 
 def storage() -> dict[str, str] | None:
-    """What the command was told with `--storage`."""
     return dict(_storage) or None
 
 
 def storage_of(uri: str, other: str) -> dict[str, str] | None:
-    """What the command was told with `--storage` of one of two addresses, which may be at two providers."""
+    """Return the storage options for `uri`; the two addresses may be at two providers."""
     here, there = place_of(uri), place_of(other)
     return storage() if here is None or there is None else shared(storage(), here.provider, [there.provider])
 
 
 def opened(uri: str, beside: str | None = None) -> mor.Table:
-    """The table at an address. beside: the other address of a command that has two."""
+    """Open a table. beside: the command's other address."""
     options = storage() if beside is None else storage_of(uri, beside)
     return mor.Table.open(uri, storage_options=options)
 
@@ -172,16 +166,15 @@ def opened(uri: str, beside: str | None = None) -> mor.Table:
 
 
 def allow(payloads: Sequence[str]) -> None:
-    """`--payloads acme.payloads`: what the table may use."""
     if payloads:
         look_here()
         mor.allow_payloads(*payloads)
 
 
 def look_here() -> None:
-    """Let modules that the user has named be imported from the current folder, too, after all other folders.
+    """Let the user's modules be imported from the current folder, after all other folders.
 
-    Only then: what lies there may have come with a stranger's table, and Python imports by name whatever it finds.
+    Only on request: files there may have come with a stranger's table.
     """
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())

@@ -1,4 +1,4 @@
-"""After Ctrl-C: what each command leaves behind, and what a rerun does."""
+"""The state after Ctrl-C in each command, and what a rerun does."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Final
 
 _READS: Final = "The command only reads, and changed nothing. Run it again to start over"
 _WRITES: Final = (
-    "The write is rolled back, unless it was committed a moment before: look for it in crdt-mor history. A rerun with "
+    "The write is rolled back, unless it was committed a moment before: see crdt-mor history. A rerun with "
     "the same --token is counted once"
 )
 _SETS: Final = "The change is either made or not: look at crdt-mor show, then run the command again if it is missing"
-_CONTINUES: Final = "Readers and writers are not affected. Run the same command again: it finishes the work"
+_CONTINUES: Final = "Readers and writers are not affected. Run the same command again to finish the work"
 
 LEFT: Final = {
     **dict.fromkeys(
@@ -32,14 +32,14 @@ LEFT: Final = {
         ("compact", "clean", "archive", "maintain", "drop-metadata-table", "repair", "rollback", "cancel-migration"),
         _CONTINUES,
     ),
-    "create-from": "There is no table, unless the load had just ended. Run the same command again: it starts over",
+    "create-from": "There is no table, unless the load had just ended. Run the same command again to start over",
     "copy": (
-        "The copy cannot be read yet, or still shows its earlier moment. Run the same command again: it copies only "
-        "the missing objects"
+        "The copy cannot be read yet, or still shows its earlier moment. Run the same command again to copy the "
+        "missing objects"
     ),
     "migrate": (
         "The migration is still under way, and writers may be turned away until it ends. Run the same command again to "
-        "continue, or crdt-mor cancel-migration to give it up"
+        "continue, or crdt-mor cancel-migration"
     ),
     "restore": "The restore is either made or not: crdt-mor history shows it. Run the same command again to finish it",
     "erase": "The erasure is unfinished: files may still hold the values. Run the same command again to finish it",
@@ -47,9 +47,9 @@ LEFT: Final = {
         ("handover", "takeback"), "It may be done in part. Run the same command again before Hudi or others write"
     ),
 }  # fmt: skip
-"""By command: the state that an interrupt leaves, and what to do."""
+"""By command."""
 
 
 def left(command: str) -> str:
-    """Return the message for a command that Ctrl-C ended."""
+    """Return the message for an interrupted command."""
     return f"{command} was interrupted. {LEFT[command]}"

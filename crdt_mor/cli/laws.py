@@ -1,4 +1,4 @@
-"""`crdt-mor laws MODULE:PAYLOAD`: the deep law check, for the author of a payload."""
+"""`crdt-mor laws MODULE:PAYLOAD`: the deep law check for authors of payloads."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from crdt_mor.cli.own_payload import payload_at
 from crdt_mor.cli.render import Output
 
 SHALLOW = (
-    "this was the shallow check, the one that Table.create makes: every short history of the payload's own examples "
-    "and some of a few other values, the same each time. For the deep one, with longer histories of drawn values: "
-    "pip install 'crdt-mor[testing]'"
+    "this was the shallow check of create: all short histories of the payload's examples and some of other values, the "
+    "same each time. For the deep check, with longer histories of random values: pip install 'crdt-mor[testing]'"
 )
 
 
@@ -31,12 +30,12 @@ def laws(
             metavar="MODULE:PAYLOAD", help="A class or an instance: crdt_mor.payloads:Counter.", show_default=False
         ),
     ],
-    examples: Annotated[int, typer.Option(metavar="N", min=1, help="Drawn histories of the deep check.")] = 200,
+    examples: Annotated[int, typer.Option(metavar="N", min=1, help="Random histories of the deep check.")] = 200,
     output: Form = Output.text,
 ) -> None:
-    """Hold a payload to the laws it claims; exit code 3 and a counterexample for each that it breaks.
+    """Check a payload's laws, and print a counterexample for each broken law.
 
-    Without the package hypothesis the check is a shallow one, and says so.
+    Exit code 3 means a broken law. Without the package hypothesis the check is shallow.
 
     Example: crdt-mor laws crdt_mor.payloads:Counter
     """
@@ -66,12 +65,11 @@ def laws(
 
 
 def _has_hypothesis() -> bool:
-    """Whether the deep check can be made here."""
     return importlib.util.find_spec("hypothesis") is not None
 
 
 def _leave_no_cache_here() -> None:
-    """Hypothesis would make a folder `.hypothesis` in the current directory."""
+    """Keep hypothesis from creating `.hypothesis` in the current folder."""
     if "hypothesis" not in sys.modules:
         folder = os.path.join(tempfile.gettempdir(), "crdt-mor-hypothesis")
         os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", folder)

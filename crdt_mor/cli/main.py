@@ -1,7 +1,6 @@
 """The `crdt-mor` command: `crdt-mor COMMAND URI [options]`.
 
-Data goes to stdout, everything else to stderr; `failures.py` says how a command ends that fails, docs/cli.md lists the
-exit codes. Commands are a few lines each over the public `crdt_mor`.
+Data goes to stdout, everything else to stderr. `failures.py` handles errors.
 """
 
 from __future__ import annotations
@@ -51,24 +50,24 @@ Payloads = Annotated[
     list[str] | None,
     typer.Option(
         metavar="MODULE",
-        help="Payloads of your own that the table may use: acme.payloads, or acme.payloads:Longest. May be repeated.",
+        help="Allow your own payloads in the table: acme.payloads, or acme.payloads:Longest. May be repeated.",
     ),
 ]
 Storage = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=VALUE",
-        help="How an object store is reached: aws_region=eu-west-1. May be repeated. Keys belong in the environment.",
+        help="An option of the object store: aws_region=eu-west-1. May be repeated. Secrets belong in the environment.",
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", "--verbose", help="Show the traceback of an error.")]
 
 WRONG_USAGE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
-"""What typer raises for a command line that it cannot understand; typer exports only some of the classes below it."""
+"""Typer's error for a wrong command line. Typer exports only some of its subclasses."""
 
 
 class Commands(TyperGroup):
-    """All commands. With `--output json`, what is wrong with the command line itself is said in JSON as well."""
+    """All commands. With `--output json`, errors of the command line are JSON too."""
 
     def main(
         self,
@@ -79,7 +78,6 @@ class Commands(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command that the arguments name, and end the process with its exit code."""
         words = list(sys.argv[1:] if args is None else args)
         if not _wants_json(words):
             return super().main(args, prog_name, complete_var, standalone_mode, windows_expand_args, **extra)
@@ -92,23 +90,21 @@ class Commands(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first argument names; the error for another word suggests a command."""
         if args[0] not in self.commands and not ctx.resilient_parsing:
             ctx.fail(near_commands.unknown(args[0], self.commands))
         return super().resolve_command(ctx, args)
 
 
 class Command(TyperCommand):
-    """A command that knows options by the names that others have for them."""
+    """A command that suggests the right option for another system's option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; the error of an option that is another's says what to say here."""
         try:
             return super().parse_args(ctx, args)
         except WRONG_USAGE as error:
             instead = near_commands.OPTIONS.get(getattr(error, "option_name", ""))
             if instead in {name for option in self.params for name in option.opts}:
-                ctx.fail(f"{error}: say {instead}.")
+                ctx.fail(f"{error}: use {instead}.")
             raise
 
 
@@ -137,13 +133,13 @@ def _of_all_commands(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Lock-free merge-on-read tables on Apache Hudi's format: create, write, read and look inside."""
+    """Lock-free merge-on-read tables in Apache Hudi's format: create, write, read and inspect."""
 
 
 def _reporting(function: Callable[..., None]) -> Callable[..., None]:
-    """The command of a function: whatever goes wrong in it is reported, and decides the exit code.
+    """Turn a function into a command that reports errors and sets the exit code.
 
-    Every command has `--debug`; one that opens a table has `--storage` and `--payloads` as well.
+    Every command gets `--debug`. Commands with a table also get `--storage` and `--payloads`.
     """
 
     name = function.__name__.replace("_", "-")
@@ -165,7 +161,7 @@ def _reporting(function: Callable[..., None]) -> Callable[..., None]:
                 failures.finish_output()
         except (typer.Exit, typer.Abort, WRONG_USAGE, SystemExit):
             raise
-        except BaseException as error:  # a panic of polars is no `Exception`
+        except BaseException as error:  # a polars panic is not an `Exception`
             parameters = inspect.signature(function).parameters
             raise typer.Exit(failures.report(error, name, parameters, json=json, debug=debug)) from error
 

@@ -1,4 +1,4 @@
-"""`maintain`: whatever is due of the upkeep of tables, once or every few minutes."""
+"""`crdt-mor maintain`: run the due services of tables, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from crdt_mor.cli.stopping import StoppedError, stopping
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.model.policies import words_of_bytes
 
-Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables, one after another.", show_default=False)]
+Uris = Annotated[list[str], typer.Argument(metavar="URI", help="The tables.", show_default=False)]
 
 
 def maintain(
     uri: Uris,
     every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Again and again, this long after the last time: 5m, 1h.")
+        str | None, typer.Option(metavar="TIME", help="Repeat, this long after the last round: 5m, 1h.")
     ] = None,
     keep: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How much history to keep, 7d, whatever the table says.")
+        str | None, typer.Option(metavar="TIME", help="Keep this much history, such as 7d, instead of the policy.")
     ] = None,
     keep_commits: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="How many commits to keep at least, whatever the table says.")
+        int | None, typer.Option(metavar="N", min=1, help="Keep at least N commits, instead of the policy.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is due, and why.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the due services and why.")] = False,
     output: Annotated[
-        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs: a line a table.")
+        Output, typer.Option("--output", "--format", help="Text for people, JSON for programs: one line per table.")
     ] = Output.text,
 ) -> None:
-    """Do what is due of tables' upkeep by their policies, say what and why; safe beside all else, from cron as well.
+    """Run the services that are due by the tables' policies, and say why.
+
+    It is safe beside writers, readers and other maintenance, and suits cron.
 
     Example: crdt-mor maintain events clicks --every 5m
     """
     pause = None if every is None else inputs.duration(every, "--every")
     if pause is not None and pause < timedelta(seconds=1):
-        raise typer.BadParameter("at least a second, or the machine does nothing else", param_hint="--every")
+        raise typer.BadParameter("pass at least 1s, so the machine has time for other work", param_hint="--every")
     kept = None if keep is None else inputs.duration(keep, "--keep")
     environment, rounds = SystemEnvironment(), _Rounds(uri, kept, keep_commits, dry_run, output)
     if pause is None:
@@ -54,7 +56,7 @@ def maintain(
 
 
 class _Rounds:
-    """Upkeep of some tables, each opened once and again after it has failed."""
+    """Maintenance rounds over some tables. A table is reopened after an error."""
 
     def __init__(
         self, uris: list[str], keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output
@@ -67,7 +69,7 @@ class _Rounds:
         self._open: dict[str, mor.Table] = {}
 
     def once(self) -> bool:
-        """Maintain each table, whatever becomes of the others; whether nothing failed, and no table refused all."""
+        """Maintain each table. Return True if none failed or refused everything."""
         done = [self._table(uri) for uri in self._uris]
         return all(done)
 
@@ -101,21 +103,20 @@ class _Rounds:
 
 
 def _again_and_again(once: Callable[[], object], pause: timedelta, environment: Environment) -> None:
-    """Until this process is asked to end, which it may be at any moment: what is half done, the next run finishes."""
     with stopping():
         try:
             while True:
                 once()
                 environment.sleep(pause.total_seconds())
         except StoppedError:
-            render.note("stopped; the next run, or another process, finishes what was under way")
+            render.note("stopped; the next run, or another process, finishes the interrupted work")
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 
 def progress(console: Console) -> AbstractContextManager[object]:
-    """A bar for each plan that is executed within the block, on a terminal; elsewhere nothing."""
+    """Show a bar per running plan during the block, on a terminal only."""
     return _bars(console) if console.is_terminal else nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""`drop-metadata-table`: a table that Hudi's writers gave a metadata table can be written again."""
+"""`crdt-mor drop-metadata-table`: make a table with Hudi's metadata table writable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from crdt_mor.cli.render import Output
 
 
 def drop_metadata_table(uri: Uri, output: FormOfUpkeep = Output.text) -> None:
-    """Remove Hudi's metadata table, which hides what others than Hudi write from Hudi's readers.
+    """Remove Hudi's metadata table, which hides our commits from Hudi's readers.
 
     Example: crdt-mor drop-metadata-table events
     """

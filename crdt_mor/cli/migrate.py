@@ -1,4 +1,4 @@
-"""`migrate`, `cancel-migration`: a table moves to another address, with other settings, beside running writers."""
+"""`crdt-mor migrate` and `cancel-migration`."""
 
 from __future__ import annotations
 
@@ -21,43 +21,38 @@ Tell: TypeAlias = "Callable[[mor.MigrationProgress], None]"
 
 
 class Pending(StrEnum):
-    """What becomes of writes that are pending when the table is closed."""
-
     wait = "wait"
     roll_back = "roll-back"
 
 
 class Order(StrEnum):
-    """The orders of rows in base files."""
-
     linear = "linear"
     z_order = "z-order"
 
 
 def migrate(
     uri: Uri,
-    to: Annotated[str, typer.Argument(metavar="TO", help="Where it moves: no table is there yet.", show_default=False)],
-    buckets: Annotated[int | None, typer.Option(min=1, help="File groups a partition.")] = None,
-    partition_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help='Columns that make the folders; "" for none.')
-    ] = None,
+    to: Annotated[str, typer.Argument(metavar="TO", help="The new address, without a table.", show_default=False)],
+    buckets: Annotated[int | None, typer.Option(min=1, help="File groups per partition.")] = None,
+    partition_by: Annotated[str | None, typer.Option(metavar="A,B", help='Partition columns; "" for none.')] = None,
     merge: Annotated[
         list[str] | None,
-        typer.Option(metavar="A=PAYLOAD", help="As `create` takes it; or latest, for neither payloads nor ordering."),
+        typer.Option(metavar="A=PAYLOAD", help="As in create; latest: neither payloads nor ordering."),
     ] = None,
     ordering: Annotated[str | None, typer.Option(help="The greatest value of this column wins.")] = None,
     cluster_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help='Columns by which base files are sorted; "" for by key.')
+        str | None, typer.Option(metavar="A,B", help='Sort base files by these columns; "" for the key.')
     ] = None,
-    cluster_order: Annotated[Order | None, typer.Option(help="z-order gives up to four columns one weight.")] = None,
+    cluster_order: Annotated[Order | None, typer.Option(help="z-order weighs up to four columns equally.")] = None,
     pending: Annotated[
-        Pending, typer.Option(help="Writes that have begun when the table is closed: wait for them, or roll them back.")
+        Pending, typer.Option(help="Wait for writes that are pending at the close, or roll them back.")
     ] = Pending.wait,
     output: Form = Output.text,
 ) -> None:
-    """Move a table to another address with other settings, beside writers; run it again if it was stopped: it goes on.
+    """Move a table to another address with other settings, beside writers.
 
-    What is not given is as it is in the table. Writers are told the new address once the rest is copied.
+    Omitted settings stay the same. Run it again if it was stopped. After the copy, writers get an error with the new
+    address.
 
     Example: crdt-mor migrate events events-32 --buckets 32
     """
@@ -84,10 +79,12 @@ def migrate(
 
 def cancel_migration(
     uri: Uri,
-    removed: Annotated[bool, typer.Option("--removed", help="The table at the new address was removed.")] = False,
+    removed: Annotated[bool, typer.Option("--removed", help="The table at the new address was deleted.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """Give the migration of a table up, which takes writes again; what has arrived at the new address may be removed.
+    """Cancel a migration, so the table takes writes again.
+
+    The incomplete table at the new address may be deleted.
 
     Example: crdt-mor cancel-migration events
     """
@@ -95,21 +92,21 @@ def cancel_migration(
     if output is Output.json:
         render.document({"cancelled": found})
     else:
-        render.note("the migration is given up, and the table takes writes" if found else "no migration is under way")
+        render.note("the migration is cancelled, and the table takes writes" if found else "no migration is running")
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
 
 _WORDS: Final = {
     "copy": "copying",
-    "follow": "following what is written meanwhile",
+    "follow": "copying new commits",
     "settle": "the table is closed, copying the rest",
     "opened": "opened",
 }
 
 
 def _telling(output: Output) -> AbstractContextManager[Tell]:
-    """A bar on a terminal; elsewhere a line for each phase; for programs one JSON document a commit."""
+    """Return a reporter: a bar on a terminal, else a line per phase, or JSON per commit."""
     if output is Output.json:
         return nullcontext(lambda progress: render.note_document({"progress": asdict(progress)}))
     console = render.stderr()
@@ -117,8 +114,6 @@ def _telling(output: Output) -> AbstractContextManager[Tell]:
 
 
 class _Lines:
-    """A line whenever the phase is another one."""
-
     def __init__(self) -> None:
         self._phase = ""
 

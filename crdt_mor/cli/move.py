@@ -1,4 +1,4 @@
-"""`move`: rows, by their keys, come to another partition."""
+"""`crdt-mor move`: move rows to another partition by key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def move(
         typer.Option(
             "--keys",
             metavar="A,B|@FILE|-",
-            help="Rows by key, in whatever partition: values; @FILE or - has one key a line. May be repeated.",
+            help="Keys in any partition: values; @FILE or - with one key per line. May be repeated.",
             show_default=False,
         ),
     ],
@@ -31,7 +31,7 @@ def move(
         list[str],
         typer.Option(
             metavar="A=VALUE",
-            help='Where they come to; A= is null, A="" an empty text. May be repeated.',
+            help='The new partition; A= is null, A="" an empty string. May be repeated.',
             show_default=False,
         ),
     ],
@@ -41,7 +41,7 @@ def move(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Move rows to another partition: each is deleted where it is and written there, in one commit.
+    """Move rows to another partition by key, in one commit.
 
     Example: crdt-mor move people --keys ada,bob --partition country=FR
     """
@@ -56,11 +56,11 @@ def move(
     if output is Output.json:
         render.document({"version": done.version, "moved": done.updated, "repeated": done.repeated})
     elif done.repeated:
-        render.note("was there already, by its token")
+        render.note("nothing was written: this token was used before")
     else:
         render.note(f"version {done.version}: moved {done.updated:,} {'row' if done.updated == 1 else 'rows'}")
 
 
 def _value(text: str) -> str | None:
-    """The value of a partition column: as in CSV, nothing is null, and two double quotes are an empty text."""
+    """Parse a partition value as in CSV: nothing is null, two double quotes are an empty string."""
     return None if not text else "" if text == '""' else text

@@ -1,4 +1,4 @@
-"""Commands and options of other systems, and the ones to use here instead."""
+"""Commands and options of other systems, and their counterparts here."""
 
 from __future__ import annotations
 
@@ -7,26 +7,23 @@ from difflib import get_close_matches
 from typing import Final
 
 COMMANDS: Final = {
-    "merge": (
-        "A merge has clauses in an order, and is Python's: Table.merge, or merge of crdt_mor.readers.spark "
-        "(docs/updating.md)"
-    ),
-    **dict.fromkeys(("insert", "write"), "Say append or upsert"),
-    **dict.fromkeys(("sql", "select", "read", "query"), "Say cat, with --where and --columns"),
-    "head": "Say cat --limit",
-    **dict.fromkeys(("vacuum", "expire"), "Say clean"),
-    **dict.fromkeys(("optimize", "compaction"), "Say compact, or maintain for all upkeep that is due"),
-    **dict.fromkeys(("describe", "detail", "info", "stats"), "Say show, or schema for the columns"),
-    **dict.fromkeys(("ls", "list"), "Say files, or show; no command lists tables"),
-    "log": "Say history, or timeline",
-    **dict.fromkeys(("convert", "import"), "Say create-from"),
-    **dict.fromkeys(("backup", "clone"), "Say copy"),
-    "export": "Say cat --format parquet > FILE, or copy for a whole table",
-    **dict.fromkeys(("fsck", "check"), "Say verify"),
-    "drop": "No command removes a table: remove its folder once no process uses it",
-    **dict.fromkeys(("serve", "web", "dashboard"), "Say ui"),
+    "merge": ("MERGE is available only in Python: Table.merge, or merge of crdt_mor.readers.spark (docs/updating.md)"),
+    **dict.fromkeys(("insert", "write"), "Use append or upsert"),
+    **dict.fromkeys(("sql", "select", "read", "query"), "Use cat, with --where and --columns"),
+    "head": "Use cat --limit",
+    **dict.fromkeys(("vacuum", "expire"), "Use clean"),
+    **dict.fromkeys(("optimize", "compaction"), "Use compact, or maintain for all due services"),
+    **dict.fromkeys(("describe", "detail", "info", "stats"), "Use show, or schema for the columns"),
+    **dict.fromkeys(("ls", "list"), "Use files, or show; no command lists tables"),
+    "log": "Use history, or timeline",
+    **dict.fromkeys(("convert", "import"), "Use create-from"),
+    **dict.fromkeys(("backup", "clone"), "Use copy"),
+    "export": "Use cat --format parquet > FILE, or copy for a whole table",
+    **dict.fromkeys(("fsck", "check"), "Use verify"),
+    "drop": "No command deletes a table: delete its folder once no process uses it",
+    **dict.fromkeys(("serve", "web", "dashboard"), "Use ui"),
 }
-"""What to say instead of a word that is no command."""
+"""The advice for an unknown command."""
 
 DESTROYING: Final = frozenset(
     (
@@ -34,14 +31,14 @@ DESTROYING: Final = frozenset(
         "overwrite", "restore", "rollback", "truncate",
     )
 )  # fmt: skip
-"""Commands that remove rows, files or history: never suggested for a misspelt word."""
+"""Commands that remove data or history are never suggested."""
 
 OPTIONS: Final = {"--filter": "--where", "--key": "--keys"}
-"""What to say instead of an option, to a command that has the other one."""
+"""Replacements for unknown options, if the command has them."""
 
 
 def unknown(word: str, commands: Collection[str]) -> str:
-    """Return the message for a word that is no command, with the safe commands that it may be a misspelling of."""
+    """Return the error for an unknown command, with safe commands of similar names."""
     if instead := COMMANDS.get(word.lower()):
         return f"No such command {word!r}. {instead}."
     near = get_close_matches(word.lower(), [name for name in commands if name not in DESTROYING])

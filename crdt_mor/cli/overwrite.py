@@ -1,7 +1,4 @@
-"""`overwrite`, `delete-partitions` and `truncate`: rows are replaced, beside other writers.
-
-What takes rows away without bringing any asks first.
-"""
+"""`crdt-mor overwrite`, `delete-partitions` and `truncate`."""
 
 from __future__ import annotations
 
@@ -22,13 +19,13 @@ if TYPE_CHECKING:
 else:
     pa = Late("pyarrow")
 
-A_PARTITION = "the value of its column, or its path (day=2026-01-31)"
+A_PARTITION = "a value of the partition column, or a path (day=2026-01-31)"
 Partitions = Annotated[
     list[str] | None,
     typer.Option(
         "--partition",
         metavar="P|dynamic",
-        help=f"Replace these partitions alone: {A_PARTITION}; dynamic: those that have rows. May be repeated.",
+        help=f"Replace only this partition: {A_PARTITION}; dynamic: all with new rows. May be repeated.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
@@ -48,7 +45,7 @@ def overwrite(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Replace all rows, or those of some partitions, by the rows of files, in one commit.
+    """Replace all rows, or the rows of some partitions, by files in one commit.
 
     Example: crdt-mor overwrite events monday.parquet --partition dynamic
     """
@@ -57,7 +54,7 @@ def overwrite(
     how = Reading(input_format, rename, delimiter, encoding)
     data = [pa.table(rows_of(file, table.schema, how)) for file in files]
     if partitions and "dynamic" in partitions and len(partitions) > 1:
-        raise typer.BadParameter("dynamic are the partitions that have rows: name no others beside it")
+        raise typer.BadParameter("--partition dynamic must be alone, for all partitions with new rows")
     commit = table.overwrite(
         pa.concat_tables(data, promote_options="permissive"),
         partitions="dynamic" if partitions == ["dynamic"] else partitions or None,
@@ -71,7 +68,7 @@ def overwrite(
 def delete_partitions(
     uri: Uri,
     partitions: Annotated[
-        list[str], typer.Argument(metavar="PARTITION", help=f"Each: {A_PARTITION}.", show_default=False)
+        list[str], typer.Argument(metavar="PARTITION", help=f"Each is {A_PARTITION}.", show_default=False)
     ],
     yes: Yes = False,
     token: Token = None,
@@ -79,7 +76,7 @@ def delete_partitions(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Delete all rows of some partitions, in one commit. It asks first.
+    """Delete all rows of some partitions in one commit. Asks first.
 
     Example: crdt-mor delete-partitions events day=2026-01-31 --yes
     """
@@ -97,7 +94,7 @@ def truncate(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Delete all rows of a table, in one commit. It asks first.
+    """Delete all rows of a table in one commit. Asks first.
 
     Example: crdt-mor truncate events --yes
     """
@@ -108,12 +105,11 @@ def truncate(
 
 
 def _ask(what: str, yes: bool, output: Output) -> None:
-    """Say what is about to go, and end here unless that is meant. Earlier snapshots go on showing it."""
     if yes:
         return
     if output is Output.json:
-        raise typer.BadParameter("this command asks first, and stdout is for programs here: say --yes")
-    render.note(f"{what}; earlier snapshots go on showing them.")
+        raise typer.BadParameter("this command cannot ask with --output json: add --yes")
+    render.note(f"{what}; earlier snapshots still show them.")
     if not typer.confirm("Delete?", err=True):
         render.note("nothing was deleted")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Types without views: Arrow's readers and writers of CSV know texts and bytes in the older layout alone."""
+"""Types without views, for Arrow's CSV readers and writers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema with each view of texts or bytes, and each dictionary, as a plain column of the same values."""
+    """Replace views and dictionaries of strings or bytes by plain columns."""
     return pa.schema([field.with_type(_plain(field.type)) for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""`properties`: what is noted of a table, its policies and the order of its rows among it; set it, take it away."""
+"""`crdt-mor properties`: print, set and remove a table's properties."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def properties(
         list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Properties to set.", show_default=False)
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Take this property away. May be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Remove this property. May be repeated.")
     ] = None,
     output: Form = Output.text,
 ) -> None:
-    """Print a table's properties, after setting some of them or taking some away, all of it in one event.
+    """Set and remove properties in one event, then print them all.
 
     Example: crdt-mor properties events crdt_mor.cluster_by=country,day
     """
@@ -29,9 +29,9 @@ def properties(
     for assignment in assignments or ():
         name, found, value = assignment.partition("=")
         if not found:
-            raise typer.BadParameter(f"a property is set by NAME=VALUE, and taken away by --unset NAME: {assignment!r}")
+            raise typer.BadParameter(f"use NAME=VALUE to set a property, --unset NAME to remove it. got={assignment!r}")
         if name in changes:
-            raise typer.BadParameter(f"say once what becomes of a property: {name!r}")
+            raise typer.BadParameter(f"set or remove each property once. got={name!r}")
         changes[name] = value
     table = inputs.opened(uri)
     if changes:

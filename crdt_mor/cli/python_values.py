@@ -1,4 +1,4 @@
-"""Values of Arrow as Python's. What Python has no value for, such as a day after the year 9999, becomes a text."""
+"""Convert Arrow values to Python. Values without a Python type, such as a day after year 9999, become text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ else:
 
 
 def values(column: pa.Array | pa.ChunkedArray, *, maps_as_dicts: bool = False) -> list[Any]:
-    """The values of a column; a map is a list of pairs, or with `maps_as_dicts` a dictionary."""
+    """Return a column's values. A map is a list of pairs, or with `maps_as_dicts` a dict."""
     try:
         return list(column.to_pylist(maps_as_pydicts="strict" if maps_as_dicts else None))
     except (OverflowError, ValueError):
@@ -21,7 +21,6 @@ def values(column: pa.Array | pa.ChunkedArray, *, maps_as_dicts: bool = False) -
 
 
 def records(rows: pa.Table | pa.RecordBatch, *, maps_as_dicts: bool = False) -> list[dict[str, Any]]:
-    """Rows as dictionaries of `values`."""
     columns = [values(column, maps_as_dicts=maps_as_dicts) for column in rows.columns]
     if not columns:
         return [{} for _ in range(rows.num_rows)]

@@ -1,7 +1,4 @@
-"""What the commands print: text for people, JSON for programs. Knows consoles; reads no table.
-
-Text is as wide as the terminal; where stdout is a pipe nothing is cut or wrapped.
-"""
+"""Print text for people and JSON for programs. In a pipe nothing is cut or wrapped."""
 
 from __future__ import annotations
 
@@ -23,29 +20,24 @@ from rich.text import Text
 PIPE_COLUMNS = 10_000
 
 TEXT_MIN: Final = 12
-"""Characters of a text that a narrow terminal shows at least: a date, or the first words of a message."""
+"""Characters of text shown even on a narrow terminal: a date, or a message's first words."""
 
 GAP: Final = 3
-"""Characters between two columns."""
+"""Characters between columns."""
 
 LEFT_OUT_NAMED: Final = 5
-"""At most so many columns that do not fit are named."""
 
 
 class Output(StrEnum):
-    """The form of a command's result."""
-
     text = "text"
     json = "json"
 
 
 def stdout() -> Console:
-    """The console of data."""
     return _console(stderr=False)
 
 
 def stderr() -> Console:
-    """The console of everything else."""
     return _console(stderr=True)
 
 
@@ -55,28 +47,27 @@ def _console(stderr: bool) -> Console:
 
 
 def note(message: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     stderr().print(Text(message))
 
 
 def document(value: object) -> None:
-    """One JSON document."""
     sys.stdout.write(as_json(value, indent=2) + "\n")
 
 
 def note_document(value: object) -> None:
-    """One JSON document on one line of stderr."""
+    """Print a JSON document as a line on stderr."""
     sys.stderr.write(as_json(value) + "\n")
 
 
 def lines(rows: Iterable[Mapping[str, object]]) -> None:
-    """One JSON object a line."""
+    """Print one JSON object per line."""
     for row in rows:
         sys.stdout.write(as_json(row) + "\n")
 
 
 def facts(pairs: Mapping[str, object]) -> None:
-    """Names and values, one a line."""
+    """Print a name and its value per line."""
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -88,9 +79,9 @@ def facts(pairs: Mapping[str, object]) -> None:
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Iterable[str] = (), kept: Iterable[str] = ()
 ) -> None:
-    """Print rows under a header; a note on stderr names the columns that a narrow terminal has no room for.
+    """Print a table. A note on stderr names columns that do not fit.
 
-    numbers: columns set to the right, shown whole or left out. kept: columns that are always shown whole, such as keys.
+    numbers: right-aligned columns, never cut. kept: columns that are always complete, such as keys.
     """
     right, always = set(numbers), set(kept)
     cells = [[cell(value) for value in row] for row in rows]
@@ -124,10 +115,10 @@ def table(
 
 
 def fitted(natural: Sequence[int], least: Sequence[int], kept: Sequence[bool], room: int) -> list[int | None]:
-    """Return the width in characters of each column; None for a column without room.
+    """Return each column's width in characters, or None if it does not fit.
 
-    natural: widths of the whole values. least: the smallest useful widths. kept: columns that are never left out.
-    Other columns take the room that is left from left to right, and share the rest of it.
+    natural: full widths. least: smallest useful widths. kept: columns that must fit. Other columns get space from left
+    to right, and share the rest.
     """
     widths: list[int | None] = [width if keep else None for width, keep in zip(least, kept, strict=True)]
     spare = room + GAP - sum(width + GAP for width in widths if width is not None)
@@ -146,19 +137,19 @@ def fitted(natural: Sequence[int], least: Sequence[int], kept: Sequence[bool], r
 
 
 def cell(value: object) -> Text:
-    """One value of a table; a null is told from the text `null` by its shade, an empty text is empty."""
+    """Format a value. A null is dimmed, unlike the text `null`."""
     return Text("null", style="dim") if value is None else Text(plain(value))
 
 
 def plain(value: object) -> str:
-    """A value as people read it, with all of its characters, of which a console leaves out those that control it."""
+    """Format a value with all characters; the console drops control characters."""
     if isinstance(value, bytes):
         return value.hex()
     return value.isoformat(sep=" ") if isinstance(value, datetime) else str(value)
 
 
 def _print(grid: Grid, pipe_columns: int) -> None:
-    """Print a grid; in a pipe, which is so many columns wide, without rich's padding at the end of a line."""
+    """Print a grid. In a pipe, strip rich's padding at line ends."""
     console = stdout()
     if console.is_terminal:
         console.print(grid)
@@ -170,7 +161,7 @@ def _print(grid: Grid, pipe_columns: int) -> None:
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """A value as JSON, which has no numbers for NaN and the infinities: they become the texts that Spark writes."""
+    """Format as JSON. NaN and infinities become text, as in Spark."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)
     except ValueError:
@@ -188,7 +179,7 @@ def _with_texts(value: object) -> object:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, date):  # a datetime is one, too
+    if isinstance(value, date):  # includes datetime
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()

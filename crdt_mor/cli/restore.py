@@ -1,4 +1,4 @@
-"""`savepoint`, `savepoints`, `drop-savepoint`, `restore`: names for what a table showed, and the way back to it."""
+"""`crdt-mor savepoint`, `savepoints`, `drop-savepoint` and `restore`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The savepoint's name;
 def savepoint(
     uri: Uri,
     name: Name,
-    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="What it is for.")] = None,
+    comment: Annotated[str | None, typer.Option(metavar="TEXT", help="The savepoint's purpose.")] = None,
     output: Form = Output.text,
 ) -> None:
-    """Give what a table shows now a name; it stays exact, and the table can be restored to it, until it is dropped.
+    """Name the table's current rows, so they stay readable and restorable.
 
     Example: crdt-mor savepoint events before-backfill --comment "prices of May"
     """
@@ -30,11 +30,11 @@ def savepoint(
     if output is Output.json:
         render.document(asdict(made))
     else:
-        render.note(f"{made.name}: all that was committed by {made.at}")
+        render.note(f"{made.name}: all commits by {made.at}")
 
 
 def savepoints(uri: Uri, output: Form = Output.text) -> None:
-    """List the savepoints of a table, oldest first: name, what each shows, when it was made, by whom, what for.
+    """List the savepoints of a table, oldest first.
 
     Example: crdt-mor savepoints events
     """
@@ -48,7 +48,7 @@ def savepoints(uri: Uri, output: Form = Output.text) -> None:
 
 
 def drop_savepoint(uri: Uri, name: Name, output: Form = Output.text) -> None:
-    """Take a savepoint's name away; later cleans remove what only it has kept.
+    """Drop a savepoint. Later cleans remove files that only it needs.
 
     Example: crdt-mor drop-savepoint events before-backfill
     """
@@ -63,23 +63,20 @@ def restore(
     uri: Uri,
     to: Annotated[
         str,
-        typer.Option(
-            metavar="NAME|VERSION|TIME", help="A savepoint, a version, as history has it, or a time like --as-of's."
-        ),
+        typer.Option(metavar="NAME|VERSION|TIME", help="A savepoint, a version from history, or a time as in --as-of."),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commits to drop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """Make a table show again what it showed at a savepoint or another moment; what came after it is dropped for good.
+    """Restore a table to an earlier moment, and drop later commits for good.
 
-    It says what it is about to drop and asks, unless --yes is given or there is nothing to drop. Writes that are
-    pending are rolled back.
+    It lists the commits to drop and asks, unless --yes is given. Pending writes are rolled back.
 
     Example: crdt-mor restore events --to before-backfill --dry-run
     """
     if not (yes or dry_run) and output is Output.json:
-        raise typer.BadParameter("this command asks first, and stdout is for programs here: say --yes or --dry-run")
+        raise typer.BadParameter("this command cannot ask with --output json: add --yes or --dry-run")
     table = inputs.opened(uri)
     point = inputs.point(to, "--to")
     assert point is not None
@@ -99,7 +96,6 @@ def restore(
 
 
 def _say(table: mor.Table, would: mor.Restored) -> None:
-    """What a restore would drop, commit by commit."""
     render.note(str(would))
     commits = {row["requested_at"]: row for row in table.history().to_pylist()}
     for instant in would.instants:

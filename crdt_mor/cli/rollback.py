@@ -1,4 +1,4 @@
-"""`rollback`: give up one write that is pending, or one plan that is open, by its instant."""
+"""`crdt-mor rollback`: roll back a pending write or cancel an open plan."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ from crdt_mor.cli.render import Output
 
 def rollback(
     uri: Uri,
-    instant: Annotated[
-        str, typer.Argument(metavar="INSTANT", help="17 digits, as `show` and `timeline --pending` print them.")
-    ],
+    instant: Annotated[str, typer.Argument(metavar="INSTANT", help="17 digits, from `show` or `timeline --pending`.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     output: Form = Output.text,
 ) -> None:
-    """Give up a pending write or an open plan, and remove its files; what is committed stays.
+    """Roll back a pending write or cancel an open plan, and remove its files.
 
-    It says what it is about to give up and asks, unless --yes is given. A writer that is alive after all fails when it
-    commits, and has to write again.
+    It asks, unless --yes is given. If the writer is alive after all, its commit fails and it must write again.
 
     Example: crdt-mor rollback events 20260131120000000 --yes
     """
     table = inputs.opened(uri)
     found = None if yes else _what_is_open(table, instant)
     if found is not None:
-        typer.confirm(f"{found}\nGive it up?", abort=True, err=True)
+        typer.confirm(f"{found}\nRoll it back?", abort=True, err=True)
     done = table.maintenance.roll_back(instant)
     render.document(asdict(done)) if output is Output.json else render.note(str(done))
 
 
 def _what_is_open(table: mor.Table, instant: str) -> str | None:
-    """What a user is about to give up; None where it is nothing that could be."""
+    """Describe the open instant, or return None."""
     for writer in writers(table):
         if writer["requested_at"] == instant:
             return f"a pending write: {writer_text(writer)}"

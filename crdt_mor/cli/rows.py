@@ -1,4 +1,4 @@
-"""Rows of a scan or of changes, printed: a table for people, lines, CSV, Parquet or Arrow for programs."""
+"""Print rows of a scan or of changes: a table for people, other formats for programs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ TABLE_ROWS = 20
 
 
 class Format(StrEnum):
-    """How rows are printed."""
-
     table = "table"
     jsonl = "jsonl"
     csv = "csv"
@@ -42,12 +40,11 @@ class Format(StrEnum):
 
 
 def chosen(format: Format, output: Output) -> Format:
-    """The format that the user chose: `--output json` is `--format jsonl`."""
     form = Format.jsonl if output is Output.json else format
     if form in (Format.parquet, Format.arrow) and _is_terminal():
         raise typer.BadParameter(
-            f"{form.value} is bytes, and stdout is a terminal: send them to a file with > or to a program with |, or "
-            "read the rows as a table",
+            f"stdout is a terminal and {form.value} is binary: redirect to a file with > or to a program with |, or "
+            "use --format table",
             param_hint="--format",
         )
     return form
@@ -58,11 +55,11 @@ def _is_terminal() -> bool:
 
 
 def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: Sequence[str]) -> None:
-    """Print at most `limit` rows; a table on a narrow terminal always shows the columns of the key."""
+    """Print at most `limit` rows. A table always shows the key's columns."""
     if not rows.schema.names and format not in (Format.jsonl, Format.arrow):
         raise mor.InvalidInputError(
-            "rows without columns cannot be told apart in this format: name columns (--columns), count the rows with "
-            f"crdt-mor count, or take --format jsonl or arrow. format={format.value}"
+            "this format cannot represent rows without columns: pass --columns, count the rows with crdt-mor count, or "
+            f"use --format jsonl or arrow. format={format.value}"
         )
     if format is Format.table:
         _print(rows, TABLE_ROWS if limit is None else limit, key)
@@ -74,7 +71,7 @@ def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: S
 
 
 def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Batches until `limit` rows; file slices after that are not opened."""
+    """Yield batches up to `limit` rows, without opening further file slices."""
     left = limit
     with closing(rows.to_reader()) as reader:
         for batch in reader:
@@ -95,20 +92,19 @@ def _print(rows: mor.Scan | mor.Changes, limit: int, key: Sequence[str]) -> None
     ]
     render.table(shown.column_names, zip(*map(values, shown.columns), strict=True), numbers, [*key, "_change_type"])
     if more:
-        render.note(f"the first {limit} rows; for more say --limit N, for all --format csv, jsonl or parquet")
+        render.note(f"the first {limit} rows; for more use --limit N, for all --format csv, jsonl or parquet")
 
 
 def _require_flat(schema: pa.Schema) -> None:
-    """Refuse columns whose values CSV cannot hold, before anything is printed."""
+    """Refuse columns that CSV cannot hold, before anything is printed."""
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise mor.InvalidInputError(
-            f"CSV has no nested values: leave these columns out (--columns), or take --format jsonl. columns={nested}"
+            f"CSV cannot hold nested values: omit these columns with --columns, or use --format jsonl. columns={nested}"
         )
 
 
 def _write(rows: mor.Scan | mor.Changes, limit: int | None, format: Format) -> None:
-    """Bytes of CSV, Parquet or an Arrow stream, each batch as it comes."""
     schema = rows.schema
     if format is Format.csv:
         _require_flat(schema)

@@ -1,4 +1,4 @@
-"""`rules`: what the rows of a table are held to; add rules, drop them."""
+"""`crdt-mor rules`: list, add and drop a table's rules."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rules(
         typer.Option(metavar="KIND:NAME", help="not_null:price, check:positive or default:country. May be repeated."),
     ] = None,
     validate: Annotated[
-        bool, typer.Option("--validate/--no-validate", help="Whether rows that are there must fulfil new rules.")
+        bool, typer.Option("--validate/--no-validate", help="Whether existing rows must obey new rules.")
     ] = True,
     wait: Wait = "60s",
     output: Form = Output.text,
 ) -> None:
-    """Print the rules that rows are held to, after dropping some of them and adding others.
+    """Drop and add rules, then print the rules of a table.
 
     Example: crdt-mor rules events --not-null views --check "positive=views >= 0"
     """
@@ -52,7 +52,7 @@ def rules(
 
 
 def document(rules: mor.Rules) -> dict[str, object]:
-    """The rules of a table, for programs."""
+    """Return the rules for JSON."""
     return {
         "not_null": list(rules.not_null),
         "check": dict(rules.check),
@@ -62,7 +62,7 @@ def document(rules: mor.Rules) -> dict[str, object]:
 
 
 def texts(rules: mor.Rules) -> dict[str, str]:
-    """The rules of a table, for people: what each says, by its kind and name."""
+    """Return each rule's text by kind and name."""
     said = {f"not_null {name}": "yes" for name in rules.not_null}
     said |= {f"check {name}": condition for name, condition in rules.check.items()}
     said |= {f"default {name}": str(value) for name, value in rules.default.items()}
@@ -70,13 +70,13 @@ def texts(rules: mor.Rules) -> dict[str, str]:
 
 
 def _dropped(texts: list[str]) -> dict[str, list[str]]:
-    """`--drop check:positive`, as often as it is given, by kind."""
+    """Group `--drop check:positive` by kind."""
     dropped: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for text in texts:
         kind, _, name = text.partition(":")
         if kind not in _KINDS or not name:
             raise typer.BadParameter(
-                f"a rule is not_null:COLUMN, check:NAME or default:COLUMN. got={text!r}", param_hint="--drop"
+                f"use not_null:COLUMN, check:NAME or default:COLUMN. got={text!r}", param_hint="--drop"
             )
         dropped[kind].append(name)
     return dropped

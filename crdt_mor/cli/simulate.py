@@ -1,4 +1,4 @@
-"""`crdt-mor simulate`: lives of a table with everything that goes wrong, also with a payload of the user's own."""
+"""`crdt-mor simulate`: run simulated tables with failures, optionally with a user's payload."""
 
 from __future__ import annotations
 
@@ -18,27 +18,25 @@ if TYPE_CHECKING:
     from crdt_mor.testing.simulation import Outcome, Simulated
 
 TOLD_EVERY: Final = 500
-"""After how many seeds it is said how far the runs are."""
+"""Seeds between progress lines."""
 
 
 def simulate(
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="How many runs, a seed each, from --seed on; by default 100.")
+        int | None, typer.Option(metavar="N", min=1, help="Number of seeds from --seed on, one run each; default 100.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", min=0, help="The first seed; without --seeds this one alone.")
+        int | None, typer.Option(metavar="S", min=0, help="The first seed; without --seeds only this seed.")
     ] = None,
     payload: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODULE:PAYLOAD", help="A class or an instance, whose examples are written: acme.sets:Longest."
-        ),
+        typer.Option(metavar="MODULE:PAYLOAD", help="Write the examples of this class or instance: acme.sets:Longest."),
     ] = None,
     output: Form = Output.text,
 ) -> None:
-    """Run the engine over a store that fails, with processes that die; exit code 3 and a story where a promise breaks.
+    """Run the engine on a failing store with dying processes, and check all promises.
 
-    Nothing is written anywhere: the table of a run is in memory. A seed is one run, the same each time.
+    A table is in memory, and a seed always gives the same run. Exit code 3 means a broken promise, printed as a story.
 
     Example: crdt-mor simulate --seeds 1000
     """
@@ -58,8 +56,6 @@ def simulate(
 
 
 def _telling(first: int) -> Callable[[Outcome], None]:
-    """Says now and then how far the runs are."""
-
     def tell(outcome: Outcome) -> None:
         ran = outcome.plan.seed - first + 1
         if ran % TOLD_EVERY == 0:
@@ -69,7 +65,7 @@ def _telling(first: int) -> Callable[[Outcome], None]:
 
 
 def _replaying(done: Simulated, payload: str | None) -> str | None:
-    """The command that runs the seed again that broke a promise."""
+    """Return the command that reruns the broken seed."""
     if done.broken is None:
         return None
     of = "" if payload is None else f" --payload {payload}"

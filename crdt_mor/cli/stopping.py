@@ -1,4 +1,4 @@
-"""Commands that go on until somebody asks their process to end."""
+"""Commands that run until their process is asked to stop."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 
 class StoppedError(BaseException):
-    """Somebody has asked this process to end: SIGTERM, or Ctrl-C."""
+    """SIGTERM or Ctrl-C."""
 
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """SIGTERM and Ctrl-C raise `StoppedError` within the block."""
+    """Raise `StoppedError` on SIGTERM and Ctrl-C within the block."""
 
     def stop(*_: object) -> None:
         raise StoppedError

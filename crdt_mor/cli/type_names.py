@@ -1,4 +1,4 @@
-"""Types of columns in words, as Arrow spells them and `crdt-mor schema` prints them."""
+"""Parse column types as Arrow spells them and `crdt-mor schema` prints them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ _DECIMALS: Final = ("decimal", "decimal32", "decimal64", "decimal128", "decimal2
 
 
 def type_of(text: str) -> pa.DataType | None:
-    """Return the named type: `int64`, `timestamp[us, UTC]`, `struct<a: int64, b: list<string>>`; None: no type."""
+    """Parse a type such as `timestamp[us, UTC]` or `struct<a: int64, b: list<string>>`; None if invalid."""
     text = text.strip().removesuffix(" not null")
     nested = _NESTED.fullmatch(text)
     try:
         return _scalar(text) if nested is None else _nested(nested["name"], [*_parts(nested["inner"])], nested["size"])
-    except (ValueError, TypeError, KeyError):  # pyarrow's errors are of the first two kinds
+    except (ValueError, TypeError, KeyError):  # pyarrow raises the first two
         return None
 
 
 def _nested(name: str, parts: list[str], size: str | None) -> pa.DataType:
-    """Return a nested type; raise `ValueError`."""
     if name == "dictionary":
         given = dict(part.split("=", 1) for part in parts)
         return pa.dictionary(pa.int32(), _known(given["values"]), ordered=given.get("ordered") == "1")
@@ -60,13 +59,12 @@ def _field(text: str) -> pa.Field:
 
 
 def _item(text: str) -> pa.Field:
-    """The items of a list: a type, or `name: type`."""
     kind = type_of(text)
     return _field(text) if kind is None else pa.field("item", kind)
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split at commas outside of brackets."""
+    """Split at commas outside brackets."""
     depth = start = 0
     for at, letter in enumerate(text):
         depth += (letter in _OPEN) - (letter in _CLOSED)

@@ -1,4 +1,4 @@
-"""`crdt-mor verify URI` checks every file of a table; `crdt-mor repair URI --from COPY` replaces the damaged ones."""
+"""`crdt-mor verify` and `repair`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from crdt_mor.model.policies import plural, words_of_bytes
 def verify(
     uri: Uri,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also compare the rows with the plain fold of the commits, which takes long.")
+        bool, typer.Option("--deep", help="Also compare the rows with a plain fold of all commits, which is slow.")
     ] = False,
     output: Form = Output.text,
 ) -> None:
-    """Reread all that a table reaches, and say what is wrong, what it means and what to do; exit code 3 then.
+    """Check every file of a table and report damage, its effect and the repair.
 
-    Keys that are in several partitions are counted, and are no damage. Nothing is written.
+    Exit code 3 means damage. A key in several partitions is counted, but is not damage. Nothing is written.
 
     Example: crdt-mor verify events
     """
     try:
         with _bar() as show:
             found = inputs.opened(uri).verify(deep=deep, on_progress=show)
-    except (mor.FormatError, mor.TableReplacedError) as error:  # so badly damaged that it cannot be opened
+    except (mor.FormatError, mor.TableReplacedError) as error:  # too damaged to open
         failures.report(error, "verify", json=output is Output.json, debug=False)
         raise typer.Exit(failures.BROKEN) from error
     if output is Output.json:
@@ -48,9 +48,10 @@ def repair(
     source: Annotated[str, typer.Option("--from", metavar="COPY", help="A copy that crdt-mor copy made of the table.")],
     output: Form = Output.text,
 ) -> None:
-    """Replace damaged and missing files of a table with those of a copy; exit code 3 if something is still wrong.
+    """Replace damaged and missing files of a table with files of a copy.
 
-    Each file of the copy passes every check of crdt-mor verify before it is put. Safe beside writers and readers.
+    Each file passes all checks of crdt-mor verify before it is put. Repair is safe beside writers and readers. Exit
+    code 3 means remaining damage.
 
     Example: crdt-mor repair events --from backup/events
     """
@@ -80,20 +81,19 @@ def _say(found: mor.Verification) -> None:
     if found.keys_in_several_partitions:
         some = ", ".join(map(repr, found.some_keys))
         render.note(
-            f"keys in several partitions: {found.keys_in_several_partitions:,}, of which readers show each row: bring "
-            f"them together with crdt-mor move, or delete one. keys={some}"
+            f"keys in several partitions: {found.keys_in_several_partitions:,}, and readers show all their rows. Move "
+            f"these rows to one partition with crdt-mor move, or delete the others. keys={some}"
         )
     for what in found.not_looked_at:
         render.note(f"not looked at: {what}")
     if found.is_sound:
-        render.note("the table is whole, as far as it was looked at")
+        render.note("no damage was found")
     else:
-        render.note(f"{plural(len(found.findings), 'finding')}: docs/verifying.md says more of each")
+        render.note(f"{plural(len(found.findings), 'finding')}: see docs/verifying.md")
 
 
 @contextmanager
 def _bar() -> Iterator[Callable[[mor.VerifyProgress], None] | None]:
-    """A line that tells how far it is, on stderr; nothing where that is no terminal."""
     console = render.stderr()
     if not console.is_terminal:
         yield None

@@ -1,4 +1,4 @@
-"""Files of the user's that are there whole or not at all, whenever the command is killed."""
+"""Write the user's files atomically, even if the command is killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def put_whole(path: Path, data: bytes) -> None:
-    """Put a file in the place of one that may be there, which stays as it is if that fails."""
+    """Replace a file. The old file stays if that fails."""
     fresh = path.with_name(f"{path.name}.new")
     try:
         fresh.write_bytes(data)

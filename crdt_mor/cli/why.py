@@ -1,4 +1,4 @@
-"""`why`: where the values of one row come from, contribution by contribution."""
+"""`crdt-mor why`: the contributions to the values of one row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crdt_mor.cli.python_values import records
 from crdt_mor.cli.render import Output
 
 _VALUE_MAX = 60
-"""Characters of one value."""
+"""Characters per value."""
 
 Line = Mapping[str, Any]
 
@@ -28,17 +28,17 @@ def why(
         str,
         typer.Argument(
             metavar="KEY",
-            help="Its value, after -- if it begins with a dash; of several columns with commas.",
+            help="The key's value, after -- if it begins with a dash; several columns with commas.",
             show_default=False,
         ),
     ],
-    column: Annotated[str | None, typer.Option(metavar="C", help="Only what was given to this column.")] = None,
+    column: Annotated[str | None, typer.Option(metavar="C", help="Only contributions to this column.")] = None,
     as_of: AsOf = None,
     output: Form = Output.text,
 ) -> None:
-    """Tell the life of a row: who gave which values when, what the merge made of each, and by which rule.
+    """Show the history of a row: each write, the merge's result and its rule.
 
-    Contributions stand in the order in which the merge takes them: that in which their writes began.
+    Contributions are in merge order, which is the order of their begins.
 
     Example: crdt-mor why events user-17 --column views
     """
@@ -49,8 +49,8 @@ def why(
         render.lines(found)
         return
     if not found:
-        by = "" if as_of is None else f" by that moment, {as_of}"
-        render.note(f"no commit that is kept has written this key{by}. key={key}")
+        by = "" if as_of is None else f" by {as_of}"
+        render.note(f"no retained commit wrote this key{by}. key={key}")
         return
     console = render.stdout()
     for text in _life(found):
@@ -58,7 +58,7 @@ def why(
 
 
 def _life(lines: Sequence[Line]) -> Iterator[Text]:
-    """A picture of the life in each partition: a dot for each contribution, the oldest first, then the row as it is."""
+    """Yield a dot per contribution, oldest first, then the row, for each partition."""
     for partition, own in groupby(lines, lambda line: str(line["partition"])):
         if partition:
             yield Text(f"in partition {partition}", style="bold")
@@ -68,14 +68,13 @@ def _life(lines: Sequence[Line]) -> Iterator[Text]:
             for text in _body(line):
                 yield Text(f"│   {text}")
             row = line["result"]
-        yield Text("○ there is no such row" if row is None else f"○ {_values(row, list(row))}", style="bold")
+        yield Text("○ the row does not exist" if row is None else f"○ {_values(row, list(row))}", style="bold")
 
 
 _STYLES = {"inserted": "green", "updated": "green", "deleted": "red", "none": "dim"}
 
 
 def _head(line: Line) -> str:
-    """When, what, by whom, and since when readers see it."""
     who = f" by {line['application']} ({line['pid']} on {line['host']})" if line["application"] else ""
     who = f" by one of {', '.join(dict.fromkeys(line['writers']))}" if line["writers"] else who
     seen = "" if line["completed"] is None else f", completed {_moment(line['completed'])}, version {line['version']}"
@@ -84,7 +83,6 @@ def _head(line: Line) -> str:
 
 
 def _called(line: Line) -> str:
-    """What a contribution is, and the operation where that says more."""
     change, operation = str(line["change"]), str(line["operation"] or "").lower()
     return change if operation in ("", change) else f"{change} ({operation})"
 
@@ -97,13 +95,13 @@ def _body(line: Line) -> Iterator[str]:
         case "updated":
             yield f"changes  {_values(line['result'], line['changed'])}"
         case "none":
-            yield "changes  nothing" + (", as the row has these values already" if has_same_values(line) else "")
+            yield "changes  nothing" + (", as the row already contains these values" if has_same_values(line) else "")
         case effect:
             yield f"{effect}" + ("" if effect == "deleted" else f" {changed}")
     yield f"because  {line['because']}"
     if line["overtaken_by"]:
         others = ", ".join(line["overtaken_by"])
-        yield f"unseen   as {others} began later and completed before it"
+        yield f"unseen   as {others} began later and completed earlier"
     if line["carried_by"]:
         yield f"carried  by the compaction {', '.join(line['carried_by'])}, which left it in log files"
     if line["folded_by"]:
@@ -111,7 +109,7 @@ def _body(line: Line) -> Iterator[str]:
 
 
 def has_same_values(line: Line) -> bool:
-    """Whether a contribution that changes nothing gives what the row has already."""
+    """Return True if a contribution only repeats the row's values."""
     written, result = line["written"], line["result"]
     if line["effect"] != "none" or written is None or result is None:
         return False
@@ -119,7 +117,7 @@ def has_same_values(line: Line) -> bool:
 
 
 def _values(row: Mapping[str, Any], names: list[str]) -> str:
-    """`n = 3, city = Oslo`."""
+    """Format as `n = 3, city = Oslo`."""
     return ", ".join(f"{name} = {_short(row[name])}" for name in names)
 
 

@@ -1,9 +1,9 @@
-"""Messages of the library, which name Python's calls, in the words of the command line.
+"""Translate messages of the library from Python calls to commands and options.
 
     table.maintenance.roll_back("2026...")   ->  crdt-mor rollback URI 2026...
     exist_ok=True, columns=["a", "b"]        ->  --exist-ok, --columns a,b
 
-The values at the end of a message, `name=value`, stay as they are.
+The values at the end of a message, `name=value`, stay unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Final
 
 FIRST_FACT: Final = re.compile(r"(?<=[.:]) (?=[a-z_]\w*=)")
-"""Where the values of a message begin."""
+"""The start of a message's values."""
 
 _COMMANDS: Final = {
     "roll_back": "rollback", "create_from": "create-from", "cancel_migration": "cancel-migration",
@@ -28,7 +28,7 @@ _COMMANDS: Final = {
         )
     },
 }  # fmt: skip
-"""Methods that are commands under the same or another name."""
+"""Methods with a command."""
 
 _PHRASES: Final = (
     (r",? ?Table\.create\(\.\.\.\)\.append\(Table\.open\(\.\.\.\)\.scan\(\)\)",
@@ -46,17 +46,14 @@ _PHRASES: Final = (
     (r"\b(delete|update|upsert|append)\(\.\.\., (\w+=\w+)\)", r"crdt-mor \1 with \2"),
     (r"\b(delete|update|upsert|append|merge)\(\.\.\.\)", r"crdt-mor \1"),
 )  # fmt: skip
-"""Phrases of Python by pattern, with what the command line says instead. The first ones come first."""
+"""Python phrases and their replacements, applied in order."""
 
 _CALL: Final = re.compile(r"(?:\btable\.)?\bmaintenance\.(\w+)(?:\(([^()]*)\))?|(?:\btable\.)?\b(\w+)\(([^()]*)\)")
 _PARAMETER: Final = re.compile(r'\b([a-z]\w*)=(True|False|"(\w+)"|\[[^\]]*\]|\.\.\.|…)')
 
 
 def in_options(text: str, parameters: Collection[str]) -> str:
-    """Return a message in the words of a command.
-
-    parameters: of the command. `exist_ok=True` becomes `--exist-ok` where the command has that option.
-    """
+    """Translate a message. `exist_ok=True` becomes `--exist-ok` if the command has this parameter."""
     advice, *facts = FIRST_FACT.split(text, maxsplit=1)
     for pattern, said in _PHRASES:
         advice = re.sub(pattern, said, advice)
@@ -65,7 +62,6 @@ def in_options(text: str, parameters: Collection[str]) -> str:
 
 
 def _command(found: re.Match[str]) -> str:
-    """Return a call as a command with its arguments, or as it is where there is no such command."""
     name, arguments = found[1] or found[3], found[2] or found[4] or ""
     if name not in _COMMANDS:
         return found[0]

@@ -1,4 +1,4 @@
-"""`append`, `upsert`, `update` and `delete`: what changes rows of a table."""
+"""`crdt-mor append`, `upsert`, `update` and `delete`."""
 
 from __future__ import annotations
 
@@ -19,28 +19,24 @@ from crdt_mor.cli.render import Output
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_WHAT_FILES = "Parquet, Arrow, CSV or JSON lines, here or at s3://…; several are one commit; - is stdin."
+_WHAT_FILES = "Parquet, Arrow, CSV or JSON lines files, or s3://…; several make one commit; - is stdin."
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
 SomeFiles = Annotated[list[str] | None, typer.Argument(metavar="FILE", help=_WHAT_FILES, show_default=False)]
 InputForm = Annotated[
     InputFormat | None,
-    typer.Option("--input-format", help="What the files hold; else their names say it, or the first bytes of stdin."),
+    typer.Option("--input-format", help="The files' format; default: by their names, or by the first bytes of stdin."),
 ]
-Plain = Annotated[bool, typer.Option("--plain", help="Delete without an ordering value, whatever came before.")]
-Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write once, however often it is tried; N grows.")]
+Plain = Annotated[bool, typer.Option("--plain", help="Delete regardless of ordering values.")]
+Token = Annotated[str | None, typer.Option(metavar="APP:N", help="Write only once, even if repeated; N must grow.")]
 
 
 class Verb(StrEnum):
-    """What becomes of the rows of files."""
-
     append = "append"
     upsert = "upsert"
     delete = "delete"
 
 
 class SchemaMode(StrEnum):
-    """What a write does with columns that the table lacks."""
-
     strict = "strict"
     merge = "merge"
 
@@ -61,7 +57,7 @@ def append(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Insert the rows of files, all of them in one commit.
+    """Insert the rows of files in one commit.
 
     Example: crdt-mor append events monday.parquet tuesday.parquet
     """
@@ -82,7 +78,7 @@ def upsert(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Insert or update the rows of files by key, all of them in one commit.
+    """Insert or update the rows of files by key, in one commit.
 
     Example: crdt-mor upsert events new.csv more.jsonl
     """
@@ -97,7 +93,7 @@ def update(
         typer.Option("--set", metavar="COLUMN=SQL", help="A column and its new value.", show_default=False),
     ],
     where: Annotated[
-        str | None, typer.Option(metavar="SQL", help='The rows for which this holds: "views < 10"; else all rows.')
+        str | None, typer.Option(metavar="SQL", help='Rows that match: "views < 10"; default: all rows.')
     ] = None,
     wait: Wait = "60s",
     token: Token = None,
@@ -105,15 +101,15 @@ def update(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Change columns of rows in place, exactly, beside other writers.
+    """Update columns of matching rows, exactly, beside other writers.
 
-    It computes from all that was written before it, and says how many rows it changed. A text stands in single quotes.
+    It computes from all earlier writes, and prints the number of changed rows. SQL strings are in single quotes.
 
     Example: crdt-mor update events --set "views=views + 1" --set "note='checked'" --where "city = 'Rome'"
     """
     assigned = dict(_assignment(text) for text in set_)
     if len(assigned) < len(set_):
-        raise typer.BadParameter("a column is set once", param_hint="--set")
+        raise typer.BadParameter("set each column once", param_hint="--set")
     table = inputs.opened(uri)
     commit = table.update(
         assigned,
@@ -128,14 +124,12 @@ def update(
 def delete(
     uri: Uri,
     files: SomeFiles = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="SQL", help='The rows for which this holds: "views < 10".')
-    ] = None,
+    where: Annotated[str | None, typer.Option(metavar="SQL", help='Rows that match: "views < 10".')] = None,
     keys: Annotated[
         list[str] | None,
         typer.Option(
             metavar="A,B|@FILE|-",
-            help="Rows by key: values; @FILE or - has one key a line. Of a key of several columns, the values of one. "
+            help="Keys: values; @FILE or - with one key per line. For a key of several columns, the values of one key. "
             "May be repeated.",
         ),
     ] = None,
@@ -150,14 +144,14 @@ def delete(
     info: Info = None,
     output: Form = Output.text,
 ) -> None:
-    """Delete rows in one commit: those of files by key, those --where something holds, or those of some --keys.
+    """Delete rows in one commit: by the keys in files, by --where or by --keys.
 
-    It does not ask; it says how many rows it deleted.
+    It does not ask, and prints the number of deleted rows.
 
     Example: crdt-mor delete events --where "views < 10"
     """
     if sum(bool(one) for one in (files, where is not None, keys)) != 1:
-        raise typer.BadParameter("delete takes exactly one of files, --where and --keys")
+        raise typer.BadParameter("pass exactly one of files, --where and --keys")
     said = commit_info(message, info)
     if files:
         how = Reading(input_format, rename, delimiter, encoding)
@@ -176,11 +170,10 @@ def delete(
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    """A column and the SQL of its new value."""
     found = inputs.pair(text)
     if found is None or not found[1].strip():
         raise typer.BadParameter(
-            "a column, an equals sign and SQL: views=views+1; a name that has an equals sign stands in double quotes. "
+            "pass COLUMN=SQL, such as views=views+1; put a column name with an equals sign in double quotes. "
             f"got={text!r}",
             param_hint="--set",
         )
@@ -213,7 +206,6 @@ def _write_files(
 
 
 def say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
-    """What came of it: rows and deletes, and where the commit is in the table's history."""
     assert commit is not None
     if output is Output.json:
         render.document(asdict(commit))
@@ -223,14 +215,13 @@ def say(commit: mor.Commit | None, output: Output, files: int = 1) -> None:
     if commit.covered is not None:
         done += f", in place of all rows of {_covered(commit.covered)}"
     if commit.repeated:
-        done = "was there already, by its token"
+        done = "nothing was written, because this token was used before"
     elif files > 1:
         done += f", {files} files in one commit"
     render.note(f"{done}: version {commit.version}, requested {commit.requested_at}, completed {commit.completed_at}")
 
 
 def _covered(partitions: tuple[str, ...]) -> str:
-    """What an overwrite has replaced, in words."""
     if partitions == ("*",):
         return "the table"
     return f"the partitions {', '.join(partitions)}" if len(partitions) <= 3 else f"{len(partitions):,} partitions"
@@ -241,11 +232,10 @@ def _rows(count: int) -> str:
 
 
 def _keys(texts: list[str], table: mor.Table) -> pa.Table:
-    """`--keys` as the rows of a delete, in the types of the key's columns."""
     fields = table.config.key.fields
     if not set(table.config.key.partition_fields) <= set(fields):
         raise mor.InvalidInputError(
-            "a key alone does not say which partition its row is in: delete --where, or a file that has the columns of "
-            f"the key and the partition. key={list(fields)} partition_by={list(table.config.key.partition_fields)}"
+            "the key does not determine the partition: use --where, or a file with the key and partition columns. "
+            f"key={list(fields)} partition_by={list(table.config.key.partition_fields)}"
         )
     return key_rows(texts, table)

@@ -56,9 +56,9 @@ def test_columns_are_renamed_dropped_and_commented(table: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "say what to alter"),
-        (["--comment", "Nr."], "what is said of it"),
-        (["--rename", "Nr."], "its new one"),
+        ([], "pass --rename, --drop or --comment"),
+        (["--comment", "Nr."], "a column and its comment"),
+        (["--rename", "Nr."], "its new name"),
     ],
 )
 def test_half_of_an_alteration_is_a_wrong_usage(table: Path, options: list[str], said: str) -> None:
@@ -66,7 +66,7 @@ def test_half_of_an_alteration_is_a_wrong_usage(table: Path, options: list[str],
 
 
 def test_the_key_is_not_dropped(table: Path) -> None:
-    assert "the key needs these columns" in crdt_mor("alter", table, "--drop", "Nr.", code=1).stderr
+    assert "cannot drop columns that the key needs" in crdt_mor("alter", table, "--drop", "Nr.", code=1).stderr
 
 
 QUOTED = pl.DataFrame({"id": ["k"], "a=b": [1], "c,d": [2], 'e"f': [3], "land": ["DE"]})

@@ -138,7 +138,7 @@ def test_an_address_with_something_below_it_is_left_alone(tmp_path: Path) -> Non
     beside = tmp_path / "beside"
     result = CliRunner().invoke(app, ["demo", "--small", "--uri", uri, "--dir", str(beside), *options])
     assert result.exit_code == 1
-    assert "nothing below it" in result.stderr
+    assert "needs an empty address" in result.stderr
     assert "2026/letters.txt" in result.stderr
     assert not beside.exists()
 

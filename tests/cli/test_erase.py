@@ -43,7 +43,7 @@ def test_it_asks_before(people: Path) -> None:
 
 
 def test_a_filter_says_how_many_rows_it_means(people: Path) -> None:
-    assert "2 rows, and" in run("erase", people, "--where", "name = 'ada'", stdin="y\n").stderr
+    assert "2 rows, with" in run("erase", people, "--where", "name = 'ada'", stdin="y\n").stderr
     assert names(people) == ["bob"]
 
 

@@ -85,7 +85,7 @@ def test_the_facts_of_a_message_are_at_its_end(message: str, facts: dict[str, ob
         (pa.ArrowInvalid("no\nsuch thing"), "these rows cannot be handled: no such thing"),
         (pl.exceptions.ComputeError("bad cast\n\nResolved plan until failure: DF []"), "handled: bad cast"),
         (MemoryError(), "not enough memory"),
-        (ZeroDivisionError("division by zero"), "--debug shows: ZeroDivisionError: division by zero"),
+        (ZeroDivisionError("division by zero"), "--debug: ZeroDivisionError: division by zero"),
         (type("PanicException", (BaseException,), {})("index"), "PanicException: index"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
@@ -116,8 +116,8 @@ def test_ctrl_c_is_said_and_has_the_code_that_shells_give_it(tmp_path: Path, mon
         ("verify", tmp_path): "changed nothing",
         ("append", tmp_path, __file__): "rolled back, unless it was committed a moment before",
         ("delete", tmp_path, "--where", "n = 1"): "rolled back",
-        ("clean", tmp_path): "it finishes the work",
-        ("copy", tmp_path, tmp_path / "copy"): "it copies only the missing objects",
+        ("clean", tmp_path): "again to finish the work",
+        ("copy", tmp_path, tmp_path / "copy"): "again to copy the missing objects",
         ("migrate", tmp_path, tmp_path / "new"): "writers may be turned away",
     }.items():
         result = run(*words, code=130)
@@ -192,19 +192,19 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("merge", "is Python's: Table.merge"),
+        ("merge", "only in Python: Table.merge"),
         ("insert", "append or upsert"),
-        ("vacuum", "Say clean"),
-        ("OPTIMIZE", "Say compact"),
-        ("describe", "Say show"),
-        ("sql", "Say cat, with --where"),
-        ("ls", "Say files"),
-        ("backup", "Say copy"),
-        ("fsck", "Say verify"),
-        ("export", "Say cat --format parquet"),
-        ("stats", "Say show"),
-        ("drop", "No command removes a table"),
-        ("serve", "Say ui"),
+        ("vacuum", "Use clean"),
+        ("OPTIMIZE", "Use compact"),
+        ("describe", "Use show"),
+        ("sql", "Use cat, with --where"),
+        ("ls", "Use files"),
+        ("backup", "Use copy"),
+        ("fsck", "Use verify"),
+        ("export", "Use cat --format parquet"),
+        ("stats", "Use show"),
+        ("drop", "No command deletes a table"),
+        ("serve", "Use ui"),
     ],
 )
 def test_a_word_that_is_no_command_is_answered_with_what_to_say(word: str, says: str) -> None:
@@ -239,7 +239,7 @@ def test_a_misspelt_command_that_destroys_is_never_suggested() -> None:
 )
 def test_an_option_that_others_have_is_answered_with_the_one_here(command: str, option: str, instead: str) -> None:
     message = str(error_of(run(command, "t", option, "a", "--output", "json", code=2))["message"])
-    assert message == f"No such option: {option}: say {instead}."
+    assert message == f"No such option: {option}: use {instead}."
 
 
 @pytest.mark.parametrize(

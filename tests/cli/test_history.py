@@ -178,7 +178,7 @@ def test_show_names_the_writers_under_way_and_what_to_do_about_a_stuck_one(table
     os.utime(beat, (silent_since, silent_since))
     text = " ".join(crdt_mor("show", table.uri).stdout.split())
     assert f"stuck? Look at process {os.getpid()} on {socket.gethostname()}: if it hangs, end it." in text
-    assert "gives it up" in text
+    assert "rolls it back" in text
     (writer,) = json.loads(crdt_mor("show", table.uri, "--output", "json").stdout)["writers"]
     assert (writer["stuck"], writer["host"], writer["pid"]) == (True, socket.gethostname(), os.getpid())
     assert writer["silent_s"] >= 400

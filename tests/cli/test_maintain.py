@@ -88,9 +88,9 @@ def test_a_table_that_takes_no_upkeep_is_refused(table: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--every", "soon"], "say how long like 7d"),
-        (["--every", "0s"], "at least a second"),
-        (["--keep", "7"], "say how long like 7d"),
+        (["--every", "soon"], "a duration must be like 7d"),
+        (["--every", "0s"], "at least 1s"),
+        (["--keep", "7"], "a duration must be like 7d"),
         (["--keep-commits", "0"], "--keep-commits"),
     ],
 )
@@ -129,7 +129,7 @@ def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
         "compaction done", "compaction done", "nothing is due"
     ]  # fmt: skip
     assert "there is no timeline here" in done.stderr
-    assert "stopped; the next run, or another process, finishes what was under way" in done.stderr
+    assert "stopped; the next run, or another process, finishes the interrupted work" in done.stderr
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
 
 

@@ -82,7 +82,7 @@ def test_programs_get_documents(table: Path, new: Path) -> None:
 
 
 def test_a_migration_is_given_up(table: Path, new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "no migration is under way" in said(run("cancel-migration", table))
+    assert "no migration is running" in said(run("cancel-migration", table))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt

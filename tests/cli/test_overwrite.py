@@ -79,8 +79,8 @@ def test_what_takes_rows_away_asks_first(table: Path) -> None:
 
 
 def test_wrong_uses_are_named(table: Path, files: list[Path]) -> None:
-    assert "say --yes" in said(run("truncate", table, "--output", "json", code=2))
+    assert "add --yes" in said(run("truncate", table, "--output", "json", code=2))
     both = ["--partition", "dynamic", "--partition", "mon"]
-    assert "name no others" in said(run("overwrite", table, *files, *both, code=2))
+    assert "must be alone" in said(run("overwrite", table, *files, *both, code=2))
     assert "not_named" in said(run("overwrite", table, *files, "--partition", "tue", code=1))
     assert len(rows(table)) == 4

@@ -41,7 +41,7 @@ def test_properties_are_printed_set_and_taken_away(uri: str) -> None:
     before = mor.Table.open(uri).version
     for args, message, exit_code in (
         (["owner"], "NAME=VALUE", 2),
-        (["a=1", "--unset", "a"], "say once", 2),
+        (["a=1", "--unset", "a"], "set or remove each property once", 2),
         (["crdt_mor.cluster_by=nope"], "does not exist", 1),
         (["retention=30d"], "did you mean crdt_mor.retention?", 1),
         (["merge=views=counter"], "merge is no property", 1),

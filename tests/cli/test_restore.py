@@ -27,7 +27,7 @@ def run(*args: str, typed: str = "") -> tuple[int, str, str]:
 
 def test_savepoints_are_made_listed_read_and_dropped(table: mor.Table) -> None:
     code, _, said = run("savepoint", table.uri, "one", "--comment", "of May")
-    assert (code, said) == (0, f"one: all that was committed by {table.savepoints()[0].at}\n")
+    assert (code, said) == (0, f"one: all commits by {table.savepoints()[0].at}\n")
     table.upsert(pa.table({"id": ["b"]}))
     _, told, _ = run("savepoints", table.uri)
     assert told.splitlines()[0].split() == ["name", "as", "of", "created", "by", "comment"]

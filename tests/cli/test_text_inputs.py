@@ -56,7 +56,7 @@ def test_json_in_gz_is_read_and_parquet_in_gz_is_not(fast_path: Path) -> None:
     run("create", fast_path / "t", "--like", fast_path / "a.jsonl.gz", "--key", "id")
     run("upsert", fast_path / "t", fast_path / "a.jsonl.gz")
     assert rows(fast_path / "t") == [("a", 1)]
-    for name, why in (("a.parquet.gz", "name says what it holds"), ("b.csv.gz", "cannot be read as gzip")):
+    for name, why in (("a.parquet.gz", "unknown file name ending"), ("b.csv.gz", "cannot be read as gzip")):
         (fast_path / name).write_bytes(gzip.compress(b"PAR1") if "parquet" in name else b"id,v\n")
         assert why in run("upsert", fast_path / "t", fast_path / name, code=1).stderr
 
@@ -64,7 +64,7 @@ def test_json_in_gz_is_read_and_parquet_in_gz_is_not(fast_path: Path) -> None:
 @pytest.mark.parametrize(("options", "why"), [
     (("--delimiter", "ab"), "one ASCII character"), (("--delimiter", '"'), "one ASCII character"),
     (("--encoding", "latin-99"), "unknown encoding"),
-    (("--delimiter", ";", "--input-format", "jsonl"), "options of CSV"),
+    (("--delimiter", ";", "--input-format", "jsonl"), "only for CSV"),
 ], ids=str)  # fmt: skip
 def test_wrong_options_of_csv_are_refused(semicolons: Path, options: tuple[str, ...], why: str) -> None:
     mor.Table.create(semicolons / "t", pa.schema([("id", pa.string()), ("v", pa.int64())]), key="id")

@@ -95,7 +95,7 @@ def test_the_format_may_be_said(empty: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stdin", "says"),
     [
-        (b"", "nothing came"),
+        (b"", "the input is empty"),
         (gzip.compress(b"id,views\n", mtime=0), "gunzip -c"),
         (b"id,views\na,many\n", "cannot be read as csv"),
         (b"id,views\n\xff\xfe,1\n", "cannot be read as csv; its text is not UTF-8"),
@@ -129,9 +129,9 @@ def test_a_damaged_file_is_one_line(empty: Path, tmp_path: Path, name: str, cont
 
 
 def test_stdin_is_read_once_and_not_from_a_keyboard(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "give - once" in said(run("upsert", empty, "-", "-", code=2, stdin=b"x"))
+    assert "pass - once" in said(run("upsert", empty, "-", "-", code=2, stdin=b"x"))
     monkeypatch.setattr("crdt_mor.cli.data._is_keyboard", lambda: True)
-    assert "nothing is piped into stdin" in said(run("upsert", empty, "-", code=2))
+    assert "stdin is a terminal" in said(run("upsert", empty, "-", code=2))
 
 
 def test_a_pipe_that_has_a_name_is_read_like_stdin(empty: Path, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_the_columns_of_a_new_table_come_from_one_place(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(in_each_format()["csv"])
     both = ["--like", tmp_path / "rows.csv", "--schema", tmp_path / "rows.csv"]
     for sources in ([], both):
-        assert "in one way" in said(run("create", tmp_path / "t", *sources, "--key", "id", code=2))
+        assert "exactly one of" in said(run("create", tmp_path / "t", *sources, "--key", "id", code=2))
     assert not (tmp_path / "t").exists()
 
 
@@ -260,7 +260,7 @@ def test_update_sets_columns_and_says_how_many_rows(table: Path) -> None:
     assert rows(table) == [("a", 0), ("b", 0), ("c", 0)]
     token = ["--token", "job:1"]
     assert "3 rows written" in run("update", table, "--set", "views=views + 1", *token).stderr
-    assert "by its token" in run("update", table, "--set", "views=views + 1", *token).stderr
+    assert "this token was used before" in run("update", table, "--set", "views=views + 1", *token).stderr
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def test_update_sets_columns_and_says_how_many_rows(table: Path) -> None:
     [
         ([], 2, "--set"),
         (["--set", "views"], 2, "an equals sign"),
-        (["--set", "views=1", "--set", "views=2"], 2, "set once"),
+        (["--set", "views=1", "--set", "views=2"], 2, "set each column once"),
         (["--set", "id='x'"], 1, "cannot change key columns"),
         (["--set", "views=text"], 1, "names unknown columns"),
         (["--set", "views=1", "--where", "nothing = 1"], 1, "the filter names unknown columns"),
-        (["--set", "views=1", "--wait", "soon"], 2, "say how long"),
+        (["--set", "views=1", "--wait", "soon"], 2, "a duration must be like"),
     ],
     ids=str,
 )
@@ -306,17 +306,17 @@ def test_keys_of_several_columns_have_their_types(tmp_path: Path) -> None:
     run("delete", tmp_path / "t", "--keys", "2026-01-01,1,x", "--keys", '2026-01-01,2,"y, z"')
     assert [row[1:] for row in rows(tmp_path / "t")] == [(3, "w")]
     assert (
-        "a key is a value of each of ['day', 'n', 'name']"
+        "a key is the comma-separated values of ['day', 'n', 'name']"
         in run("delete", tmp_path / "t", "--keys", "2026-01-01,1", code=1).stderr
     )
     refused = run("delete", tmp_path / "t", "--keys", "monday,1,x", code=1).stderr
-    assert "a key is of its column's type: 'monday' is no date32[day]" in refused
+    assert "a key must match its column's type: 'monday' is not a date32[day]" in refused
 
 
 def test_keys_alone_are_refused_where_they_do_not_name_the_partition(tmp_path: Path) -> None:
     mor.Table.create(tmp_path / "t", SCHEMA, key="id", partition_by="views")
     refused = run("delete", tmp_path / "t", "--keys", "a", code=1).stderr
-    assert "delete --where, or a file" in refused
+    assert "use --where, or a file" in refused
     assert "partition_by=['views']" in refused
     assert "1 row deleted" in run("delete", tmp_path / "t", "-", stdin=b"id,views\na,5\n").stderr
 
@@ -338,9 +338,9 @@ def test_what_to_delete_is_said_in_exactly_one_way(table: Path, options: list[st
     ("options", "says"),
     [
         (["--keys", "@nowhere"], "file=nowhere errno=ENOENT"),
-        (["--keys", "-"], "there are no keys"),
-        (["--keys", "a\rb"], "a line break stands in double quotes"),
-        (["--keys", '"a'], "a line break stands in double quotes"),
+        (["--keys", "-"], "the file of keys is empty"),
+        (["--keys", "a\rb"], "a line break in double quotes"),
+        (["--keys", '"a'], "a line break in double quotes"),
         (["--where", "nothing = 1"], "nothing"),
         (["--where", "views >"], "filter"),
     ],
@@ -358,7 +358,7 @@ def test_a_delete_that_cannot_be_is_one_line_and_deletes_nothing(
 def test_a_delete_with_a_token_counts_once(table: Path) -> None:
     for _ in range(2):
         result = run("delete", table, "--where", "views > 10", "--token", "clean:1")
-    assert "was there already" in result.stderr
+    assert "this token was used before" in result.stderr
 
 
 @pytest.mark.slow
@@ -388,8 +388,8 @@ def test_columns_of_files_are_renamed(tmp_path: Path) -> None:
         run("delete", uri, path, *options)
         run("append", uri, path, *options)
         assert rows(uri) == [("a", 1), ("b", 2)]
-        assert "a column's name and its new one" in said(run("upsert", uri, path, "--rename", "sales", code=2))
-        assert "renamed once" in said(run("upsert", uri, path, *options, "--rename", "@id=x", code=2))
+        assert "a column and its new name" in said(run("upsert", uri, path, "--rename", "sales", code=2))
+        assert "rename each column once" in said(run("upsert", uri, path, *options, "--rename", "@id=x", code=2))
 
 
 def test_a_mark_at_the_start_of_a_key_is_a_part_of_it_and_at_the_start_of_a_file_is_not(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ def test_commands_take_addresses(server: servers.Server, landing: str, tmp_path:
     assert sorted(table.to_polars()["id"]) == [1, 2, 3, 4, 5]
     assert "there is no such file" in run(server, "upsert", uri, f"{landing}/none.csv", code=1).stderr
     refused = run(server, "upsert", uri, f"{landing}/more.csv", "--input-format", "csv", code=2).output
-    assert "leave --input-format out" in " ".join(refused.replace("│", " ").split())
+    assert "omit --input-format" in " ".join(refused.replace("│", " ").split())
 
 
 # --- other formats ----------------------------------------------------------------------------------------------------

@@ -446,7 +446,7 @@ def test_the_command_draws_a_life(path: Path) -> None:
     parts = (
         ": nightly\n", "gives    id = a, v = 2, s = y", "changes  v = 3, s = y", "folded   by the compaction 2",
         "because  id, s: the value of the last requested commit; v: merged by counter/1",
-        "○ there is no such row",
+        "○ the row does not exist",
     )  # fmt: skip
     assert [part for part in parts if part not in said] == []
     assert said.count("● ") == 3
@@ -462,7 +462,7 @@ def test_the_command_draws_a_life_for_each_partition(path: Path) -> None:
     table.upsert(pa.table({"id": ["a"], "day": ["z"], "v": [1]}))
     table.move(["a"], partition={"day": "b"})
     drawn = [line for line in command(str(path), "a").stdout.splitlines() if line.startswith(("in ", "○"))]
-    assert drawn == ["in partition day=b", "○ id = a, day = b, v = 1", "in partition day=z", "○ there is no such row"]
+    assert drawn == ["in partition day=b", "○ id = a, day = b, v = 1", "in partition day=z", "○ the row does not exist"]
 
 
 def test_the_command_speaks_to_programs(path: Path) -> None:
@@ -476,7 +476,7 @@ def test_the_command_speaks_to_programs(path: Path) -> None:
     assert (nothing.exit_code, nothing.stdout) == (0, "")
     torn = command(str(path), "1,x\ny")
     assert torn.exit_code == 1
-    assert "a key is values with commas between them" in torn.stderr
+    assert "a key is comma-separated values" in torn.stderr
     wrong = command(str(path), "x,z")
     assert wrong.exit_code == 1
-    assert "a key is of its column's type" in wrong.stderr
+    assert "a key must match its column's type" in wrong.stderr

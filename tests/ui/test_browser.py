@@ -84,7 +84,7 @@ def test_a_conflict_leads_to_the_life_of_its_key(browser: WebDriver, file: str) 
     opened(browser, file)
     key = text(browser, "#table-conflicts tbody td")
     browser.execute_script("document.querySelector('#table-conflicts tbody a').click()")
-    until(browser, lambda: f"the life of {key}" in text(browser, "#why .said"))
+    until(browser, lambda: f"the history of {key}" in text(browser, "#why .said"))
     told = text(browser, "#why ol")
     assert "merged by counter/1" in told
     assert "because" in told
@@ -165,7 +165,7 @@ def test_the_served_page_tells_a_life_that_has_gone_on(browser: WebDriver) -> No
         browser.execute_script(
             "const f = document.querySelector('#why form'); f.as_of.value = '2023-11-14 22:13'; f.requestSubmit()"
         )
-        until(browser, lambda: "written this key, as of 2023-11-14 22:13" in text(browser, "#why .said"))
+        until(browser, lambda: "wrote this key, as of 2023-11-14 22:13" in text(browser, "#why .said"))
         assert said(browser) == []
     finally:
         made.shutdown()

@@ -228,7 +228,7 @@ def test_json_has_what_the_page_shows(uri: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [(["--key", "a"], "--html FILE"), (["--html", "x", "--output", "json"], "one file"), (["--port", "70000"], "port")],
+    [(["--key", "a"], "--html FILE"), (["--html", "x", "--output", "json"], "exclude"), (["--port", "70000"], "port")],
 )
 def test_options_that_do_not_go_together_are_refused(uri: Path, options: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["ui", str(uri), *options])

@@ -63,9 +63,9 @@ def test_what_wants_an_act_comes_first_and_says_which_process_it_is(told: dict[s
     assert "silent for 7 min 20 s: nightly report" in first["said"]
     (pending,) = [row for row in told["timeline"]["pending"] if row["stuck"]]
     assert f"crdt-mor rollback s3://lake/shop {pending['requested_at']}" in first["advice"]
-    assert "begins after 2023-11-14 23:53:20 UTC gives it up" in first["advice"]
+    assert "compaction after 2023-11-14 23:53:20 UTC rolls it back" in first["advice"]
     assert told["stable_before"] == pending["requested_at"]
-    assert {sign["check"] for sign in told["health"]} >= {"writer under way", "upkeep", "other engines", "posts"}
+    assert {sign["check"] for sign in told["health"]} >= {"pending write", "upkeep", "other engines", "posts"}
 
 
 def test_a_table_that_nothing_is_wrong_with_says_so(world: Simulated) -> None:
@@ -100,7 +100,7 @@ def test_many_log_files_and_small_ones_are_told(world: Simulated, monkeypatch: p
     )
     monkeypatch.setattr("crdt_mor.cli.ui.health.LOGS_SLOW", 3)
     assert signs(table)["reads are slow"][0] == "wrong"
-    assert found["small files"] == ("note", "2 of 2 file groups have less than 4.0 MiB: a scan opens each of them")
+    assert found["small files"] == ("note", "2 of 2 file groups are smaller than 4.0 MiB: a scan opens all of them")
 
 
 def test_posts_that_wait_are_told_from_those_that_nobody_takes_any_more(world: Simulated) -> None:
@@ -137,7 +137,7 @@ def test_commits_that_hudi_is_not_told_of_yet_are_counted(world: Simulated) -> N
     store_of(table).delete(path)  # as if the publisher had died before it put the file
     (row,) = table.inspect.unprojected().to_pylist()
     assert (row["requested_at"], row["completed_at"]) == (commit.requested_at, commit.completed_at)
-    assert signs(table)["Hudi's readers"] == ("note", "1 commit that Hudi's readers are not told of yet")
+    assert signs(table)["Hudi's readers"] == ("note", "1 commit not yet in Hudi's timeline")
     table.upsert(rows(2))
     assert table.inspect.unprojected().num_rows == 0
 
@@ -160,7 +160,7 @@ def test_a_table_that_has_a_damaged_file_is_shown_with_what_is_wrong(world: Simu
     other = mor.Table("simulated", store=world.store, environment=world.environment)
     found = report_of(other, "t")
     first = found["health"][0]
-    assert (first["check"], first["state"]) == ("the number of rows cannot be told", "wrong")
+    assert (first["check"], first["state"]) == ("the number of rows cannot be read", "wrong")
     assert path.rpartition("/")[2] in first["said"]
     assert found["overview"]["rows"] is None
     assert len(found["timeline"]["commits"]) == 2
@@ -174,12 +174,12 @@ def test_a_slow_table_says_whether_its_policies_ask_for_a_compaction(
     for _ in range(3):
         table.upsert(rows(1))
     (sign,) = [sign for sign in report_of(table, "here")["health"] if sign["check"] == "reads are slow"]
-    asked = "crdt-mor compact here merges them now, which the table's policies do not ask for yet."
+    asked = "crdt-mor compact here merges them now; the table's policies do not require this yet."
     assert sign["advice"] == asked
     for _ in range(9):
         table.upsert(rows(1))
     (sign,) = [sign for sign in report_of(table, "here")["health"] if sign["check"] == "reads are slow"]
-    assert sign["advice"] == "crdt-mor compact here merges them now, which crdt-mor maintain does, as it is due."
+    assert sign["advice"] == "crdt-mor compact here merges them now; this is due in crdt-mor maintain."
 
 
 # --- conflicts --------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_history_that_was_given_up_is_left_out(world: Simulated) -> None:
     overlapping(table, rows(2), rows(2))
     found = report_of(table, "t")["conflicts"]
     assert [key["text"] for key in found["keys"]] == ["2"]
-    assert found["left_out"] == "the table answers no more for what older commits wrote"
+    assert found["left_out"] == "the rows of older commits are no longer retained"
     assert report_of(table, "t")["growth"]
 
 
@@ -262,7 +262,7 @@ def test_commits_that_are_too_large_are_not_read(world: Simulated, monkeypatch: 
     found = report_of(table, "t")["conflicts"]
     assert (found["count"], found["left_out"]) == (
         0,
-        "of the commits of this page, the newest of 10 rows and 2,000 files at most were looked through",
+        "of the commits on this page, only the newest with at most 10 rows and 2,000 files were read",
     )
     monkeypatch.setattr(conflicts, "ROWS_MAX", 100)
     assert report_of(table, "t")["conflicts"]["count"] == 1
@@ -356,7 +356,7 @@ def test_of_an_erased_key_the_page_knows_what_is_kept(world: Simulated) -> None:
     overlapping(table, rows(1, 2), rows(1, 2))
     table.maintenance.erase(keys=[1])
     found = report_of(table, "t")["conflicts"]
-    assert (found["keys"], found["left_out"]) == ([], "the table answers no more for what older commits wrote")
+    assert (found["keys"], found["left_out"]) == ([], "the rows of older commits are no longer retained")
     overlapping(table, rows(2), rows(2))
     assert [key["text"] for key in report_of(table, "t")["conflicts"]["keys"]] == ["2"]
 
@@ -406,7 +406,7 @@ def test_a_key_whose_life_cannot_be_told_is_no_reason_for_no_page(world: Simulat
     other = mor.Table("simulated", store=world.store, environment=world.environment)
     (life,) = lives(other, [], found)
     assert (life["text"], "error" in life) == ("1", True)
-    with pytest.raises(mor.InvalidInputError, match="of its column's type"):
+    with pytest.raises(mor.InvalidInputError, match="match its column's type"):
         lives(other, ["no number"], found)
 
 

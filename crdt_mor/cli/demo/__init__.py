@@ -1,13 +1,9 @@
-"""The story of Hudi's RFC for lock-free writers, on real data: the 336,776 flights out of New York in 2013.
+"""The story of Hudi's RFC for lock-free writers, with real data: the 336,776 flights out of New York in 2013.
 
-story.py      what each process is to do, and why the claims at the end must hold
-workers.py    the four processes: ingest, encrypt, backfill, compact
-place.py      where the table is, and what is beside it
-journal.py    what each of them says it wrote
-check.py      the claims, one by one: against a dict, against the raw file, against another reader
-picture.py    the overlapping transactions as SVG
-lanes.py      the overlapping transactions as text, for a terminal
-progress.py   what is seen while it runs
-run.py        top to bottom
+story.py      the tasks, and why the claims hold
+workers.py    the processes: ingest, encrypt, backfill, compact
+journal.py    the batches of each process
+check.py      the claims: against a dict, the raw file and another reader
+run.py        the whole run, on a `place`, with pictures of its `lanes`
 command.py    `crdt-mor demo`
 """

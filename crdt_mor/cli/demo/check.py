@@ -1,7 +1,7 @@
-"""The claims of the demo, one by one. A claim that does not hold is a failed demo.
+"""The claims of the demo.
 
-The oracle is a dict for each column: the journals' batches in requested order, the later value of a cell replacing the
-earlier. It shares nothing with the engine but the meaning of a partial update.
+The oracle is a dict per column: the journals' batches in requested order, later cells replacing earlier ones. It shares
+only the meaning of a partial update with the engine.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from crdt_mor.cli.demo.story import (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that must be so, with the numbers that show it."""
-
     name: str
     holds: bool
     evidence: str
@@ -45,7 +43,7 @@ def check(
     middle: pl.DataFrame,
     middle_as_of: str,
 ) -> tuple[Claim, ...]:
-    """The claims about a table at rest; `middle` is a snapshot that was read while everything was under way."""
+    """Check the claims about a table at rest. `middle` is a snapshot read during the run."""
     snapshot = table.scan().to_polars().sort(KEY)
     raw = raw.sort(KEY)
     return (
@@ -64,7 +62,7 @@ def _same_as_dicts(snapshot: pl.DataFrame, entries: Sequence[Entry]) -> Claim:
     wrong = 0
     for column in snapshot.columns:
         cells: dict[int, object] = {}
-        for batch, positions in zip(batches, rows, strict=True):  # in requested order: the later replaces the earlier
+        for batch, positions in zip(batches, rows, strict=True):  # in requested order
             if column in batch.columns:
                 cells.update(zip(positions, batch[column].to_list(), strict=True))
         wrong += sum(
@@ -122,7 +120,7 @@ def _the_past_is_fixed(table: mor.Table, middle: pl.DataFrame, as_of: str) -> Cl
 
 
 def check_after(table: mor.Table, before: pl.DataFrame) -> Claim:
-    """That upkeep has changed no row, in our readers and in Hudi's; `before` are the rows before it."""
+    """Check that maintenance changed no row for our readers and Hudi's."""
     ours, hudi = table.scan().to_polars().sort(KEY), _hudi_rows(table, before.columns)
     expected = before.sort(KEY)
     return Claim(
@@ -133,7 +131,7 @@ def check_after(table: mor.Table, before: pl.DataFrame) -> Claim:
 
 
 def _hudi_rows(table: mor.Table, columns: Sequence[str]) -> pl.DataFrame:
-    hudi = importlib.import_module("hudi")  # by name: it is optional
+    hudi = importlib.import_module("hudi")  # optional
     builder = hudi.HudiTableBuilder.from_base_uri(table.uri).with_options(dict(table.storage_options))
     batches = builder.build().read(hudi.HudiReadOptions())
     return pl.concat([pl.DataFrame(batch) for batch in batches]).select(columns).sort(KEY)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crdt_mor.cli.demo.run import Result
 
 PICTURE_COLUMNS = 100
-"""Of the lanes where there is no terminal to say how wide it is; never wider than 160."""
+"""Width of the lanes without a terminal."""
 
 INTRODUCTION = """\
 Three processes write to one table and a fourth compacts it, all at once, without a lock:
@@ -37,22 +37,20 @@ Three processes write to one table and a fourth compacts it, all at once, withou
 
 def demo(
     dir: Annotated[
-        Path | None, typer.Option(help="Where: an absent or empty folder; by default a fresh temporary one.")
+        Path | None, typer.Option(help="An absent or empty folder; default: a new temporary folder.")
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option("--uri", metavar="URI", help="Where the table is to be, s3://bucket/path; nothing is there yet."),
+        typer.Option("--uri", metavar="URI", help="The table's place, such as s3://bucket/path; must be empty."),
     ] = None,
-    small: Annotated[bool, typer.Option("--small", help="Four weeks of flights instead of the year: seconds.")] = False,
-    keep: Annotated[
-        bool, typer.Option("--keep/--no-keep", help="Keep the table and the folder for a look around afterwards.")
-    ] = True,
+    small: Annotated[bool, typer.Option("--small", help="Four weeks of flights, not a year: seconds.")] = False,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep the table and the folder.")] = True,
     svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the overlapping transactions here, too.")
+        Path | None, typer.Option(metavar="FILE", help="Also draw the overlapping transactions in FILE.")
     ] = None,
     output: Form = Output.text,
 ) -> None:
-    """Three processes write the flights of 2013 at once, a fourth compacts, and every claim is checked.
+    """Run three writers and a compaction on real flights, and check the result.
 
     Example: crdt-mor demo --small
     """
@@ -61,11 +59,9 @@ def demo(
     from crdt_mor.cli.demo.run import run
     from crdt_mor.cli.demo.story import FULL, PACKAGES, SMALL, require
 
-    require(*PACKAGES)  # before a folder is made and a minute of work is done
+    require(*PACKAGES)  # before any work
     if dir is not None and dir.exists() and (not dir.is_dir() or any(dir.iterdir())):
-        raise mor.InvalidInputError(
-            f"the demo wants an absent or empty folder, so as not to touch what is yours. dir={dir}"
-        )
+        raise mor.InvalidInputError(f"the demo needs an absent or empty folder, to keep your data safe. dir={dir}")
     if address is not None:
         require_free(address, inputs.storage())
     folder = dir.resolve() if dir is not None else Path(tempfile.mkdtemp(prefix="crdt-mor-demo-"))
@@ -77,7 +73,7 @@ def demo(
     try:
         result = run(place, story, Progress(console, story.days), lambda text: console.print(Text(text, style="dim")))
     except BaseException:
-        console.print(Text(f"what there is lies in {place.said()}"))
+        console.print(Text(f"the incomplete demo is in {place.said()}"))
         raise
     if svg is not None:
         shutil.copyfile(place.picture, svg)
@@ -104,19 +100,19 @@ def _report(result: Result, keep: bool) -> None:
     for value, meaning in (
         (
             numbers.commits,
-            f"commits in {result.seconds:.1f} s, at most {numbers.most_at_once} under way at once",
+            f"commits in {result.seconds:.1f} s, at most {numbers.most_at_once} at once",
         ),
         (numbers.overlapping, "of them overlapped with others"),
         (result.aborts, "aborts"),
         (
             numbers.compactions,
-            f"compactions; {numbers.across_compactions} transactions were open from before one to after it",
+            f"compactions; {numbers.across_compactions} transactions were open across a compaction",
         ),
         (result.rows, f"rows, {numbers.shared_rows:,} of them written by more than one process"),
     ):
         facts.add_row(f"{value:,}", meaning)
     if numbers.overtaken_cells:
-        meaning = "plain tail numbers completed after an encryption that was requested after them, and lost to it"
+        meaning = "plain tail numbers completed late, and lost to an encryption requested after them"
         facts.add_row(f"{numbers.overtaken_cells:,}", meaning)
     console.print(Padding(facts, (0, 0, 0, 2), expand=False))
     _heading(console, "What holds")
@@ -131,14 +127,14 @@ def _report(result: Result, keep: bool) -> None:
     console.print(
         Text(
             f"  {before} in {tidied.files_before:,} files became {after} in {tidied.files_after:,}, for {live} of live "
-            "rows.\n  No history is kept here, no reader is spared (crdt_mor.readers=0s): the demo's own are over.\n"
-            "  A table of yours keeps a week of history, and spares readers for an hour.",
+            "rows.\n  The demo keeps no history and spares no readers (crdt_mor.readers=0s), since its own are done.\n"
+            "  By default a table keeps a week of history, and spares readers for an hour.",
             style="dim",
         )
     )
     _heading(console, "The whole run")
     console.print(lanes.draw(result.whole, width))
-    overtaken = ": a late delivery, overtaken by an encryption that was requested after it"
+    overtaken = ": a late delivery loses to an encryption requested after it"
     _heading(console, "From near" + (overtaken if numbers.overtaken_cells else ""))
     console.print(lanes.draw(result.near, width))
     if keep:
@@ -165,7 +161,7 @@ def _next_steps(result: Result) -> list[str]:
 
 
 def command_here() -> str:
-    """How this program is called from here: `crdt-mor` where a shell finds it, else as it was called, by its path."""
+    """Return this program's name: `crdt-mor` if a shell finds it, else its path."""
     called = sys.argv[0]
     if os.path.basename(called) == "crdt-mor" and shutil.which("crdt-mor") is None:
         return shlex.quote(called)

@@ -1,4 +1,4 @@
-"""The run as lanes: one for each process, a bar for each transaction from requested to completed. For terminals.
+"""The run as text: a lane per process, a bar per transaction.
 
 ingest    ╺╸╺╸╺╸╺╸╺╸╺╸╺╸╺╸
 late        ╺━━━━━━━━━━━━━╸      began before the encryption, completed after it, and lost to it
@@ -22,18 +22,18 @@ NAME_COLUMNS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A transaction in a picture, in seconds from the start of the run."""
+    """A transaction, in seconds from the start of the run."""
 
     lane: str
     begin: float
     end: float
     what: str
-    crosses: bool  # a compaction from end to end
+    crosses: bool  # a whole compaction
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A span of the run: its bars and its compactions, in seconds from the start of the run."""
+    """A part of the run, in seconds from its start."""
 
     bars: tuple[Bar, ...]
     compactions: tuple[tuple[float, float], ...]
@@ -41,7 +41,6 @@ class Scene:
     end: float
 
     def window(self, begin: float, end: float) -> Scene:
-        """A part of it."""
         return Scene(
             tuple(bar for bar in self.bars if bar.end > begin and bar.begin < end),
             tuple(c for c in self.compactions if c[1] > begin and c[0] < end),
@@ -51,7 +50,6 @@ class Scene:
 
 
 def scene(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scene:
-    """The whole run."""
     start = min(entry.begin for entry in entries)
     bars = tuple(
         Bar(_lane(entry), entry.begin - start, entry.end - start, entry.what, bool(crossed(entry, compactions)))
@@ -70,12 +68,12 @@ def _lane(entry: Entry) -> str:
 
 
 def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scene:
-    """The few seconds around a late delivery that crosses compactions and is overtaken by an encryption."""
+    """Return some seconds around a late delivery that loses to an encryption."""
     whole = scene(entries, compactions)
     candidates = [slow for slow, _ in overtakings(entries)] or entries
 
     def telling(entry: Entry) -> tuple[int, bool, float]:
-        """The writers that were met on the way, across a compaction or not, and not for too long."""
+        """Prefer many overlapping writers, a crossed compaction, and short deliveries."""
         met = {other.process for other in entries if other.overlaps(entry)}
         return len(met), bool(crossed(entry, compactions)), entry.begin - entry.end
 
@@ -86,7 +84,6 @@ def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scen
 
 
 def draw(shown: Scene, columns: int) -> Text:
-    """A scene as text of this width."""
     width = max(20, columns - NAME_COLUMNS)
     text = Text()
     barriers = {_at(shown, begin, width) for begin, _ in shown.compactions if shown.begin <= begin}

@@ -1,4 +1,4 @@
-"""How much overlapped: counted from the journals' times alone."""
+"""The overlaps of a run, from the journals' times."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from crdt_mor.cli.demo.story import KEY, seconds
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """From its barrier to its completion."""
-
     barrier: str
     completed_at: str
 
@@ -29,19 +27,16 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Overlaps:
-    """Numbers of a run."""
-
     commits: int
-    overlapping: int  # commits that were under way together with another one
+    overlapping: int  # commits that overlapped another
     most_at_once: int
     compactions: int
-    across_compactions: int  # commits that began before a compaction and completed after it
-    shared_rows: int  # rows that more than one process wrote
-    overtaken_cells: int  # plain tail numbers that completed after the encryption that was requested after them
+    across_compactions: int  # commits open across a compaction
+    shared_rows: int  # rows of several processes
+    overtaken_cells: int  # plain tail numbers that lost to a later encryption
 
 
 def count(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Overlaps:
-    """The numbers of a run that is over."""
     return Overlaps(
         commits=len(entries),
         overlapping=sum(any(entry.overlaps(other) for other in entries if other is not entry) for entry in entries),
@@ -54,12 +49,12 @@ def count(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Overla
 
 
 def crossed(entry: Entry, compactions: Sequence[Compaction]) -> list[Compaction]:
-    """The compactions that began and completed while a transaction was open."""
+    """Return the compactions that began and completed during a transaction."""
     return [c for c in compactions if entry.requested_at < c.barrier and c.completed_at < entry.completed_at]
 
 
 def overtakings(entries: Sequence[Entry]) -> list[tuple[Entry, Entry]]:
-    """A late delivery, and an encryption that was requested after it and yet completed before it."""
+    """Return late deliveries with encryptions that were requested later and completed earlier."""
     late = [entry for entry in entries if entry.what.startswith("late-")]
     passes = [entry for entry in entries if entry.process == "encrypt"]
     return [

@@ -1,8 +1,7 @@
-"""The overlapping transactions as an SVG file, written by hand: the whole run, and a few seconds of it from near.
+"""The overlapping transactions as SVG: the whole run, and some seconds of it enlarged.
 
-A bar reaches from requested to completed. A dashed line is a compaction's barrier; a bar with an edge was open from
-before a compaction to after it. Where the viewer prefers dark pages, ground and text change places; the colours of the
-bars are readable on both.
+A bar reaches from requested to completed. A dashed line is a compaction's barrier. A bar with an edge was open across a
+compaction.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def svg(title: str, subtitle: str, whole: Scene, near: Scene) -> str:
-    """The picture."""
     first, second = 96, 96 + panel_height() + 78
     height = second + panel_height() + 66
     parts = [
@@ -61,7 +59,6 @@ def svg(title: str, subtitle: str, whole: Scene, near: Scene) -> str:
 
 
 def _focus(whole: Scene, near: Scene, first: int, second: int) -> Iterator[str]:
-    """What is shown from near, as a shade that widens to the lower panel."""
     begin, end = _x(whole, near.begin), max(_x(whole, near.begin) + 2, _x(whole, near.end))
     tall, right = panel_height(), WIDTH - RIGHT
     yield f'<rect class="shade" x="{begin:.1f}" y="{first - 6}" width="{end - begin:.1f}" height="{tall + 6}"/>'
@@ -71,7 +68,6 @@ def _focus(whole: Scene, near: Scene, first: int, second: int) -> Iterator[str]:
 
 
 def panel_height() -> int:
-    """Lanes, and the strip of compactions below them."""
     return LANE * len(LANES) + 26
 
 
@@ -112,7 +108,6 @@ def _bar(shown: Scene, bar: Bar, top: int) -> str:
 
 
 def _months(shown: Scene, top: int) -> Iterator[str]:
-    """Where ingest began a month."""
     for bar in shown.bars:
         if bar.lane == "ingest" and bar.what.endswith("-01"):
             month = date.fromisoformat(bar.what)

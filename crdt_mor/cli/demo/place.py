@@ -1,4 +1,4 @@
-"""Where a run of the demo is: its table, on a disk or in a bucket, and the folder with what else it leaves."""
+"""The place of a demo: its table, and a folder for its other files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from crdt_mor.store.protocol import Stat, Store
 
 WAIT_SECONDS: Final = 0.02
 WAIT_SECONDS_IN_BUCKETS: Final = 0.2
-"""Between two looks at the table: in a bucket each is a request, and a commit takes ten times as long."""
+"""Between two looks at the table. In a bucket each look is a request, and commits take ten times as long."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the table is, how its store is reached, and the folder for journals and the picture.
+    """The table's address, and the folder for journals and the picture.
 
-    options: as the command was given them. They may hold keys, which its processes need and nobody is shown.
+    options: may contain secrets, which are never printed.
     """
 
     uri: str
@@ -34,7 +34,6 @@ class Place:
 
     @classmethod
     def at(cls, uri: str | None, folder: Path, options: Mapping[str, str] | None) -> Place:
-        """The place that a user asked for: the table at an address, or else in the folder."""
         return cls(str(folder / "flights"), folder) if uri is None else cls(absolute(uri), folder, options)
 
     @property
@@ -54,15 +53,12 @@ class Place:
         return WAIT_SECONDS if place_of(self.uri) is None else WAIT_SECONDS_IN_BUCKETS
 
     def table(self) -> mor.Table:
-        """The table, opened."""
         return mor.Table.open(self.uri, storage_options=self.options)
 
     def objects(self) -> list[Stat]:
-        """Every object of the table."""
         return _objects(_store(self.uri, self.options))
 
     def clear(self) -> None:
-        """Remove all that the demo has made."""
         if not self.in_folder:
             store = _store(self.uri, self.options)
             for stat in _objects(store):
@@ -70,15 +66,14 @@ class Place:
         shutil.rmtree(self.folder)
 
     def said(self) -> str:
-        """Where what there is lies, for people."""
         return str(self.folder) if self.in_folder else f"{self.uri}, with journals and picture in {self.folder}"
 
     def reached(self) -> str:
-        """The table in a command line, with the options that are no secrets."""
+        """Return the table for a command line, without secrets."""
         return shlex.join([self.uri, *self._words()])
 
     def again(self) -> str:
-        """Options for a demo beside this one."""
+        """Return the options for another demo."""
         where = ["--dir", f"{self.folder}-again"] if self.in_folder else ["--uri", f"{self.uri}-again"]
         return shlex.join([*where, *self._words()])
 
@@ -89,11 +84,10 @@ class Place:
 
 
 def require_free(uri: str, options: Mapping[str, str] | None) -> None:
-    """Raise `InvalidInputError` unless there is nothing at an address."""
+    """Raise `InvalidInputError` unless the address is empty."""
     if found := _objects(_store(uri, options)):
         raise mor.InvalidInputError(
-            "the demo wants an address with nothing below it, so as not to touch what is yours. "
-            f"uri={uri} found={found[0].path}"
+            f"the demo needs an empty address, to keep your data safe. uri={uri} found={found[0].path}"
         )
 
 

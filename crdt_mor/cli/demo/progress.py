@@ -1,4 +1,4 @@
-"""What is seen while the demo runs: a line for each process in a terminal; elsewhere a line now and then."""
+"""The display while the demo runs: a line per process on a terminal, else occasional lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from crdt_mor.cli.demo.lanes import COLOURS
 from crdt_mor.cli.demo.workers import Message
 
 LINES = 8
-"""How many lines are printed in all where there is no terminal to redraw."""
+"""Printed lines without a terminal."""
 
 
 @dataclass
@@ -28,8 +28,6 @@ class _Process:
 
 @dataclass
 class Progress:
-    """Follows the messages of the processes."""
-
     console: Console
     days: int
     _processes: dict[str, _Process] = field(
@@ -52,11 +50,9 @@ class Progress:
 
     @property
     def days_done(self) -> int:
-        """Days ingested so far."""
         return self._days
 
     def show(self, message: Message) -> None:
-        """Take a message in."""
         process = self._processes[message.process]
         if message.kind in ("commit", "compaction"):
             process.commits += 1

@@ -1,6 +1,6 @@
-"""A run of the demo, top to bottom: create, let four processes loose, compact what is left, check, draw, maintain.
+"""A run of the demo: create, run four processes, compact the rest, check, draw, maintain.
 
-Processes are spawned, never forked: a fork would share the threads and locks of the engine's libraries.
+Processes are spawned, because a fork shares threads and locks of libraries.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a run."""
-
     place: Place
     numbers: Overlaps
     aborts: int
@@ -45,7 +43,6 @@ class Result:
 
     @property
     def seconds(self) -> float:
-        """From the begin of the first commit to the end of the last, as the pictures have it."""
         return self.whole.end
 
     @property
@@ -53,7 +50,6 @@ class Result:
         return self.aborts == 0 and all(claim.holds for claim in self.claims)
 
     def document(self) -> dict[str, object]:
-        """For `--output json`."""
         return {
             "holds": self.holds,
             "table": self.place.uri,
@@ -68,15 +64,15 @@ class Result:
 
 
 class ProcessFailedError(mor.CrdtMorError):
-    """A process of the demo ended by an exception."""
+    """A process of the demo failed."""
 
 
 def run(place: Place, story: Story, progress: Progress, say: Callable[[str], None]) -> Result:
-    """The whole demo, at a place where nothing is yet."""
+    """Run the demo at an empty place."""
     raw = flights(story)
     place.journal.mkdir(parents=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mor.PartitionNotInKeyWarning)  # the key has the hour, and so the month
+        warnings.simplefilter("ignore", mor.PartitionNotInKeyWarning)  # the key contains the hour, and so the month
         table = mor.Table.create(
             place.uri, raw.to_arrow().schema, key=KEY, partition_by=PARTITION, merge="partial_update/1",
             storage_options=place.options,
@@ -93,7 +89,7 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
     whole, near = lanes.scene(entries, compactions), lanes.closeup(entries, compactions)
     place.picture.write_text(_drawn(numbers, aborts, whole, near))
     if all(claim.holds for claim in claims):
-        shutil.rmtree(place.journal)  # which is for those who want to see what went wrong
+        shutil.rmtree(place.journal)  # only kept for failures
     say("the table's history has been checked: maintain may free it")
     before = table.scan().to_polars()
     tidied = tidy(table, place)
@@ -104,7 +100,7 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
 def _let_loose(
     place: Place, story: Story, secret: bytes, table: mor.Table, progress: Progress
 ) -> tuple[pl.DataFrame, str]:
-    """Run the processes to their end; gives back a snapshot that was read in the middle of it."""
+    """Run the processes, and return a snapshot from the middle."""
     context = multiprocessing.get_context("spawn")
     channel: multiprocessing.Queue[workers.Message] = context.Queue()
     stop = context.Event()
@@ -126,7 +122,7 @@ def _let_loose(
             message = _next(channel, processes, busy)
             progress.show(message)
             if message.kind == "failed":
-                raise ProcessFailedError(f"{message.process} failed; its last words: {message.text.strip()}")
+                raise ProcessFailedError(f"{message.process} failed: {message.text.strip()}")
             if message.kind == "done":
                 busy.discard(message.process)
             if not busy & set(WRITERS):
@@ -147,7 +143,7 @@ def _let_loose(
 def _next(
     channel: multiprocessing.Queue[workers.Message], processes: Mapping[str, BaseProcess], busy: set[str]
 ) -> workers.Message:
-    """The next message; a process that died without a word is one, too."""
+    """Return the next message, or a message for a process that died silently."""
     while True:
         try:
             return channel.get(timeout=POLL_SECONDS)
@@ -158,14 +154,14 @@ def _next(
 
 
 def _compact_all(table: mor.Table) -> None:
-    """Until no log is left: with nothing pending one round merges what earlier ones had to carry, too."""
+    """Compact until no log is left."""
     while set(table.inspect.files()["kind"].to_pylist()) != {"base"}:
         if not table.maintenance.compact():
-            raise ProcessFailedError("log files are left that no compaction takes; `crdt-mor files` lists them")
+            raise ProcessFailedError("some log files were not compacted; see `crdt-mor files`")
 
 
 def _services(table: mor.Table, written: int) -> tuple[list[Compaction], int]:
-    """Compactions, and how many transactions did not become a commit: the table's own word, not the journals'."""
+    """Return compactions and aborted transactions, from the table instead of the journals."""
     timeline = pl.DataFrame(table.inspect.timeline())
     done = timeline.filter(pl.col("state") == "completed")
     compactions = done.filter(pl.col("operation") == "COMPACT").select("requested_at", "completed_at").rows()

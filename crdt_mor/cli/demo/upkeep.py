@@ -1,7 +1,6 @@
-"""The end of the demo: `maintain` frees what nobody needs any more, and what is left is counted.
+"""The end of the demo: `maintain` removes what nobody needs, and the rest is counted.
 
-A table keeps a week of history, and spares readers that began an hour ago. The demo's history has been checked by then,
-and all of its readers are over, so that neither is kept here.
+The demo retains no history and spares no readers, since its history is checked and its readers are done.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from crdt_mor.model.policies import words_of_bytes
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """What `maintain` has done at the end of the demo; files and bytes of the whole table."""
+    """The result of `maintain`, with files and bytes of the whole table."""
 
     done: tuple[str, ...]
     ok: bool
@@ -28,7 +27,6 @@ class Tidied:
     bytes_after: int
 
     def claim(self, times_live: int) -> Claim:
-        """That the whole table has at most so many times the bytes of the live rows."""
         live, after = words_of_bytes(self.live_bytes), words_of_bytes(self.bytes_after)
         return Claim(
             f"what is left is at most {times_live} times the live rows",
@@ -39,7 +37,6 @@ class Tidied:
 
 
 def tidy(table: mor.Table, place: Place) -> Tidied:
-    """Maintain the table, without any history to keep and without readers to spare."""
     files_before, bytes_before = _measured(place)
     table.set_properties({"crdt_mor.readers": "0s", "crdt_mor.archive.commits": "1"})
     done = table.maintenance.maintain(keep=timedelta(0))

@@ -1,7 +1,7 @@
-"""The four processes. Each opens the table by its address and sees the others only through it.
+"""The four processes. Each sees the others only through the table.
 
-The long transactions are what tables with locks cannot have: they begin, read their sealed snapshot, take their time
-while others commit and compact, and complete. Nobody is made to wait, nobody is made to start again.
+Their long transactions read a sealed snapshot, work while others commit and compact, and complete. Nobody waits or
+restarts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from crdt_mor.cli.demo.story import (
 from crdt_mor.ground.clock import SystemEnvironment
 
 PATIENCE = 15
-"""After this many waits in a row without a commit of another process, a transaction stops waiting for one."""
+"""Waits without a commit of another process until a transaction stops waiting."""
 
 
 class Channel(Protocol):
@@ -44,14 +44,12 @@ class Channel(Protocol):
 
 
 class Flag(Protocol):
-    """A multiprocessing event."""
-
     def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """News of a process: what it is doing, and for a commit how many rows."""
+    """A process's task, or a commit with its rows."""
 
     process: str
     kind: str  # doing | commit | compaction | done | failed
@@ -61,12 +59,10 @@ class Message:
 
 @dataclass(frozen=True)
 class Desk:
-    """What a process needs."""
-
     process: str
     place: Place
     story: Story
-    secret: bytes  # of the pseudonyms; it goes to `encrypt` alone, never into the table
+    secret: bytes  # of the pseudonyms; only `encrypt` gets it, never the table
     channel: Channel
     stop: Flag
 
@@ -84,7 +80,6 @@ class Desk:
 
     @property
     def commit_info(self) -> dict[str, str]:
-        """What its commits say of themselves, so that `history` tells the processes apart."""
         return {"application": self.process}
 
     def rest(self, seconds: float) -> None:
@@ -92,7 +87,6 @@ class Desk:
 
 
 def work(desk: Desk) -> None:
-    """The main function of a process."""
     jobs: dict[str, Callable[[Desk], None]] = {
         "ingest": ingest,
         "encrypt": encrypt,
@@ -103,20 +97,20 @@ def work(desk: Desk) -> None:
         jobs[desk.process](desk)
         desk.channel.put(Message(desk.process, "done", "done"))
     except KeyboardInterrupt:
-        pass  # the parent got it too, and says so
+        pass  # the parent reports it
     except BaseException:
         desk.channel.put(Message(desk.process, "failed", traceback.format_exc()))
         raise
 
 
 def ingest(desk: Desk) -> None:
-    """Load day by day; now and then a day comes once more, slowly."""
+    """Load day by day, and sometimes deliver a day again, slowly."""
     story, table = desk.story, desk.table()
     late: Generator[None] | None = None
     late_ends = FIRST_DAY
     for number, (day, batch) in enumerate(days_of(flights(story))):
         if late is not None and (day > late_ends or day == story.last_day):
-            next(late, None)  # completes, before the next day begins: story.py counts on it
+            next(late, None)  # completes before the next day, as story.py requires
             late = None
         desk.say(f"{day:%d %b}" + (" and a late delivery" if late else ""))
         commit = table.upsert(batch, commit_info=desk.commit_info)
@@ -127,7 +121,7 @@ def ingest(desk: Desk) -> None:
 
 
 def deliver_again(desk: Desk, table: mor.Table, day: date, batch: pl.DataFrame) -> Generator[None]:
-    """A transaction that stays open between its first `next` and its second."""
+    """Keep a transaction open between the first `next` and the second."""
     with table.transaction(commit_info=desk.commit_info) as tx:
         tx.upsert(batch)
         yield
@@ -135,14 +129,14 @@ def deliver_again(desk: Desk, table: mor.Table, day: date, batch: pl.DataFrame) 
 
 
 def encrypt(desk: Desk) -> None:
-    """Replace plain tail numbers, pass after pass, until a pass has seen the last day."""
+    """Replace plain tail numbers in passes, until a pass has seen the last day."""
     story, table = desk.story, desk.table()
     seen = story.encrypt_from - timedelta(days=1)
     while seen < story.last_day:
         wait_for_day(desk, table, min(story.last_day, seen + timedelta(days=story.encrypt_step)))
         with table.transaction(commit_info=desk.commit_info) as tx:
             last = newest_day(tx)
-            # A late delivery reaches back by `late_days`; the last pass takes nothing for granted.
+            # A late delivery reaches back by `late_days`. The last pass checks all days.
             since = story.encrypt_from if last == story.last_day else max(story.encrypt_from, seen - timedelta(days=31))
             plain = tx.scan(
                 columns=[*KEY, PARTITION, "tailnum"], filter=recent(since) & (flown >= since) & PLAIN
@@ -177,7 +171,7 @@ def backfill(desk: Desk) -> None:
 
 
 def compact(desk: Desk) -> None:
-    """Fold logs into base files, also while other processes are in the middle of a write."""
+    """Fold logs into base files, even during writes."""
     story, table = desk.story, desk.table()
     while not desk.stop.is_set():
         desk.say("merging logs")
@@ -187,32 +181,31 @@ def compact(desk: Desk) -> None:
         desk.rest(story.compact_seconds)
 
 
-# --- waiting: only ever by looking at the table -----------------------------------------------------------------------
+# --- waiting by polling the table -------------------------------------------------------------------------------------
 
 
 def recent(since: date) -> pl.Expr:
-    """The partitions from a day on, in terms that Parquet statistics know."""
+    """Filter the partitions from a day on, in a form for Parquet statistics."""
     return pl.col("month") >= since.month
 
 
 def newest_day(source: mor.Table | mor.Transaction) -> date:
-    """The newest day that a snapshot holds; the day before the first if none."""
+    """Return the newest day of a snapshot, or the day before the first."""
     days = source.scan(columns=["month", "day"], filter=recent(FIRST_DAY)).to_polars()
     newest = days.select(flown.max()).item()
     return newest if isinstance(newest, date) else FIRST_DAY - timedelta(days=1)
 
 
 def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
-    """Until a day has been ingested."""
     desk.say(f"waits for {day:%d %b}")
     while table.scan(columns=["day"], filter=(pl.col("month") == day.month) & (flown == day)).count() == 0:
         desk.rest(10 * desk.place.wait_seconds)
 
 
 def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
-    """Let the work of a transaction take as long as `count` commits of others; less, if the others stop committing."""
+    """Wait for `count` commits of others, or less if the others stop committing."""
     seen, quiet = table.version, 0
-    last = seen + count  # a commit is a version, or two: begin, complete
+    last = seen + count  # a commit is one version, or two: begin and complete
     while seen < last and quiet < PATIENCE:
         desk.rest(desk.place.wait_seconds)
         quiet = quiet + 1 if table.version == seen else 0

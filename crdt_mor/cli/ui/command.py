@@ -1,4 +1,4 @@
-"""`crdt-mor ui`: a page to look at a table, served on this machine or as one file."""
+"""`crdt-mor ui`: a page about a table, served on this machine or as a file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from crdt_mor.cli.whole_files import put_whole
 def ui(
     uri: Uri,
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Write the page as one file, and serve nothing.")
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the page to a file instead of serving it.")
     ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY",
-            help="With --html: put the life of this key in, beside those of ten conflicts. May be repeated.",
+            help="With --html: add the history of this key, besides ten conflicts. May be repeated.",
         ),
     ] = None,
     output: Annotated[
-        Output, typer.Option("--output", "--format", help="json: print what the page shows, and serve nothing.")
+        Output, typer.Option("--output", "--format", help="json: print the page's data instead of serving it.")
     ] = Output.text,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="By default a free one.")] = 0,
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Default: a free port.")] = 0,
 ) -> None:
-    """Show a table in a browser: what is wrong, who writes, what overlaps, what a read costs, why a row is as it is.
+    """Show a table in a browser: health, writers, overlaps, read costs and rows.
 
-    The page is served on 127.0.0.1 until Ctrl-C, and made anew whenever it is loaded. No row and no file changes.
+    It is served on 127.0.0.1 until Ctrl-C, and rebuilt at each load. Rows and files do not change.
 
     Example: crdt-mor ui events --html events.html --key user-17
     """
@@ -45,14 +45,14 @@ def ui(
     from crdt_mor.cli.ui.server import HOST, Served, server
 
     if key and html is None:
-        raise typer.BadParameter("lives of keys are put into a file: say --html FILE, too", param_hint="--key")
-    uri = uri if "://" in uri else os.path.abspath(uri)  # it is shown, in commands as well
+        raise typer.BadParameter("--key needs --html FILE", param_hint="--key")
+    uri = uri if "://" in uri else os.path.abspath(uri)  # also shown in commands
     if output is Output.json:
         if html is not None:
-            raise typer.BadParameter("the page is one file, or its contents are printed", param_hint="--html")
+            raise typer.BadParameter("--html and --output json exclude each other", param_hint="--html")
         render.document(report_of(inputs.opened(uri), uri))
         return
-    plotly_js()  # what is missing is said before the table is read
+    plotly_js()  # raises before the table is read
     table = inputs.opened(uri)
     if html is not None:
         report = report_of(table, uri)
@@ -63,7 +63,7 @@ def ui(
     try:
         served = server(Served(table, uri), port)
     except OSError as error:
-        raise mor.InvalidInputError(f"the page cannot be served there: {error.strerror}. port={port}") from error
+        raise mor.InvalidInputError(f"cannot serve the page on this port: {error.strerror}. port={port}") from error
     render.note(f"http://{HOST}:{served.server_port}/ shows {uri} until Ctrl-C")
     try:
         with stopping():

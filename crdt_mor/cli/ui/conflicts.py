@@ -1,7 +1,4 @@
-"""Keys that overlapping commits have written: where the table's merge decided between two writers.
-
-The newest commits are looked at, as far as their rows stay below a bound and the table still answers for that history.
-"""
+"""Keys of overlapping commits, where the merge decided between writers."""
 
 from __future__ import annotations
 
@@ -18,13 +15,12 @@ from crdt_mor.cli.keys import text_of
 from crdt_mor.cli.python_values import records
 
 ROWS_MAX: Final = 1_000_000
-"""Rows of commits that are read to find keys that overlapping commits have written, at most."""
+"""Rows of commits to read for conflicts."""
 
 FILES_MAX: Final = 2_000
-"""Log files that are read for it, at most: each takes some milliseconds."""
+"""Log files to read for conflicts. Each takes some milliseconds."""
 
 KEYS_MAX: Final = 100
-"""The keys that the page lists, those of the newest commits first."""
 
 NO_CONFLICTS: Final[Mapping[str, Any]] = {"since": None, "left_out": "", "count": 0, "keys": []}
 
@@ -32,21 +28,20 @@ Commit = Mapping[str, Any]
 
 
 def conflicts_of(table: mor.Table, history: Sequence[Commit]) -> Mapping[str, Any]:
-    """Keys which two commits wrote that were in flight at the same time. history: newest first.
+    """Return keys written by commits that overlapped. history: newest first.
 
-    keys: for each of them its partition, and the ordinals of the commits that overlap. has_life: whether its text
-        names it; that of a key with a null does not, as an empty text has the same.
-    since: the version after which commits were looked at; None where there are no overlapping ones.
-    left_out: why not all commits of the page were looked at, "" where they were.
+    has_life: the key has no null, so its text is unambiguous.
+    since: the version after which commits were read; None without overlaps.
+    left_out: why some commits of the page were not read, or "".
     """
     looked = _bounded(history)
-    most = f"the newest of {ROWS_MAX:,} rows and {FILES_MAX:,} files at most"
-    said = "" if len(looked) == len(history) else f"of the commits of this page, {most} were looked through"
+    most = f"the newest with at most {ROWS_MAX:,} rows and {FILES_MAX:,} files"
+    said = "" if len(looked) == len(history) else f"of the commits on this page, only {most} were read"
     versions = sorted({commit["version"] for commit in looked if commit["overlaps"] and commit["kind"] == "write"})
     since = [version - 1 for version in versions]
     written_since = cache(partial(_written, table))
     if since and written_since(since[0]) is None:
-        said = "the table answers no more for what older commits wrote"
+        said = "the rows of older commits are no longer retained"
         since = since[bisect_left(since, True, key=lambda version: written_since(version) is not None) :]
     written = written_since(since[0]) if since else None
     if written is None:
@@ -67,18 +62,14 @@ def _bounded(history: Sequence[Commit]) -> list[Commit]:
 
 @dataclass(frozen=True)
 class _Written:
-    """Which keys commits wrote, a row for each: the columns of the key, those of the partition, and the commit's.
-
-    The first ones are named by their place, as a table's columns may have any name.
-    """
+    """The keys of commits, with columns numbered by place, since a table's columns may have any name."""
 
     rows: pl.DataFrame
     places: Mapping[str, str]
-    """The name in `rows` of each column of key and partition."""
 
 
 def _written(table: mor.Table, since: int) -> _Written | None:
-    """What was written after a version; None where the table answers no more for it."""
+    """Return the keys written after a version; None if the history is gone."""
     names = list(dict.fromkeys([*table.config.key.fields, *table.config.key.partition_fields]))
     try:
         rows = table.changes(since=since if since > 0 else None, raw=True, columns=names).to_polars()
@@ -119,5 +110,5 @@ def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> di
 
 
 def _met(ordinals: Sequence[int], overlaps: Mapping[int, frozenset[int]]) -> set[int]:
-    """Of the commits that wrote a key, those that overlap another one of them."""
+    """Return the commits of a key that overlap another of them."""
     return {one for one in ordinals if overlaps.get(one, frozenset()) & {*ordinals}}

@@ -1,4 +1,4 @@
-"""How a table grew, and what it cost to read it, commit after commit."""
+"""The growth of a table and of its read costs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import polars as pl
 import crdt_mor as mor
 
 POINTS_MAX: Final = 40
-"""The moments at which the page says what a table's files were."""
+"""Measured versions."""
 
 
 def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
-    """What a scan had to read at some of the versions in the history, oldest first.
+    """Return the files of a full scan at some versions in the history, oldest first.
 
-    A version that the table answers no more for is left out, and commits of Hudi's that no version has yet. logs: the
-    log files that a scan opens and merges.
+    Expired versions, and commits of Hudi without a version, are omitted. logs: log files that a scan merges.
     """
     newest = table.version
     by_version = {commit["version"]: commit for commit in reversed(history) if commit["version"] <= newest}
@@ -28,7 +27,7 @@ def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]]) -> Sequenc
     for version in dict.fromkeys(chosen):
         try:
             files = pl.DataFrame(table.inspect.files(as_of=version))
-        except (mor.SnapshotExpiredError, mor.UnsupportedFeatureError):  # Hudi 6 has the latest snapshot alone
+        except (mor.SnapshotExpiredError, mor.UnsupportedFeatureError):  # Hudi 6 only has the latest snapshot
             continue
         is_base = files["kind"] == "base"
         points.append(

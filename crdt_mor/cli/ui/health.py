@@ -1,4 +1,4 @@
-"""What is wrong with a table, or will be, the worst first; and what to do about it."""
+"""The problems of a table, worst first, with advice."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from crdt_mor.cli.history import stuck_text, writer_text
 from crdt_mor.model.policies import plural, words_of_bytes
 
 LOGS_SHARE: Final = 0.5
-"""The bytes of logs beside those of base files from which a read is said to be slow for want of a compaction."""
+"""Bytes of logs per byte of base files above which reads are slow."""
 
 LOGS_MANY: Final = 30
-"""The log files of one file group from which they are worth a word."""
+"""Log files of a file group worth a note."""
 
 LOGS_SLOW: Final = 100
-"""The log files of one file group from which a read is said to be slow, as each of them is opened."""
+"""Log files of a file group above which reads are slow, since each file is opened."""
 
 _SMALL_UPKEEP: Final = frozenset({"sweep", "tokens", "hints"})
-"""Services that no reader and no writer feels the lack of."""
+"""Services that neither readers nor writers notice."""
 
 SMALL_BYTES: Final = 4 << 20
-"""The size of a base file below which it is small."""
 
 SMALL_MANY: Final = 100
-"""How many small file groups are worth a word."""
+"""Small file groups worth a note."""
 
 _ORDER: Final = {"wrong": 0, "note": 1, "fine": 2}
 
 
 @dataclass(frozen=True)
 class Sign:
-    """One thing that was looked at. state: `wrong` wants somebody to act, `note` to know. advice: "" where none is."""
+    """A checked item. state: `wrong` needs action, `note` is information."""
 
     state: Literal["wrong", "note", "fine"]
     check: str
@@ -50,10 +49,9 @@ def health_of(
     groups: pl.DataFrame,
     upkeep: Sequence[Mapping[str, Any]] | None,
 ) -> list[Sign]:
-    """What is wrong, then what is worth knowing, then what is fine.
+    """Return the problems, then the notes, then the healthy items.
 
-    uri: the table's address as commands take it anywhere on this machine. pending: as `history.writers` has them.
-    groups: as `report.file_groups` has them. upkeep: what `maintain` would do; None where it is not known.
+    uri: valid in commands anywhere on this machine. upkeep: what `maintain` would do; None if unknown.
     """
     due = {one["service"] for one in upkeep or () if one["state"] == "due"}
     signs = [
@@ -72,9 +70,9 @@ def _writers(pending: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
         if writer["stuck"]:
             yield Sign("wrong", "stuck writer", writer_text(writer), stuck_text(writer, uri))
         else:
-            yield Sign("note", "writer under way", writer_text(writer))
+            yield Sign("note", "pending write", writer_text(writer))
     if not pending:
-        yield Sign("fine", "writers", "no write is under way")
+        yield Sign("fine", "writers", "no write is pending")
 
 
 def _plans(upkeep: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
@@ -83,9 +81,9 @@ def _plans(upkeep: Sequence[Mapping[str, Any]], uri: str) -> Iterator[Sign]:
         yield Sign("wrong" if one["state"] == "failed" else "note", one["service"].replace("_", " "), one["said"])
     due = [one["service"].replace("_", " ") for one in upkeep if one["state"] == "due"]
     if due and {*due} <= _SMALL_UPKEEP:
-        yield Sign("fine", "upkeep", f"due: {', '.join(due)}, which writers do in passing")
+        yield Sign("fine", "upkeep", f"due: {', '.join(due)}; writers do this")
     elif due:
-        said = f"crdt-mor maintain {uri} does it; from cron it does whatever is due"
+        said = f"run crdt-mor maintain {uri}, for example from cron"
         yield Sign("note", "upkeep", f"due: {', '.join(dict.fromkeys(due))}", said)
     elif not failed:
         yield Sign("fine", "upkeep", "nothing is due")
@@ -98,8 +96,8 @@ def _posts(table: mor.Table) -> Iterator[Sign]:
         yield Sign(
             "note", "posts",
             f"{plural(old, 'small write')} {'has' if old == 1 else 'have'} waited for over a minute and "
-            "will not be taken any more: their processes died, or post them anew",
-            "A sweep removes them. A writer whose process lives learns the outcome by itself.",
+            "will never be taken: the processes died, or posted again",
+            "A sweep removes them. A running writer learns the outcome itself.",
         )  # fmt: skip
     elif waiting:
         yield Sign("note", "posts", f"{plural(waiting, 'small write')} about to be committed in a group")
@@ -114,10 +112,10 @@ def _logs(groups: pl.DataFrame, uri: str, *, is_due: bool) -> Iterator[Sign]:
         f"{plural(int(groups['logs'].sum()), 'log file')} of {words_of_bytes(logs)} beside {words_of_bytes(base)} of "
         f"base files; {most:,} in one file group at most"
     )
-    due = "which crdt-mor maintain does, as it is due" if is_due else "which the table's policies do not ask for yet"
-    advice = f"crdt-mor compact {uri} merges them now, {due}."
+    due = "this is due in crdt-mor maintain" if is_due else "the table's policies do not require this yet"
+    advice = f"crdt-mor compact {uri} merges them now; {due}."
     if (logs > LOGS_SHARE * base and logs > SMALL_BYTES) or most >= LOGS_SLOW:
-        yield Sign("wrong", "reads are slow", f"{said}: each reader merges them", advice)
+        yield Sign("wrong", "reads are slow", f"{said}: every read merges them", advice)
     elif most >= LOGS_MANY:
         yield Sign("note", "many log files", said, advice)
     else:
@@ -130,8 +128,8 @@ def _small_files(uri: str, groups: pl.DataFrame) -> Iterator[Sign]:
         return
     yield Sign(
         "note", "small files",
-        f"{small:,} of {plural(groups.height, 'file group')} have less than {words_of_bytes(SMALL_BYTES)}: a scan "
-        "opens each of them",
+        f"{small:,} of {plural(groups.height, 'file group')} are smaller than {words_of_bytes(SMALL_BYTES)}: a scan "
+        "opens all of them",
         f"crdt-mor migrate {uri} ELSEWHERE --buckets N moves the table to fewer file groups, beside its writers",
     )  # fmt: skip
 
@@ -141,12 +139,12 @@ def _hudi(table: mor.Table) -> Iterator[Sign]:
     if late:
         yield Sign(
             "note", "Hudi's readers",
-            f"{plural(late, 'commit')} that Hudi's readers are not told of yet",
-            "The next write tells them.",
+            f"{plural(late, 'commit')} not yet in Hudi's timeline",
+            "The next write adds them.",
         )  # fmt: skip
     said = table.inspect.other_readers()
     yield Sign("note" if said.startswith("no other engine") else "fine", "other engines", said)
     if (migration := table.inspect.migration()) is not None:
         yield Sign("note", "migration", str(migration))
     if table.handed_over is not None:
-        yield Sign("note", "handed over", f"Hudi's writers have the table since {table.handed_over:%Y-%m-%d %H:%M} UTC")
+        yield Sign("note", "handed over", f"handed over to Hudi's writers since {table.handed_over:%Y-%m-%d %H:%M} UTC")

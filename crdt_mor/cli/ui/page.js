@@ -1,4 +1,4 @@
-// The page of a table. Every text of the table goes into the page by `textContent`, or escaped into a chart.
+// The page of a table. Texts of the table enter the page only by `textContent`, or escaped in a chart.
 "use strict";
 const report = JSON.parse(document.getElementById("report").textContent);
 const find = (selector) => document.querySelector(selector);
@@ -35,7 +35,7 @@ function seconds(value) {
 
 const who = (row) => (row.host ? `${row.application} (${row.pid} on ${row.host})` : row.application || "unknown");
 
-// columns: pairs of a heading and how a row's cell is made: a text, a number, or an element.
+// columns: pairs of a heading and a function from row to cell: a text, a number or an element.
 function grid(place, columns, rows) {
   if (!rows.length) return;
   const table = element("table"), head = table.createTHead().insertRow(), body = table.createTBody();
@@ -63,7 +63,7 @@ function chart(place, traces, layout) {
     modebar: { bgcolor: "rgba(0,0,0,0)", color: color("faint"), activecolor: color("ink") },
     ...layout, xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   }, {
-    responsive: true, displaylogo: false,  // of plotly's own buttons those alone that lead nowhere else
+    responsive: true, displaylogo: false,  // only plotly buttons without links to other sites
     modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "autoScale2d", "toImage"]],
   });
 }
@@ -74,7 +74,7 @@ function showHead() {
   const seen = new Date(report.seen_ms).toISOString();
   find("#name").textContent = report.overview.table;
   find("#where").textContent = `${report.uri}, version ${report.overview.version}, seen ${moment(seen)}`;
-  const fresh = report.live ? "Load the page again to look again." : "This page is a picture of that moment.";
+  const fresh = report.live ? "Reload the page to update it." : "This page shows that moment.";
   find("#made").textContent = `crdt_mor ${report.crdt_mor}. ${fresh}`;
 }
 
@@ -91,16 +91,16 @@ function showOverview() {
   const o = report.overview;
   const columns = o.columns.map(({ name, type, payload }) => `${name} ${type}${payload ? ` (${payload})` : ""}`);
   const lately = o.lately.commits
-    ? `${number(o.lately.writes)} writes in the newest ${number(o.lately.commits)} commits of rows, of which `
-      + `${number(o.lately.groups)} are groups of several`
+    ? `${number(o.lately.writes)} writes in the newest ${number(o.lately.commits)} commits of rows, `
+      + `${number(o.lately.groups)} of them groups of several writes`
     : "no commit yet";
   const facts = {
     rows: o.rows === null ? "unknown" : number(o.rows), key: some(o.key),
     "partitioned by": some(o.partition_by) || "nothing", merge: o.merge, columns: some(columns),
     files: `${plural(o.file_groups, "file group")} in ${plural(o.partitions, "partition")}: ${bytes(o.base_bytes)} of `
       + `base files, ${plural(o.logs, "log file")} of ${bytes(o.log_bytes)}`,
-    "stable reads": report.stable_before === null ? "show all of it"
-      : `stop before ${report.stable_before}, the moment at which the oldest write that is under way began`,
+    "stable reads": report.stable_before === null ? "show all commits"
+      : `stop before ${report.stable_before}, the begin of the oldest pending write`,
     lately, format: o.format, rules: o.rules.join("; ") || "none",
     properties: some(Object.entries(o.properties).map(([name, value]) => `${name}=${value}`)) || "none",
     savepoints: some(o.savepoints.map((one) => one.name)) || "none",
@@ -111,10 +111,10 @@ function showOverview() {
 
 const KINDS = {
   write: ["writes", "write"], group: ["groups of small writes", "group"], compaction: ["compactions", "compaction"],
-  other: ["other commits", "other"], pending: ["under way", "pending"],
+  other: ["other commits", "other"], pending: ["pending writes", "pending"],
 };
 
-// A bar for each commit and each write that is under way.
+// A bar for each commit and each pending write.
 function bars() {
   const made = report.timeline.commits.map((row) => ({
     kind: (row.writers || []).length > 1 ? "group" : row.kind in KINDS ? row.kind : "other", row, lane: row.application,
@@ -129,7 +129,7 @@ function bars() {
 
 const LANES_MAX = 60;
 
-// Each application has lanes of its own, as many as it has bars at the same moment.
+// Each application gets as many lanes as it has simultaneous bars.
 function laned(all) {
   const lanes = [];
   for (const bar of all) {
@@ -149,7 +149,7 @@ function told(bar) {
   const { row } = bar;
   if (bar.kind === "pending") {
     const silent = row.silent_s === null ? "" : `, silent for ${seconds(row.silent_s)}`;
-    return `${who(row)}, under way since ${moment(row.since)}${silent}${row.stuck ? ", stuck?" : ""}`;
+    return `${who(row)}, pending since ${moment(row.since)}${silent}${row.stuck ? ", stuck?" : ""}`;
   }
   const others = (row.writers || []).length - 1;
   const more = others > 0 ? ` and ${others} more writers` : "";
@@ -178,7 +178,7 @@ function showTimeline() {
   const ends = [Math.min(...made.map((bar) => bar.begin)), Math.max(...made.map((bar) => bar.end))];
   const whole = Math.max(...all.map((bar) => bar.end)) - Math.min(...all.map((bar) => bar.begin));
   const span = ends[1] - ends[0];
-  // A write that has been under way for long would leave no room for the commits: then these alone are shown at first.
+  // A long pending write would leave no room for the commits, so the first view shows only the commits.
   const zoomed = made.length && whole > 4 * span && { range: [ends[0] - span / 20, ends[1] + span / 20] };
   const shown = (lane, i) => (i && lanes[i - 1].name === lane.name ? "" : escaped(lane.name));
   chart("chart-timeline", traces, {
@@ -191,8 +191,8 @@ function showTimeline() {
   find("#chart-timeline").on("plotly_click", (event) => {
     find("#commit").textContent = event.points[0].customdata;
   });
-  if (zoomed) find("#commit").textContent = "A write has been under way for long: double-click to see when it began.";
-  if (!report.timeline.is_all) find("#commit").textContent = "The newest commits; crdt-mor history has all.";
+  if (zoomed) find("#commit").textContent = "A write has been pending for long: double-click to see its begin.";
+  if (!report.timeline.is_all) find("#commit").textContent = "The newest commits; crdt-mor history lists all.";
 }
 
 function showGroups() {
@@ -210,7 +210,7 @@ function showGroups() {
       yaxis: { tickvals: top.map((row, i) => i), ticktext: top.map(name), autorange: "reversed", fixedrange: true },
     });
   }
-  if (!rows.length) find("#groups p").textContent = "There are none yet.";
+  if (!rows.length) find("#groups p").textContent = "There are no file groups yet.";
   const partition = rows.some((row) => row.partition) ? [["partition", (row) => row.partition]] : [];
   grid("#table-groups", [
     ...partition, ["file group", (row) => row.file_id], ["base rows", (row) => row.base_rows],
@@ -223,8 +223,8 @@ function showGroups() {
 
 function showConflicts() {
   const { keys, count, since, left_out: leftOut } = report.conflicts;
-  const cut = count > keys.length ? `, of which the newest ${number(keys.length)} are listed` : "";
-  const none = leftOut ? "None were found" : "No commits overlap";
+  const cut = count > keys.length ? `; the newest ${number(keys.length)} are listed` : "";
+  const none = leftOut ? "No conflicts were found" : "No commits overlap";
   const looked = since === null ? none : `${plural(count, "such key")} in commits after version ${since}${cut}`;
   find("#conflicts .said").textContent = `${looked}${leftOut ? `; ${leftOut}` : ""}.`;
   const by = new Map(report.timeline.commits.map((row) => [row.ordinal, row.application]));
@@ -237,13 +237,13 @@ function showConflicts() {
   };
   grid("#table-conflicts", [
     ["key", (row) => row.text], ["partition", (row) => row.partition], ["", link],
-    ["commits, by their ordinals", (row) => row.commits.map((one) => `${one} ${by.get(one) || ""}`).join(", ")],
+    ["commits by ordinal", (row) => row.commits.map((one) => `${one} ${by.get(one) || ""}`).join(", ")],
   ], keys);
 }
 
-// --- the life of a row ----------------------------------------------------------------------------------------------
+// --- the history of a row -------------------------------------------------------------------------------------------
 
-const SAME = "nothing, as the row has these values already";
+const SAME = "nothing; the row already contains these values";
 const values = (row, names) => names.map((name) => `${name} = ${row[name] === null ? "null" : row[name]}`).join(", ");
 
 function lineOf(line) {
@@ -258,7 +258,7 @@ function lineOf(line) {
   if (line.effect === "updated") add("changes", values(line.result, line.changed));
   else add("does", line.effect !== "none" ? `the row is ${line.effect}` : line.same ? SAME : "nothing");
   add("because", line.because);
-  if (line.overtaken_by.length) add("unseen", `as ${some(line.overtaken_by)} began later and completed before it`);
+  if (line.overtaken_by.length) add("unseen", `as ${some(line.overtaken_by)} began later and completed earlier`);
   if (line.carried_by.length) add("carried", `by the compaction ${some(line.carried_by)}, which left it in log files`);
   if (line.folded_by) add("folded", `by the compaction ${line.folded_by} into a base file`);
   item.append(facts);
@@ -270,7 +270,7 @@ function draw(lines) {
   list.replaceChildren();
   let partition = null, row = null;
   const end = () => {
-    const shown = row ? values(row, Object.keys(row)) : "there is no such row";
+    const shown = row ? values(row, Object.keys(row)) : "the row does not exist";
     list.append(element("li", `○ ${shown}`, "end"));
   };
   for (const line of lines) {
@@ -288,7 +288,7 @@ function draw(lines) {
 async function lifeOf(key, column, asOf) {
   if (!report.live) {
     const found = report.lives.find((one) => one.text === key);
-    const error = `this page has the lives of ${report.lives.length} keys alone; crdt-mor why tells others`;
+    const error = `this page contains the history of only ${report.lives.length} keys; use crdt-mor why for others`;
     return found || { error };
   }
   const asked = new URLSearchParams({ key, column, as_of: asOf });
@@ -297,20 +297,20 @@ async function lifeOf(key, column, asOf) {
 
 let asked = 0;
 
-// key: its text, which the form's field may hold without some of its characters, such as line breaks.
+// key: the full text; the form's field may lack characters such as line breaks.
 async function tell(key) {
   const form = find("#why form"), said = find("#why .said");
   const of = form.column.value ? `, column ${form.column.value}` : "", asOf = form.as_of.value.trim();
   const at = asOf ? `, as of ${asOf}` : "";
   draw([]);
-  if (!key) { said.textContent = "Type a key first."; return; }
+  if (!key) { said.textContent = "Enter a key first."; return; }
   said.textContent = `looking for ${key} …`;
   const turn = asked += 1;
   const answer = await lifeOf(key, form.column.value, asOf)
     .catch((error) => ({ error: `the server does not answer: ${error.message}` }));
-  if (turn !== asked) return;  // something else was asked meanwhile
-  const none = answer.lines && !answer.lines.length ? `no commit that is kept has written this key${at}: ${key}` : "";
-  said.textContent = answer.error || none || `the life of ${key}${of}${at}`;
+  if (turn !== asked) return;  // a newer question replaced this one
+  const none = answer.lines && !answer.lines.length ? `no retained commit wrote this key${at}: ${key}` : "";
+  said.textContent = answer.error || none || `the history of ${key}${of}${at}`;
   draw(answer.lines || []);
 }
 
@@ -322,8 +322,8 @@ function showWhy() {
   if (report.live) return;
   form.column.parentElement.hidden = form.as_of.parentElement.hidden = true;
   find("#why .said").textContent = report.lives.length
-    ? `This page has the lives of: ${some(report.lives.map((one) => one.text))}`
-    : "This page has no lives of rows: crdt-mor ui --html FILE --key KEY puts some in, crdt-mor why tells each.";
+    ? `This page contains the history of: ${some(report.lives.map((one) => one.text))}`
+    : "This page contains no row histories: add some with crdt-mor ui --html FILE --key KEY, or use crdt-mor why.";
   if (report.lives.length) { form.key.value = report.lives[0].text; tell(report.lives[0].text); }
 }
 
@@ -331,7 +331,7 @@ function showWhy() {
 
 function showGrowth() {
   const points = report.growth, when = points.map((point) => point.completed);
-  if (points.length < 2) { find("#growth p").textContent = "There are no two moments to compare yet."; return; }
+  if (points.length < 2) { find("#growth p").textContent = "There are not yet two moments to compare."; return; }
   const range = [when[0], when[when.length - 1]], xaxis = { type: "date", range, automargin: false };
   const line = (name, field, shade, more) => ({
     type: "scatter", mode: "lines+markers", name, x: when, y: points.map((point) => point[field]),
@@ -349,7 +349,7 @@ function showGrowth() {
 function showUpkeep() {
   const due = report.upkeep || [];
   const said = due.length ? "crdt-mor maintain would do now:" : "Nothing is due.";
-  find("#upkeep .said").textContent = report.upkeep ? said : "It cannot be told: see above.";
+  find("#upkeep .said").textContent = report.upkeep ? said : "The due services are unknown: see above.";
   find("#upkeep ul").append(...due.map((one) => element("li", one.said)));
 }
 

@@ -1,7 +1,7 @@
-"""The page: one HTML file that asks no other host for anything, and runs no script but its own.
+"""The page: a single HTML file that contacts no other host and runs only its own scripts.
 
-What the table says is in it as JSON, whose markup is escaped. The page's policy names its scripts by their digests, so
-that a browser runs no other, whatever a table's texts are.
+It contains the report as escaped JSON. The security policy allows only scripts with the right digests, so texts of a
+table never run.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ _ESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u202
 
 
 def html(report: Mapping[str, Any]) -> str:
-    """The page of a report, as `report.report_of` makes it, with `live` and `lives`.
-
-    Raises `UnsupportedFeatureError` where the package that draws the charts is not installed.
-    """
     plotly, script = plotly_js(), _own("page.js")
     parts = {
         "title": escape(f"{report['overview']['table']}: crdt_mor"),
@@ -39,7 +35,7 @@ def html(report: Mapping[str, Any]) -> str:
 
 
 def policy(*scripts: str) -> str:
-    """What the page may do (W3C, Content Security Policy Level 3): run these scripts, and ask its own server."""
+    """Return the policy (W3C, Content Security Policy Level 3): these scripts, and requests to the own server."""
     digests = " ".join(f"'sha256-{b64encode(sha256(one.encode()).digest()).decode()}'" for one in scripts)
     return (
         f"default-src 'none'; script-src {digests}; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
@@ -48,13 +44,10 @@ def policy(*scripts: str) -> str:
 
 
 def plotly_js() -> str:
-    """The JavaScript that draws charts, a file of the package plotly."""
     try:
         return resources.files("plotly").joinpath("package_data", "plotly.min.js").read_text("utf-8")
     except ModuleNotFoundError as error:
-        raise mor.UnsupportedFeatureError(
-            "the page draws its charts by plotly, which is not installed: pip install 'crdt-mor[ui]'"
-        ) from error
+        raise mor.UnsupportedFeatureError("the page needs plotly for its charts: pip install 'crdt-mor[ui]'") from error
 
 
 def _own(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What the page shows of a table, as one JSON document: read by the public API, at one moment each, beside writers.
+"""The page's data as one JSON document, read by the public API beside writers.
 
-overview    what the table is            timeline    what was under way when, by whom
-health      what is wrong, what to do    groups      the file groups, the dearest to read first
+overview    the table's settings         timeline    commits and pending writes
+health      problems and advice          groups      file groups, slowest to read first
 conflicts   keys of overlapping commits  growth      bytes and log files over the commits
 upkeep      what `maintain` would do     lives       `why` of some keys
 """
@@ -25,26 +25,22 @@ from crdt_mor.cli.ui.health import Sign, health_of
 from crdt_mor.cli.why import has_same_values
 
 COMMITS_MAX: Final = 500
-"""The newest commits that the page shows."""
 
 GROUPS_MAX: Final = 200
-"""The file groups that the page lists, those with the most to merge first."""
 
 LIVES_MAX: Final = 10
-"""The conflicting keys whose lives a page brings along that is read without a server."""
+"""Conflicting keys whose histories a page without a server contains."""
 
-VERIFY: Final = "crdt-mor verify names what is damaged, what it means, and what to do."
+VERIFY: Final = "crdt-mor verify lists the damage, its effect and the repair."
 
 Document = dict[str, Any]
 T = TypeVar("T")
 
 
 def report_of(table: mor.Table, uri: str) -> Document:
-    """All that the page shows but lives of keys. Texts are as they stand in the table: the page escapes them.
+    """Return the page's data, without histories of keys. The page escapes its texts.
 
-    uri: as commands take it anywhere on this machine.
-
-    What cannot be told, as a file is damaged, say, is a sign of the table's health, and the rest is told.
+    uri: valid in commands anywhere on this machine. A part that cannot be read becomes a sign of the table's health.
     """
     history = [for_programs(row) for row in table.history(COMMITS_MAX).to_pylist(maps_as_pydicts="strict")]
     pending = writers(table)
@@ -58,7 +54,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
         except mor.TableMovedError as error:
             failed.append(Sign("note", "moved", str(error)))
         except mor.CrdtMorError as error:
-            failed.append(Sign("wrong", f"{what} cannot be told", str(error), VERIFY))
+            failed.append(Sign("wrong", f"{what} cannot be read", str(error), VERIFY))
         return otherwise
 
     rows = told("the number of rows", lambda: table.scan().count(), None)
@@ -81,7 +77,7 @@ def report_of(table: mor.Table, uri: str) -> Document:
 
 
 def file_groups(files: pl.DataFrame) -> pl.DataFrame:
-    """A row a file group: what its base file and its logs have, those with the most bytes of logs first."""
+    """Return one row per file group, most bytes of logs first."""
     is_base = pl.col("kind") == "base"
     return (
         files.group_by("partition", "file_id")
@@ -114,7 +110,6 @@ def _overview(table: mor.Table, groups: pl.DataFrame, timeline: pl.DataFrame) ->
 
 
 def _upkeep(table: mor.Table) -> Sequence[Document]:
-    """What `maintain` would do now."""
     done = table.maintenance.maintain(dry_run=True)
     return [{"service": one.service, "state": one.state, "said": str(one)} for one in done.actions]
 
@@ -123,9 +118,9 @@ def _upkeep(table: mor.Table) -> Sequence[Document]:
 
 
 def life_of_text(table: mor.Table, text: str, column: str | None = None, as_of: str | None = None) -> Document:
-    """The life of the row that a text names, as `crdt-mor why` reads it. Values are texts: a browser rounds integers.
+    """Return the history of the row with this key, like `crdt-mor why`.
 
-    Raises what `Table.why` raises, and `InvalidInputError` for a text that is no key.
+    Values are text, because browsers round integers.
     """
     point = None if as_of is None else mor.parse_point(as_of, name="as_of")
     lines = records(table.why(key_of(text, table), column=column, as_of=point), maps_as_dicts=True)
@@ -138,15 +133,11 @@ def life_of_text(table: mor.Table, text: str, column: str | None = None, as_of: 
 
 
 def _text(value: object) -> str | None:
-    """A value as the page shows it."""
     return None if value is None else render.plain(value)
 
 
 def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -> list[Document]:
-    """The lives of some keys, and of the first keys of the conflicts; of one that cannot be told, why it cannot.
-
-    Raises `InvalidInputError` for a text of `keys` that is no key.
-    """
+    """Return the histories of these keys and of the first conflicts. An error replaces a failed history."""
     for text in keys:
         key_of(text, table)
     met = [row["text"] for row in conflicts["keys"] if row["has_life"]]

@@ -1,12 +1,11 @@
-"""The page on 127.0.0.1: made anew whenever a browser loads it, and the lives of rows that it asks for.
+"""The server of the page on 127.0.0.1.
 
-    GET /                                  the page
-    GET /why?key=K[&column=C][&as_of=T]    the life of a row as JSON, or `{"error": …}`
+    GET /                                  the page, rebuilt at each load
+    GET /why?key=K[&column=C][&as_of=T]    the history of a row as JSON, or `{"error": …}`
 
-There is nothing else, and nothing that changes rows or files. Only programs of this machine reach the server. A
-request must name it by its own name, so that a page of the Internet whose name leads here (DNS rebinding) reads
-nothing; one that a page of another site has made (Fetch Metadata, W3C) is refused. A question as of a moment that
-nobody has asked for yet decides it, by an event of the timeline, as any read as of it does.
+No request changes rows or files. A request must use the server's own name, which stops pages of other names that
+resolve here (DNS rebinding), and requests made by other sites are refused (Fetch Metadata, W3C). A question as of a new
+moment decides the moment by a timeline event.
 """
 
 from __future__ import annotations
@@ -27,27 +26,25 @@ from crdt_mor.cli.ui.report import life_of_text, report_of
 HOST: Final = "127.0.0.1"
 
 HTTP_PORT: Final = 80
-"""The port that browsers leave out of a name."""
+"""Browsers omit this port in names."""
 
 SILENT_S: Final = 60
-"""Seconds after which a connection on which nothing comes is closed."""
+"""Seconds until a silent connection is closed."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """A table that is shown. One request at a time reads it."""
+    """The shown table. Requests read it one at a time."""
 
     table: mor.Table
     uri: str
     lock: Lock = field(default_factory=Lock)
 
     def page(self) -> str:
-        """The page as the table is now."""
         with self.lock:
             return html({**report_of(self.table, self.uri), "live": True, "lives": []})
 
     def why(self, asked: dict[str, str]) -> str:
-        """The life of a row, or what is wrong with the question."""
         try:
             with self.lock:
                 said: dict[str, Any] = life_of_text(
@@ -59,7 +56,7 @@ class Served:
 
 
 def server(served: Served, port: int) -> ThreadingHTTPServer:
-    """A server that listens and does not answer yet; port 0 takes a free one."""
+    """Return a listening server that does not answer yet. Port 0 takes a free port."""
     return _Server((HOST, port), _handler(served))
 
 
@@ -67,7 +64,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a browser that went away is no news, and what is wrong with a table is answered."""
+        """Ignore it: browsers disconnect, and errors of the table are answered."""
 
 
 def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
@@ -85,7 +82,7 @@ def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
                 "/why": ("application/json", lambda: served.why(_asked(address.query))),
             }
             if not self._is_asked_by_name():
-                self.send_error(HTTPStatus.FORBIDDEN, "the page is at http://127.0.0.1 alone")
+                self.send_error(HTTPStatus.FORBIDDEN, "the page is only at http://127.0.0.1")
             elif address.path not in answers:
                 self.send_error(HTTPStatus.NOT_FOUND)
             else:
@@ -115,11 +112,10 @@ def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: what a browser asks for is no news."""
+            """Log nothing."""
 
     return Handler
 
 
 def _asked(query: str) -> dict[str, str]:
-    """The parameters of an address, each once."""
     return {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
