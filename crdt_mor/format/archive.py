@@ -1,13 +1,12 @@
-"""Hudi's archived timeline, which it calls its history: completed instants that left the active one.
+"""Hudi's archived timeline, also called its history: completed instants that left the active timeline.
 
     _version_                        the number of the newest manifest, as text
     manifest_<number>                JSON {"files": [{"fileName": ..., "fileLen": ...}]}: the data files that count
     <first>_<last>_<level>.parquet   an instant a row: instantTime, completionTime, action, metadata, plan, version
 
-Data files are never changed. Ten small ones become one larger, and a new manifest names it in their place; so whatever
-one manifest names is the whole history, and files that it does not name are old or not finished. `metadata` is the
-content of the completed file that stood in the active timeline, `plan` that of the plan, where there was one. Knows no
-paths but those that errors name.
+Data files never change. Ten small ones become a larger one, and a new manifest names it instead. A manifest therefore
+names the whole history; other files are old or unfinished. `metadata` is the content of the instant's completed file in
+the active timeline, `plan` the content of its plan, if there was one. This module knows paths only for errors.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _COMPLETED_AS: Final = {"compaction": "commit", "logcompaction": "deltacommit", 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedInstant:
-    """A completed instant: the name of its completed file, and what stood in it."""
+    """A completed instant: the name of its completed file, and the content."""
 
     name: TimelineFileName
     metadata: bytes
@@ -52,23 +51,22 @@ class ArchivedInstant:
 
 
 def manifest_name(number: int) -> str:
-    """The name of a manifest."""
     return f"{_MANIFEST}{number}"
 
 
 def manifest_number(name: str) -> int | None:
-    """The number in the name of a manifest; None for other names."""
+    """Return the number in the name of a manifest; None for other names."""
     digits = name.removeprefix(_MANIFEST)
     return whole_number(digits) if name != digits else None
 
 
 def encode_manifest(files: Iterable[tuple[str, int]]) -> bytes:
-    """A manifest that lists data files, each with its length in bytes."""
+    """Encode a manifest of data files with their lengths in bytes."""
     return json.dumps({"files": [{"fileName": name, "fileLen": length} for name, length in files]}).encode()
 
 
 def encode_instants(instants: Iterable[ArchivedInstant]) -> bytes:
-    """A data file with these instants, which come in the order of their requested times."""
+    """Encode a data file with these instants, sorted by requested time."""
     rows = [
         {
             "instantTime": instant.name.requested,
@@ -84,7 +82,7 @@ def encode_instants(instants: Iterable[ArchivedInstant]) -> bytes:
 
 
 def merge_data_files(files: Iterable[tuple[bytes, str]]) -> bytes:
-    """One data file with the instants of several; each comes with its path, for errors."""
+    """Merge data files into one. Each comes with its path, for errors."""
     tables = []
     for data, path in files:
         try:
@@ -102,9 +100,9 @@ def _encode(table: pa.Table) -> bytes:
 
 
 def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) -> str | None:
-    """The name of the newest manifest, by the version file and the names in the folder; None without a manifest.
+    """Return the name of the newest manifest, from the version file and the names in the folder; None if there is none.
 
-    A writer that died may leave no version file; then the manifest with the greatest number is the newest.
+    A dead writer may leave no version file. Then the manifest with the greatest number is the newest.
     """
     if version is not None:
         text = version.decode(errors="replace").strip()
@@ -116,7 +114,7 @@ def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) ->
 
 
 def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:
-    """The names of the data files that a manifest lists."""
+    """Return the names of the data files in a manifest."""
     try:
         names = [entry["fileName"] for entry in json.loads(data)["files"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -127,7 +125,7 @@ def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:
 
 
 def decode_instants(data: bytes, path: str) -> list[ArchivedInstant]:
-    """The instants in a data file, in its order."""
+    """Return the instants in a data file, in its order."""
     try:
         rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(data), columns=list(_COLUMNS)).to_pylist()
         return [_instant(row, path) for row in rows]

@@ -1,12 +1,12 @@
-"""What of Avro's framing is written here: zigzag numbers, and object containers around datums that are bytes already.
+"""The part of Avro's framing that is written here: zigzag numbers, and object containers around encoded datums.
 
     container   "Obj" 1 | header map (avro.schema) | sync (16) | block
     block       count | size | datums | sync
 
-fastavro writes and reads containers as well, but writes them datum by datum. Log blocks hold bare datums, and wrapping
-these as a container, without a look at them, lets polars decode a whole column in one go. And a container written here
-depends on nothing but its content, since the sync marker is a hash of it, and its header says nothing that is not asked
-for, mostly `avro.schema` alone, as in Hudi's files; fastavro adds `avro.codec`.
+fastavro reads and writes containers datum by datum. Log blocks contain bare datums. Wrapping these as a container,
+without decoding them, lets polars decode a whole column at once. A container written here depends only on its content:
+the sync marker is a hash of the content, and the header contains only the requested entries, mostly `avro.schema`
+alone, as in Hudi's files. fastavro adds `avro.codec`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 Json: TypeAlias = "str | bool | int | float | list[Json] | dict[str, Json] | None"
-"""A schema of Avro's, which is JSON."""
+"""An Avro schema, as JSON."""
 
 MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
 
 
 def encode_long(value: int) -> bytes:
-    """Zigzag, then seven bits a byte, lowest first."""
+    """Encode zigzag, then seven bits per byte, lowest first."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -35,7 +35,7 @@ def encode_long(value: int) -> bytes:
 
 
 def decode_long(data: bytes | memoryview, offset: int) -> tuple[int, int]:
-    """The number at `offset`, and the offset after it. IndexError past the end, ValueError for more than ten bytes."""
+    """Return the number at `offset` and the offset after it. IndexError past the end, ValueError above ten bytes."""
     rest = shift = 0
     while True:
         byte = data[offset]
@@ -49,14 +49,14 @@ def decode_long(data: bytes | memoryview, offset: int) -> tuple[int, int]:
 
 
 def encode_container(header: bytes, count: int, datums: bytes | memoryview) -> bytes:
-    """One block of `count` datums behind a `header` made by `container_header`."""
+    """Encode one block of `count` datums after a `header` from `container_header`."""
     sync = hashlib.md5(header + datums[:65536], usedforsecurity=False).digest()
     size = encode_long(len(datums))
     return b"".join((header, sync, encode_long(count), size, datums, sync))
 
 
 def is_as_encoded(data: bytes) -> bool:
-    """Return whether `encode_container` made these bytes, by the sync marker, which is a hash of the first 64 KiB."""
+    """Return True if `encode_container` made these bytes, judged by the sync marker, a hash of the first 64 KiB."""
     sync = data[-_SYNC_BYTES:]
     start = data.find(sync) + _SYNC_BYTES
     try:
@@ -68,9 +68,9 @@ def is_as_encoded(data: bytes) -> bool:
 
 
 def container_header(schema: str, notes: Mapping[str, str] = MappingProxyType({})) -> bytes:
-    """Everything before the sync marker; the codec is null.
+    """Encode everything before the sync marker; the codec is null.
 
-    notes: metadata of the file beside `avro.schema`, which is all that Hudi's files have. Readers pass over it.
+    notes: file metadata besides `avro.schema`, which Hudi's files lack and readers ignore.
     """
     metadata = {"avro.schema": schema, **notes}
     texts = [text.encode() for entry in metadata.items() for text in entry]

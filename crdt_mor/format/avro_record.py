@@ -1,9 +1,8 @@
-"""One record of Hudi's in an Avro container: what every file of Hudi's timeline is, if it is not empty.
+"""One Hudi record in an Avro container: the content of every non-empty file of Hudi's timeline.
 
-The schemas in `schemas/` are Hudi's own to the letter, but for the notes (`doc`) on fields of plans: every string and
-map has the property `avro.java.string`, since Java casts to String. Equal values give equal bytes, so that all
-processes that project an instant write the same file. A file of another Hudi release is read by the schema that it
-carries: fields that it lacks are null.
+The schemas in `schemas/` are Hudi's own, except for the notes (`doc`) on fields of plans. Every string and map has the
+property `avro.java.string`, because Java casts to String. Equal values give equal bytes, so all processes that project
+an instant write the same file. A file of another Hudi release is read by its own schema; fields that it lacks are null.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ else:
     fastavro = Late("fastavro")
 
 Datum: TypeAlias = dict[str, object]
-"""A record as fastavro takes and gives it: values by the names of Hudi's fields."""
+"""A record as fastavro reads and returns it: values by Hudi's field names."""
 
 _CODECS: Final = ("null", "deflate")
 
 
 class Kind:
-    """One kind of file, whose schema is `schemas/<file>.avsc`; what is needed to write it is made once, when it is.
+    """A kind of file with the schema `schemas/<file>.avsc`. Its header is made once, at the first write.
 
-    What we write carries the schema without its white space.
-    notes: what the header of such a file says beside the schema, where the record itself has no place for it.
+    Written files contain the schema without white space.
+    notes: header entries besides the schema, for facts without a place in the record.
     """
 
     def __init__(self, file: str, notes: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -47,17 +46,14 @@ class Kind:
 
     @cached_property
     def name(self) -> str:
-        """The name of its record."""
         return str(self._schema["name"])
 
     @cached_property
     def parsed(self) -> Schema:
-        """The schema as fastavro takes it."""
         return fastavro.parse_schema(self._schema)
 
     @cached_property
     def header(self) -> bytes:
-        """How a file of this kind begins."""
         return avro.container_header(json.dumps(self._schema, separators=(",", ":")), self._notes)
 
     @cached_property
@@ -68,26 +64,26 @@ class Kind:
 
 
 def encode(kind: Kind, datum: Datum) -> bytes:
-    """The bytes of a file of this kind that holds `datum`."""
+    """Encode a file of this kind with `datum`."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, kind.parsed, datum)
     return avro.encode_container(kind.header, 1, buffer.getvalue())
 
 
 def notes_of(data: bytes, path: str) -> Mapping[str, str]:
-    """What the header of a file says, the schema among it; `FormatError` if that is damaged."""
+    """Return the header of a file, including its schema; raise `FormatError` if it is damaged."""
     try:
         found = fastavro.block_reader(io.BytesIO(data)).metadata
         return {str(key): str(value) for key, value in found.items()}
-    except Exception as error:  # fastavro raises whatever the bytes lead it to
+    except Exception as error:  # fastavro raises any error for such bytes
         raise FormatError(f"not an Avro container: {error!r}. path={path} size={len(data)}") from error
 
 
 def decode(data: bytes, path: str, record: str) -> Datum:
-    """The datum of a file that holds one record of this name, read by the schema that the file carries.
+    """Decode a file with one record of this name, by the schema in the file.
 
-    Raises `FormatError` if the file is empty, damaged or holds another record, `UnsupportedFeatureError` for a codec
-    that Hudi does not use.
+    Raises `FormatError` if the file is empty, damaged or contains another record, and `UnsupportedFeatureError` for a
+    codec that Hudi does not use.
     """
     if data[:4] != avro.MAGIC:
         what = "an empty file" if not data else f"it begins with {data[:4]!r}"
@@ -102,12 +98,12 @@ def decode(data: bytes, path: str, record: str) -> Datum:
         name = str(cast("Mapping[str, object]", reader.writer_schema)["name"]).rpartition(".")[2]
         blocks = list(reader)
         counts = [block.num_records for block in blocks if block.num_records]
-        # No union of our records has two branches that are alike in Python, so what fastavro returns is unambiguous.
+        # No union of these records has two branches with equal Python types, so fastavro's result is unambiguous.
         datums = [cast("Datum", datum) for block in blocks for datum in block] if counts == [1] else []
         bytes_left = any(block.bytes_.read(1) for block in blocks)  # type: ignore[attr-defined]  # not in its stubs
     except UnsupportedFeatureError:
         raise
-    except Exception as error:  # fastavro raises whatever the bytes lead it to
+    except Exception as error:  # fastavro raises any error for such bytes
         raise FormatError(f"damaged {record}: {error!r}. path={path} size={len(data)}") from error
     if name != record:
         raise FormatError(f"{record} expected, {name} found. path={path}")

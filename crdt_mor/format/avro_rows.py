@@ -1,11 +1,11 @@
-"""The content of an Avro log block, a whole column at a time.
+"""Decode the content of an Avro log block, a whole column at a time.
 
     3 (int32) | number of records (int32) | per record: length (int32), datum
 
-The lengths stand between the datums, so the content is no container. But a schema that begins with a field of four
-fixed bytes reads each length as part of its record: with that field put first, the content is one run of datums, and
-polars decodes it in one go. The lengths that come out must add up to the content's size, so a wrong schema is noticed.
-Two things polars does not read, maps and unions of several types; such blocks go through fastavro, row by row.
+The lengths between the datums make the content no container. But a schema that begins with a fixed field of four bytes
+reads each length as part of its record. With that field first, the content is a run of datums, and polars decodes it at
+once. The decoded lengths must add up to the content's size, which detects a wrong schema. polars reads no maps and no
+unions of several types; fastavro decodes such blocks row by row.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "Crdt
 
 
 def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table:
-    """The rows of a block, whose writer's schema is `schema`. Errors name the path and the offset."""
+    """Decode the rows of a block with the writer's `schema`. Errors name the path and the offset."""
     where = f"path={path} offset={offset}"
     if len(content) < _HEAD.size:
         raise FormatError(f"damaged Avro log block: cut short. {where}")
@@ -62,12 +62,12 @@ def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table
         return _decode_rows(writer, count, body, schema) if table is None else table
     except UnsupportedFeatureError as error:
         raise UnsupportedFeatureError(f"{error} {where}") from error
-    except (Exception, pl.exceptions.PanicException) as error:  # both decoders raise whatever the bytes lead them to
+    except (Exception, pl.exceptions.PanicException) as error:  # both decoders raise any error for such bytes
         raise FormatError(f"damaged Avro log block: {error!r}. {where}") from error
 
 
 class _Writer:
-    """A writer's schema with the length in front, ready to use."""
+    """A writer's schema with the length in front."""
 
     __slots__ = ("columnar", "header")
 
@@ -87,7 +87,7 @@ def _writer(schema: str) -> _Writer:
 
 
 def _columnar(type_: Json) -> bool:
-    """Whether polars reads this type: no map (it panics), no union of several types (it raises)."""
+    """Return True if polars reads this type. It panics on maps and raises for unions of several types."""
     if isinstance(type_, list):
         return len(type_) - ("null" in type_) == 1 and all(_columnar(branch) for branch in type_)
     if not isinstance(type_, dict):
@@ -101,7 +101,7 @@ def _columnar(type_: Json) -> bool:
 
 
 def _decode_columns(writer: _Writer, count: int, body: memoryview) -> pa.Table | None:
-    """By polars; None for what it does not read after all."""
+    """Decode with polars; None if it fails."""
     container = avro.encode_container(writer.header, count, body)
     try:
         frame = pl.read_avro(io.BytesIO(container))

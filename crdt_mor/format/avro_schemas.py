@@ -1,8 +1,8 @@
-"""Schemas that come with the bytes that they describe: whether these bound what reading the bytes takes.
+"""Check that a schema in a file bounds the memory and depth of reading the file.
 
-Avro has room for two that do not. An array of nothing (of null, or of records without fields) has any number of items
-in the bytes of its length. A type that contains itself has a level for each byte: fastavro goes as deep as it goes, and
-ends the process where the stack does. Neither is in a schema of Hudi's.
+Avro allows two that do not. An array of nulls, or of records without fields, has any number of items in no bytes. A
+type that contains itself has a level per byte: fastavro recurses as deep as the bytes, and overflows the stack. Hudi's
+schemas contain neither.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from crdt_mor.format.avro import Json
 
 
 def require_bounded(schema: Json) -> None:
-    """Raise ValueError for a schema by which a few bytes may mean any number of values, or of levels of them.
+    """Raise ValueError for a schema with unbounded values or levels in few bytes.
 
-    What is no schema at all raises AttributeError, LookupError or TypeError.
+    An invalid schema raises AttributeError, LookupError or TypeError.
     """
     _Walk().weight(schema, "")
 
 
 class _Walk:
-    """One walk through a schema: the least bytes of a value of each named type, None as long as it is being read."""
+    """One walk through a schema: the smallest size of each named type, None while the type is being read."""
 
     def __init__(self) -> None:
         self._named: dict[str, int | None] = {}
 
     def weight(self, kind: Json, namespace: str) -> int:
-        """How many bytes a value has at least."""
+        """Return the smallest size of a value, in bytes."""
         if isinstance(kind, list):
             return 1 + min([self.weight(branch, namespace) for branch in kind], default=0)
         if isinstance(kind, str):
@@ -73,6 +73,6 @@ class _Walk:
 
 
 def _namespace(kind: Mapping[str, Any], namespace: str) -> str:
-    """The namespace of a named type, which is that of the types in it."""
+    """Return the namespace of a named type, which also applies to the types in it."""
     own, dot, _ = str(kind["name"]).rpartition(".")
     return own if dot else str(kind.get("namespace", namespace) or "")

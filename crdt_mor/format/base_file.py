@@ -1,16 +1,14 @@
-"""Parquet as Hudi's readers take it: base files, and the blocks of log files.
+"""Parquet for Hudi's readers: base files, and the blocks of log files.
 
-- No Arrow schema in the footer: with large, view or dictionary types in it hudi-rs refuses a log block.
-- Lists and maps in three levels with the names of the Parquet specification, timestamps in microseconds of UTC,
-  decimals in as few fixed bytes as hold their precision: what Spark and hudi-rs expect.
-- Row groups of about 131,072 rows, so that readers decode them in parallel.
-- Columns of numbers that do not get smaller are not compressed. A base file of ten columns, three of which have random
-  floats, decodes in three quarters of the time.
-- Each page has a CRC, which costs next to nothing: nothing else tells that a byte of a number has changed.
-- A dictionary only where values repeat. That is most of the cost of writing: a dictionary of a column of keys is a
-  hash table of every key, thrown away at the end.
-- All else is plain. Many integers would be smaller as DELTA_BINARY_PACKED, and some faster to read, but Flink refuses a
-  column in any encoding that is neither (benches/README.md has the figures).
+- No Arrow schema in the footer: hudi-rs refuses log blocks with large, view or dictionary types in it. - Lists and maps
+in three levels with the names of the Parquet specification, timestamps in microseconds of UTC, decimals in as few fixed
+bytes as their precision needs: Spark and hudi-rs expect these. - Row groups of about 131,072 rows, so readers decode
+them in parallel. - Number columns that do not shrink are not compressed. A base file of ten columns, three with random
+floats, decodes in three quarters of the time. - Each page has a CRC, which costs next to nothing. Nothing else detects
+a changed byte of a number. - A dictionary only where values repeat. Dictionaries are most of the cost of writing: for a
+column of keys, a hash table of every key that is then thrown away. - Everything else is plain. Many integers would be
+smaller as DELTA_BINARY_PACKED, and some faster to read, but Flink refuses any encoding besides plain and dictionary
+(benches/README.md has the figures).
 """
 
 from __future__ import annotations
@@ -35,22 +33,21 @@ from crdt_mor.model.layout import BY_KEY, ZSTD
 
 ROW_GROUP_ROWS: Final = 131_072
 CLUSTERED_ROW_GROUP_ROWS: Final = 32_768
-"""Rows of a row group in a base file that is clustered by some columns: fewer, so that a filter on them skips more."""
+"""Rows per row group in a clustered base file: fewer, so that filters skip more."""
 MIN_RECORD_KEY: Final = "hoodie_min_record_key"
 MAX_RECORD_KEY: Final = "hoodie_max_record_key"
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
 ORDER: Final = "crdt_mor.order"
-"""The order of the rows, as `Layout` says it, where it is not that of their keys."""
+"""The order of the rows, as text of `Layout`, if they are not in key order."""
 
 CALENDAR: Final = {"org.apache.spark.version": "3.5.6"}
-"""Metadata which says that the dates and times of a base file are in the proleptic Gregorian calendar, as Spark 3 has
-them.
+"""Metadata that marks dates and times as proleptic Gregorian, the calendar of Spark 3.
 
-Spark 2 and Hive used other calendars for dates before 1582-10-15 and for moments before 1900. Spark 3 cannot know which
-of them a file is in that does not name the Spark that wrote it, and refuses such values (READ_ANCIENT_DATETIME). It
-reads a file as it is if that names Spark 3.0.0 or later (for INT96 3.1.0; versions are compared as texts) and does not
-have the key `org.apache.spark.legacyDateTime`. Hudi's readers read log blocks as they are and do not look at this key.
+Spark 2 and Hive used other calendars before 1582-10-15 (dates) and before 1900 (moments). Spark 3 cannot know the
+calendar of a file that names no Spark version, and refuses such values (READ_ANCIENT_DATETIME). It reads a file
+unchanged if the file names Spark 3.0.0 or later (INT96: 3.1.0; versions compare as text) and lacks the key
+`org.apache.spark.legacyDateTime`. Hudi's readers ignore this key and read log blocks unchanged.
 
 Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of Spark 3.5.
 """
@@ -58,28 +55,30 @@ Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of
 _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"})
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
 _NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
-"""Columns by which no reader skips rows, so that their statistics are not worth the time."""
+"""Readers never skip rows by these columns, so statistics of them are not worth the time."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
-"""Stored types, each with the view type that becomes equal bytes in a file. Polars has views, so nothing is copied."""
+"""Stored types and the view types with equal bytes in a file. polars uses views, so nothing is copied."""
 _SAMPLE_ROWS: Final = 1_024
 REPEATS_MIN: Final = 8
-"""A value must occur this often on average among the rows that share a dictionary. In a row group of 131,072 rows 5,000
-texts decode three times as fast from a dictionary as without, and 10,000 prices twice as fast, in two thirds of the
-bytes; 20,000 numbers twice as fast, but in more bytes, and they take longer to encode."""
+"""The smallest average number of repetitions per value among rows that share a dictionary. In a row group of 131,072
+rows, 5,000 texts decode three times as fast from a dictionary, and 10,000 prices twice as fast in two thirds of the
+bytes. 20,000 numbers decode twice as fast, but take more bytes and more time to encode.
+"""
 _JUDGED_FOR_WRITES: Final = 32
 _JUDGEMENTS_MAX: Final = 64
 
 _ZSTD_LEVEL: Final = 1
 _RUN_ROWS: Final = 8_192
-"""How many neighbouring values are compressed to see whether a column gets smaller."""
+"""The number of neighbouring values that are compressed as a sample."""
 _RATIO_MAX: Final = 0.9
-"""A column that compression leaves with more than this part of its bytes is not compressed: to undo that is most of the
-time that numbers take to decode."""
+"""A column that keeps more than this share of its bytes is not compressed: decompression is most of the time of
+decoding numbers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """From the end of a Parquet file: the number of its rows, its columns as stored, and its key-value metadata."""
+    """The end of a Parquet file: number of rows, stored columns and key-value metadata."""
 
     rows: int
     schema: pa.Schema
@@ -87,13 +86,13 @@ class Footer:
 
     @property
     def latest_requested(self) -> InstantTime | None:
-        """The latest requested time among the commits in this base file; None for base files that Hudi wrote."""
+        """The latest requested time among the commits in this base file; None for base files of Hudi."""
         text = self.metadata.get(LATEST_REQUESTED)
         return InstantTime(text) if text else None
 
     @property
     def order(self) -> str:
-        """The order of the rows in a base file of ours, as a `Layout` says it."""
+        """The order of the rows in a base file of crdt_mor, as text of `Layout`."""
         return self.metadata.get(ORDER, str(BY_KEY))
 
 
@@ -105,7 +104,7 @@ def base_metadata(
     latest_requested: InstantTime | None,
     order: str = str(BY_KEY),
 ) -> dict[str, str]:
-    """The key-value metadata of a base file. A file without rows has no least and no greatest key."""
+    """Build the key-value metadata of a base file. A file without rows has no least and greatest key."""
     metadata = {AVRO_SCHEMA: avro_schema, **CALENDAR}
     if min_record_key is not None and max_record_key is not None:
         metadata |= {MIN_RECORD_KEY: min_record_key, MAX_RECORD_KEY: max_record_key}
@@ -126,15 +125,16 @@ def write_parquet(
     log_block: bool = False,
     lookup: str | None = None,
 ) -> memoryview:
-    """`rows`, of the stored types, as the bytes of a Parquet file without metadata, encoded by this thread.
+    """Encode `rows`, in stored types, as a Parquet file without metadata, in this thread.
 
-    Text may be in views (`VIEWS`), commit times and file names in dictionaries; that shows in nothing but the time.
-    `repeating`: the columns worth a dictionary (`repeating_columns`), beside the meta columns that always are.
-    `codec`: of a base file, as `Layout` names it.
-    `uncompressed`: columns of a base file that do not get smaller (`incompressible_columns`).
-    `lookup`: a column of distinct values, which has a Bloom filter by which readers find single ones.
-    `log_block`: lz4 and no statistics, since readers need every row of a block, and compaction soon rewrites it; a
-    third less work for the writer.
+    Text may be in views (`VIEWS`), commit times and file names in dictionaries: this changes only the time.
+
+    codec: the codec of a base file, as `Layout` names it.
+    repeating: columns worth a dictionary (`repeating_columns`), besides the meta columns that always are.
+    uncompressed: columns of a base file that do not shrink (`incompressible_columns`).
+    log_block: lz4 and no statistics, because readers need every row of a block and compaction soon rewrites it. This
+        is a third less work for the writer.
+    lookup: a column of distinct values that gets a Bloom filter, by which readers find single values.
     """
     for item in rows.schema:
         ready = item.type in VIEWS.values() or (item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type))
@@ -151,7 +151,7 @@ def write_parquet(
 def _options(
     rows: pa.Table, repeating: Sequence[str], uncompressed: Sequence[str], codec: str | None
 ) -> dict[str, Any]:
-    """The options of pyarrow's writer; the head of this module says why they are these. codec: None: of a log block."""
+    """Return pyarrow's writer options; the module docstring gives the reasons. codec: None for a log block."""
     log_block, schema = codec is None, rows.schema
     repeats = _ALWAYS_REPEAT.union(repeating) if rows.num_rows >= REPEATS_MIN else ()
     columns = () if log_block else [item for item in schema if item.name not in uncompressed]
@@ -170,7 +170,7 @@ def _options(
 
 
 def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:
-    """The columns of a Parquet file that one of a table becomes, each by its path, as the specification names it."""
+    """Yield the Parquet leaf columns of a table column, by their path in the specification."""
     if pa.types.is_list(type_):
         yield from _leaves(type_.value_type, f"{path}.list.element")
     elif pa.types.is_map(type_):
@@ -184,9 +184,10 @@ def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:
 
 
 def read_footer(source: ParquetSource) -> Footer:
-    """The footer of a Parquet file; a missing file is a FileNotFoundError, a damaged one a `FormatError`.
+    """Read the footer of a Parquet file.
 
-    One that the system does not give is a `StorageUnavailableError`.
+    Raises FileNotFoundError if the file is missing, `FormatError` if it is damaged, and `StorageUnavailableError` if
+    the system does not return it.
     """
     try:
         with source.open() as file:
@@ -213,8 +214,8 @@ def read_footer(source: ParquetSource) -> Footer:
 def refuse_encrypted(error: Exception, path: str, source: ParquetSource | None = None) -> None:
     """Raise `UnsupportedFeatureError` if a Parquet file could not be read because it is encrypted.
 
-    error: what a reader said of the file. Some releases of polars only say that they do not understand its bytes.
-    source: the file, where Arrow is to be asked, too.
+    error: the reader's error. Some releases of polars only report bytes that they do not understand.
+    source: the file, if Arrow must be asked too.
     """
     said = f"{error} {'' if source is None else _what_arrow_says(source)}"
     if re.search("encrypted (metadata|footer)|Encryption error|Cannot decrypt", said):
@@ -224,7 +225,7 @@ def refuse_encrypted(error: Exception, path: str, source: ParquetSource | None =
 
 
 def _what_arrow_says(source: ParquetSource) -> str:
-    """Why Arrow cannot read this file; nothing if it can."""
+    """Return Arrow's error for this file, or nothing."""
     try:
         with source.open() as file:
             file.read()
@@ -234,7 +235,7 @@ def _what_arrow_says(source: ParquetSource) -> str:
 
 
 def _storable(type_: pa.DataType) -> bool:
-    """Whether Hudi's readers take what pyarrow makes of this type."""
+    """Return True if Hudi's readers accept pyarrow's encoding of this type."""
     if pa.types.is_list(type_):
         return _storable(type_.value_type)
     if pa.types.is_struct(type_):
@@ -253,9 +254,9 @@ _FLAT: Final = frozenset(
 
 
 def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tuple[str, ...]:
-    """The columns worth a dictionary, judged by a sample of the rows; meta columns are left out.
+    """Return the columns worth a dictionary, judged by a sample of the rows, without meta columns.
 
-    together: how many of the rows share a dictionary, at most.
+    together: the largest number of rows that share a dictionary.
     """
     most = min(rows.height, together) // REPEATS_MIN
     if not most:
@@ -269,17 +270,16 @@ def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tup
 
 
 class Judgements:
-    """What `repeating_columns` says of the rows of small writes to one table: it looks at one write in so many.
+    """The results of `repeating_columns` for small writes to a table, computed for one write in several.
 
-    The rows of a writer are much alike, and to look at them takes a tenth of a write of 10,000 rows. Safe to share
-    between threads.
+    A writer's rows are alike, and judging them costs a tenth of a write of 10,000 rows. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[str, ...], int]] = {}
 
     def repeating(self, rows: pl.DataFrame, together: int) -> tuple[str, ...]:
-        """As `repeating_columns`, of these rows or of earlier ones with the same columns, about as many."""
+        """Return `repeating_columns` of these rows, or of about as many earlier rows with the same columns."""
         kind = (*rows.schema.items(), min(rows.height, together).bit_length())
         columns, left = self._known.get(kind, ((), 0))
         if not left:
@@ -291,14 +291,13 @@ class Judgements:
 
 
 def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: str = ZSTD) -> tuple[str, ...]:
-    """The columns of numbers, dates and times beside `repeating` that do not get smaller, judged by a run of values."""
+    """Return the columns of numbers, dates and times besides `repeating` that do not shrink, judged by a sample."""
     run = rows.slice(max(0, rows.height - _RUN_ROWS) // 2, _RUN_ROWS)
     columns = (run[name] for name in rows.columns if name not in repeating and _has_numbers(rows.schema[name]))
     return tuple(values.name for values in columns if not _gets_smaller(values, codec))
 
 
 def _has_numbers(kind: pl.DataType) -> bool:
-    """Whether a Parquet file has values of this type as the bytes of numbers."""
     return kind.is_temporal() or kind.is_float() or kind.is_integer()
 
 
@@ -310,9 +309,10 @@ def _gets_smaller(values: pl.Series, codec: str) -> bool:
 
 @cache
 def _chances() -> npt.NDArray[np.float64]:
-    """Where a sample takes its rows, each place in 0..1: as if at random, since values may come in runs or periods.
+    """Return the sample's positions, as fractions of the rows. They look random, because values may come in runs or
+    periods.
 
-    They are always the same, so that equal rows give equal files (SplitMix64, Steele et al. 2014).
+    They are always the same, so equal rows give equal files (SplitMix64, Steele et al. 2014).
     """
     state = np.arange(1, _SAMPLE_ROWS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -321,9 +321,9 @@ def _chances() -> npt.NDArray[np.float64]:
 
 
 def _distinct_values(sample: pl.Series, rows: int) -> int:
-    """About how many distinct values a column has, of which this is a sample, of so many rows.
+    """Estimate the number of distinct values in a column of `rows` rows from a sample.
 
-    Chao's lower bound for the classes that a sample has missed (Chao 1984, "Nonparametric estimation of the number of
+    Chao's lower bound for the classes that a sample misses (Chao 1984, "Nonparametric estimation of the number of
     classes in a population").
     """
     classes = np.bincount(sample.unique_counts().to_numpy(), minlength=3)  # how many values occur so often

@@ -1,11 +1,11 @@
-"""Bloom filters of a Parquet file: which row groups may have a key, where keys are in no order.
+"""Bloom filters of a Parquet file: they find the row groups with a key if keys are in no order.
 
     footer ── per row group: offset and length ──► header, then blocks of 256 bits
-    key ── XXH64 ──► upper half: which block    lower half: eight bits of it, which are all set if the key is there
+    key ── XXH64 ──► upper half: the block    lower half: eight bits, all set if the block contains the key
 
-A clustered base file has its keys everywhere, so that their statistics skip no row group. Its filters are written by
-pyarrow, in releases that can, moved side by side by `row_groups.joining`, and read here in one piece; polars does not
-look at them, and Spark, DuckDB and others do.
+In a clustered base file, every row group spans all keys, so statistics skip none. pyarrow writes the filters, in
+releases that can; `row_groups.joining` moves them side by side, and this module reads them at once. polars ignores
+them; Spark, DuckDB and others use them.
 
 Source: Parquet's `BloomFilter.md` (the split block filter), and the specification of XXH64.
 """
@@ -27,19 +27,20 @@ from crdt_mor.format.row_groups import Struct, decode_front
 from crdt_mor.ground.parquet import ParquetSource
 
 FALSE_POSITIVES: Final = 0.01
-"""Share of the keys that a row group lacks for which its filter says that it may have them; two bytes a row."""
+"""The share of absent keys that a filter does not exclude. Costs two bytes per row."""
 
 
 @cache
 def are_written() -> bool:
-    """Whether this release of pyarrow writes filters. Without them, looking a key up reads the keys of all row groups.
+    """Return True if this release of pyarrow writes filters. Without them, a key lookup reads the keys of all row
+    groups.
 
-    It is asked by writing one, which imports pandas where that is installed: so not before it matters.
+    This writes a filter, which imports pandas if installed, so it is called only when needed.
     """
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table({"key": ["a"]}), sink, bloom_filter_options={"key": {"ndv": 1, "fpp": 0.5}})
-    except TypeError:  # an option that it does not know
+    except TypeError:  # an unknown option
         return False
     return True
 
@@ -49,7 +50,7 @@ _SALT: Final = np.array(
 )
 _BLOCK_BYTES: Final = 32
 _HEADER_BYTES_MAX: Final = 64
-"""More than any header has."""
+"""More than the bytes of any header."""
 
 _MASK: Final = (1 << 64) - 1
 _P1: Final = 0x9E3779B185EBCA87
@@ -60,25 +61,25 @@ _P5: Final = 0x27D4EB2F165667C5
 
 
 def options(column: str, rows: int) -> dict[str, Any]:
-    """What pyarrow's writer is told to write a filter of a column of distinct values."""
+    """Return pyarrow's writer options for a filter of a column of distinct values."""
     return {"bloom_filter_options": {column: {"ndv": rows, "fpp": FALSE_POSITIVES}}} if rows and are_written() else {}
 
 
 def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[tuple[int, int]] | None:
-    """The first row and the number of rows of each row group that may have one of these values in a column of texts.
+    """Return the first row and number of rows of each row group that may contain one of these values.
 
-    None where the file has no filters of the column, not of all its row groups, or not side by side, as other writers
-    leave them: to fetch these would take a read for each row group.
+    Returns None if filters are missing or not side by side, as other writers leave them: reading these would take a
+    request per row group.
     """
     try:
         places, size = _places(source.metadata(), column), source.size()
     except (OSError, pa.ArrowException):
-        return None  # the scan will say what is wrong with it
+        return None  # the scan raises the error
     if not places or any(offset + length != following for (_, offset, length), (_, following, _) in pairwise(places)):
         return None
     start, (_, last, length) = places[0][1], places[-1]
     if start < 0 or last + length > size or any(length < 0 for _, _, length in places):
-        return None  # filters that are said to lie outside of the file
+        return None  # filter offsets outside of the file
     filters = memoryview(source.read(start, last + length - start))
     hashes = np.array([xxh64(value.encode()) for value in values], np.uint64)
     found, first = list[tuple[int, int]](), 0
@@ -88,14 +89,14 @@ def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[
                 found.append((first, rows))
             first += rows
     except (FormatError, ValueError, LookupError, TypeError):
-        return None  # no filter that is known; reading all rows is right as well
+        return None  # an unknown filter; reading all rows is right too
     return found
 
 
 def denied(source: ParquetSource, footer: pq.FileMetaData, group: int, column: str, keys: pa.Array) -> int:
-    """How many of the keys of a row group its filter rules out, though they are there; 0 where it has none.
+    """Count the keys of a row group that its filter wrongly excludes; 0 without a filter.
 
-    Raises `FormatError` where the filter is damaged.
+    Raises `FormatError` if the filter is damaged.
     """
     places = _places(footer, column)
     if not places or not len(keys):
@@ -109,7 +110,7 @@ def denied(source: ParquetSource, footer: pq.FileMetaData, group: int, column: s
 
 
 def _places(footer: pq.FileMetaData, column: str) -> list[tuple[int, int, int]]:
-    """For each row group its number of rows, and offset and length of the filter; empty where one has none."""
+    """Return each row group's number of rows, and offset and length of its filter; empty if one is missing."""
     number = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
     groups = [] if number is None else [footer.row_group(group) for group in range(footer.num_row_groups)]
     found = []
@@ -123,7 +124,7 @@ def _places(footer: pq.FileMetaData, column: str) -> list[tuple[int, int, int]]:
 
 
 def _blocks(data: memoryview) -> npt.NDArray[np.uint32]:
-    """The blocks of one filter, a row of eight words each; raises `FormatError` for another kind of filter."""
+    """Return the blocks of a filter, a row of eight words each; raise `FormatError` for another kind of filter."""
     header, size = decode_front(bytes(data[:_HEADER_BYTES_MAX]))
     bits = data[size:]
     if header[1].value != len(bits) or len(bits) % _BLOCK_BYTES or not len(bits) or not _is_split_block(header):
@@ -132,17 +133,15 @@ def _blocks(data: memoryview) -> npt.NDArray[np.uint32]:
 
 
 def _is_split_block(header: Struct) -> bool:
-    """Whether algorithm, hash and compression are each the first of their unions, the only ones there are."""
+    """Return True if algorithm, hash and compression are each the first of their unions, the only ones."""
     return all(list(header[field].value) == [1] for field in (2, 3, 4))
 
 
 def _any_in(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> bool:
-    """Whether one of the hashed values may be there."""
     return bool(_each_in(blocks, hashes).any())
 
 
 def _each_in(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Whether each of the hashed values may be there."""
     at = ((hashes >> np.uint64(32)) * np.uint64(len(blocks))) >> np.uint64(32)
     low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     bits = np.uint32(1) << ((low[:, None] * _SALT) >> np.uint32(27))
@@ -151,7 +150,7 @@ def _each_in(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> 
 
 
 def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    """`xxh64` of each text of an array (no nulls): those of one length together, as columns of words."""
+    """Return `xxh64` of each text (no nulls); texts of equal length are hashed together, as columns of words."""
     texts = keys.cast(pa.large_string())
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
@@ -165,9 +164,9 @@ def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _hashes_of_length(texts: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint64]:
-    """`xxh64` of texts of one length, a row each; the same steps, in numbers of 64 bits that wrap around by themselves.
+    """Return `xxh64` of texts of equal length, one per row, in 64-bit numbers that wrap around.
 
-    What is folded in last comes in pieces of eight bytes, then four, then one.
+    The tail is mixed in pieces of eight bytes, then four, then one.
     """
     at, count = 0, len(texts)
 
@@ -211,7 +210,7 @@ def _turned(values: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
 
 
 def xxh64(data: bytes) -> int:
-    """The 64-bit xxHash of some bytes, with seed 0."""
+    """Return the 64-bit xxHash of `data`, with seed 0."""
     at, length = 0, len(data)
     if length >= 32:
         lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]

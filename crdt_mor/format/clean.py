@@ -1,12 +1,12 @@
-"""The contents of the timeline files of a clean, and those of a savepoint, whose files no clean may remove.
+"""The contents of the timeline files of a clean, and of a savepoint, whose files no clean may remove.
 
     T.clean.requested     HoodieCleanerPlan
     T_C.clean             HoodieCleanMetadata
     T_C.savepoint         HoodieSavepointMetadata
 
-Hudi refuses time travel to before `earliest_to_retain` of the newest completed clean: as of that time, and later, every
-file that a view needs is there. Each is one record, as `records` keeps it. Knows neither file names nor which files
-may go.
+Hudi refuses time travel to before `earliest_to_retain` of the newest completed clean. Views at that time or later have
+all their files. Each file is one record, as in `records`. This module knows no file names and does not decide which
+files go.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from crdt_mor.model.names import join_path
 
 KEEP_BY_TIME: Final = "KEEP_LATEST_BY_HOURS"
 KEEP_BY_COMMITS: Final = "KEEP_LATEST_COMMITS"
-"""Hudi's names of the policies of a clean: it keeps what was current at a time, or at the last commits."""
+"""Hudi's names of the clean policies: keep the state since a time, or at the last commits."""
 
 _VERSION: Final = 2
-"""The version of both records: since it, plans list their files with a flag, and results name files without folder."""
+"""The version of both records. Since this version, plans list files with a flag, and results name files without folder.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionInstant:
-    """An instant, named to Hudi: its requested time, its action, and its state (REQUESTED, INFLIGHT or COMPLETED)."""
+    """An instant in Hudi's terms: requested time, action and state (REQUESTED, INFLIGHT or COMPLETED)."""
 
     requested: str
     action: str
@@ -39,13 +40,13 @@ class ActionInstant:
 
 @dataclass(frozen=True, slots=True)
 class CleanPlanRecord:
-    """What a clean will remove, for Hudi's eyes.
+    """The files that a clean will remove, for Hudi.
 
-    earliest_to_retain: the instant from which on history is kept; None: there is no such instant.
-    last_completed: requested time of the last completed commit when the plan was made; empty: there was none.
+    earliest_to_retain: the instant from which history is kept; None if there is none.
+    last_completed: requested time of the last completed commit at planning; empty if there was none.
     policy: Hudi's name of the policy, such as `KEEP_BY_TIME`.
-    files: the names of the files that go, without their folder, by partition path.
-    partitions: the partitions that go as a whole; None says the same as none.
+    files: the names of the files to remove, without folder, by partition path.
+    partitions: the partitions to remove as a whole; None means none.
     """
 
     files: Mapping[str, Sequence[str]]
@@ -58,10 +59,10 @@ class CleanPlanRecord:
 
 @dataclass(frozen=True, slots=True)
 class CleanedPartition:
-    """What a clean removed of one partition, as file names without their folder.
+    """The files that a clean removed from a partition, without folder.
 
-    failed: the files that it was to remove and could not.
-    deleted: whether the partition went as a whole.
+    failed: the files that it could not remove.
+    deleted: True if the whole partition was removed.
     """
 
     removed: Sequence[str]
@@ -71,12 +72,12 @@ class CleanedPartition:
 
 @dataclass(frozen=True, slots=True)
 class CleanMetadata:
-    """What a clean removed.
+    """The result of a clean.
 
     started: requested time of the clean.
-    earliest_to_retain: views as of this time, or a later one, are whole; empty: views of all times are.
-    last_completed: requested time of the last completed commit when the plan was made; empty: there was none.
-    policy: as the plan has it. It stands with each partition, so it is lost where no partition is named.
+    earliest_to_retain: views as of this time or later are whole; empty if all are.
+    last_completed: requested time of the last completed commit at planning; empty if there was none.
+    policy: the plan's policy. Each partition stores it, so it is lost without partitions.
     """
 
     started: str
@@ -98,7 +99,7 @@ _SAVEPOINT_RECORD: Final = "HoodieSavepointMetadata"
 
 
 def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
-    """The bytes of a `.clean.requested` file. Equal plans, equal bytes."""
+    """Encode a `.clean.requested` file. Equal plans give equal bytes."""
     earliest = plan.earliest_to_retain
     return avro_record.encode(
         _PLAN,
@@ -107,7 +108,7 @@ def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
             and {"timestamp": earliest.requested, "action": earliest.action, "state": earliest.state},
             "lastCompletedCommitTimestamp": plan.last_completed,
             "policy": plan.policy,
-            "filesToBeDeletedPerPartition": {},  # Java looks at it without asking whether it is there
+            "filesToBeDeletedPerPartition": {},  # Java reads it without a check
             "version": _VERSION,
             "filePathsToBeDeletedPerPartition": {
                 partition: [{"filePath": join_path(partition, name), "isBootstrapBaseFile": False} for name in names]
@@ -120,12 +121,12 @@ def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
 
 
 def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
-    """The plan in a `.clean.requested` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
+    """Decode a `.clean.requested` file of any release of Hudi; raise `FormatError` if it is empty or damaged."""
     datum = avro_record.decode(data, path, _PLAN.name)
     try:
         listed = cast("Mapping[str, list[Datum]]", datum.get("filePathsToBeDeletedPerPartition") or {})
         files = {partition: [str(item["filePath"]) for item in items] for partition, items in listed.items()}
-        # Hudi names whole paths there, we the path inside the table; plans of version 1 list names alone, elsewhere.
+        # Hudi stores whole paths, crdt_mor paths inside the table; plans of version 1 list names in another field.
         files = files or cast("dict[str, list[str]]", datum.get("filesToBeDeletedPerPartition") or {})
         partitions = cast("list[str] | None", datum.get("partitionsToBeDeleted"))
         return CleanPlanRecord(
@@ -141,7 +142,7 @@ def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
 
 
 def encode_clean(metadata: CleanMetadata) -> bytes:
-    """The bytes of a completed `.clean` file. Equal metadata, equal bytes."""
+    """Encode a completed `.clean` file. Equal metadata gives equal bytes."""
     return avro_record.encode(
         _METADATA,
         {
@@ -169,7 +170,7 @@ def encode_clean(metadata: CleanMetadata) -> bytes:
 
 
 def decode_clean(data: bytes, path: str) -> CleanMetadata:
-    """The metadata in a completed `.clean` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
+    """Decode a completed `.clean` file of any release of Hudi; raise `FormatError` if it is empty or damaged."""
     datum = avro_record.decode(data, path, _METADATA.name)
     try:
         partitions = cast("Mapping[str, Datum]", datum["partitionMetadata"])
@@ -188,7 +189,7 @@ def decode_clean(data: bytes, path: str) -> CleanMetadata:
 
 
 def decode_savepoint(data: bytes, path: str) -> list[str]:
-    """The files that a savepoint keeps, as paths inside the table; `FormatError` if it is empty or damaged."""
+    """Return the files of a savepoint, as paths inside the table; raise `FormatError` if it is empty or damaged."""
     datum = avro_record.decode(data, path, _SAVEPOINT_RECORD)
     try:
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])

@@ -4,8 +4,8 @@
     T_C.replacecommit                HoodieReplaceCommitMetadata
     T.compaction.requested           HoodieCompactionPlan
 
-Each is one record, as `records` keeps it. Hudi before version 8 wrote commits as JSON, which is read as well. Knows
-neither file names nor which instants count.
+Each file is one record, as in `records`. Hudi before version 8 wrote commits as JSON, which is read too. This module
+knows neither file names nor which instants count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from crdt_mor.model.numbers import is_whole
 
 @dataclass(frozen=True, slots=True)
 class RuntimeStats:
-    """Milliseconds that a compaction spent on a file group. Hudi shows them; nothing depends on them."""
+    """Milliseconds that a compaction spent on a file group. Hudi only displays them."""
 
     total_scan_time: int | None = 0
     total_create_time: int | None = 0
@@ -33,7 +33,7 @@ class RuntimeStats:
 
 @dataclass(frozen=True, slots=True)
 class WriteStat:
-    """One file that a commit wrote. Counters that do not apply are 0, not null: Java has primitives behind them."""
+    """A file that a commit wrote. Counters that do not apply are 0, not null: Java stores them as primitives."""
 
     file_id: str | None = None
     path: str | None = None
@@ -70,7 +70,7 @@ class WriteStat:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What one instant did: the files that it wrote, by partition, and key-value metadata (`extra`)."""
+    """The result of an instant: its files by partition, and key-value metadata (`extra`)."""
 
     stats: Mapping[str, Sequence[WriteStat]] = field(default_factory=dict)
     operation: str | None = None
@@ -82,7 +82,7 @@ class CommitMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CompactionOperation:
-    """One file group of a plan. Paths are file names only; without a base file `base_instant` is the first log's."""
+    """A file group of a plan. Paths are file names only; without a base file, `base_instant` is the first log's."""
 
     base_instant: str | None
     delta_files: Sequence[str]
@@ -95,7 +95,7 @@ class CompactionOperation:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlanRecord:
-    """What a pending compaction will read, for Hudi's eyes. Our own plan is in the timeline value."""
+    """The input of a pending compaction, for Hudi. crdt_mor's own plan is in the timeline value."""
 
     operations: Sequence[CompactionOperation] = ()
     extra: Mapping[str, str] | None = None
@@ -122,13 +122,13 @@ _RUNTIME_NAMES: Final = tuple((item.name, _camel(item.name)) for item in fields(
 
 
 def encode_commit(metadata: CommitMetadata) -> bytes:
-    """The bytes of a `.deltacommit`, `.commit` or `.deltacommit.inflight` file. Equal metadata, equal bytes."""
+    """Encode a `.deltacommit`, `.commit` or `.deltacommit.inflight` file. Equal metadata gives equal bytes."""
     assert not metadata.replaced, "replaced file groups belong in a replacecommit, which nothing here writes"
     return avro_record.encode(_COMMIT, _commit_datum(metadata))
 
 
 def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
-    """The bytes of a `.compaction.requested` file."""
+    """Encode a `.compaction.requested` file."""
     return avro_record.encode(
         _COMPACTION_PLAN,
         {
@@ -143,7 +143,7 @@ def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
 
 
 def _commit_datum(metadata: CommitMetadata) -> Datum:
-    # Maps are there even when empty: Java removes a key from them without looking.
+    # Empty maps are written too: Java removes a key without a check.
     return {
         "partitionToWriteStats": {
             partition: [_stat_datum(stat) for stat in stats] for partition, stats in metadata.stats.items()
@@ -182,7 +182,7 @@ def _operation_datum(operation: CompactionOperation) -> Datum:
 
 
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
-    """The metadata in a commit file (`replace`: a replacecommit file); `FormatError` if it is empty or damaged."""
+    """Decode a commit file (`replace`: a replacecommit file); raise `FormatError` if it is empty or damaged."""
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
     datum = _decode_json(data, path, record) if data[:1] == b"{" else avro_record.decode(data, path, record)
     try:
@@ -204,7 +204,7 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
 
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
-    """The plan in a `.compaction.requested` file; `FormatError` if it is empty or damaged."""
+    """Decode a `.compaction.requested` file; raise `FormatError` if it is empty or damaged."""
     datum = avro_record.decode(data, path, _COMPACTION_PLAN.name)
     try:
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))
@@ -223,11 +223,11 @@ _STAT_KINDS: Final = tuple(
     (item.name, {"str | None": (str, NoneType), "int | None": (int, NoneType)}.get(str(item.type)))
     for item in fields(WriteStat)
 )
-"""The fields of a write stat, and what each has to be; None for those that are no plain values."""
+"""The fields of a write stat and their types; None for fields that are no plain values."""
 
 
 def _require_types(metadata: CommitMetadata) -> None:
-    """Raise TypeError where JSON, or a file with a schema of its own, says what Hudi's schema has no room for."""
+    """Raise TypeError for a value that Hudi's schema cannot contain, from JSON or from a file with its own schema."""
     texts: list[object] = [*metadata.stats, *metadata.extra, *metadata.extra.values(), *metadata.replaced]
     texts += [file_id for file_ids in metadata.replaced.values() for file_id in file_ids]
     texts += [] if metadata.operation is None else [metadata.operation]
@@ -242,7 +242,7 @@ def _require_types(metadata: CommitMetadata) -> None:
 
 
 def _decode_json(data: bytes, path: str, record: str) -> Datum:
-    """Commit metadata in JSON, as Hudi wrote it before version 8; archived instants may still be in it."""
+    """Decode commit metadata in JSON, written by Hudi before version 8; archived instants may contain it."""
     try:
         return cast("Datum", json.loads(data))
     except (ValueError, RecursionError) as error:

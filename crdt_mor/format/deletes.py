@@ -2,17 +2,16 @@
 
     3 (int32) | length (int32) | Avro: count, then per delete: key, partition, ordering value, at last 0
 
-The ordering value is a union of wrapper records, one for each type. A plain delete, which removes whatever came before
-it, has the int 0, as Hudi's own have: Hudi's Spark reader fails on a null where the deleted row is in a log. A block
-uses one wrapper type, as hudi-rs refuses two. Dates and timestamps are written as days and microseconds, because Spark
-compares them with the numbers that its rows hold.
+The ordering value is a union of wrapper records, one per type. A plain delete, which removes everything before it, has
+the int 0, like Hudi's own: Hudi's Spark reader fails on null if the deleted row is in a log. A block uses one wrapper
+type, because hudi-rs refuses two. Dates and timestamps are written as days and microseconds, because Spark compares
+them with the numbers in its rows.
 
-Writing joins four columns of bytes. Reading uses that a union is encoded as the number of its branch, then the value.
-If all deletes of a block are of one branch, the block can be decoded by a schema that has no union: an int field for
-the number of the branch, then a plain field for the value. Polars decodes that in one go. Whether the assumption held
-is checked afterwards: a delete of another branch shows its number in the int field, and a sentinel that was appended
-behind the last delete (the closing 0 of the array is the sentinel's null key) must come out as it went in. If not,
-fastavro decodes the block delete by delete.
+Writing joins four columns of bytes. Reading uses the encoding of a union: the number of its branch, then the value. If
+all deletes of a block have the same branch, a schema without a union decodes the block: an int field for the branch,
+then a plain field for the value. polars decodes that at once. Two checks confirm the assumption afterwards. A delete of
+another branch shows its number in the int field. A sentinel appended after the last delete must be decoded unchanged;
+the closing 0 of the array is its null key. If a check fails, fastavro decodes the block delete by delete.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _SENTINEL: Final = b"\x02" + avro.encode_long(len(_SENTINEL_TEXT)) + _SENTINEL_T
 
 
 def encode(record_keys: Sequence[str] | pa.Array, partition: str, ordering: pa.Array | None) -> bytes:
-    """The content of a block that deletes `record_keys`; plain deletes where `ordering` is None."""
+    """Encode a block that deletes `record_keys`; plain deletes if `ordering` is None."""
     arrow = isinstance(record_keys, (pa.Array, pa.ChunkedArray))
     keys = _one_array(record_keys if arrow else pa.array(record_keys, pa.string()))
     assert keys.null_count == 0, "a record key is never null"
@@ -90,7 +89,6 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _bytes_of(values: pa.Array) -> bytes:
-    """The values of a binary array, one behind the other."""
     _, offsets, data = values.buffers()
     ends = np.frombuffer(offsets, np.int64)[values.offset :][: len(values) + 1]
     return cast("bytes", data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes())
@@ -100,7 +98,7 @@ def _bytes_of(values: pa.Array) -> bytes:
 
 
 def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.DataFrame]:
-    """`record_key` and `ordering` of every delete of each block. `places`: of each block, for error messages."""
+    """Return `record_key` and `ordering` of every delete of each block. `places`: the blocks, for error messages."""
     bodies = [_body(content, where) for content, where in zip(contents, places, strict=True)]
     frames: list[pl.DataFrame] = []
     for body, frame, where in zip(bodies, _decode_columns(bodies), places, strict=True):
@@ -108,7 +106,7 @@ def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.Dat
             frames.append(_decode_any(body) if frame is None else frame)
         except UnsupportedFeatureError as error:
             raise UnsupportedFeatureError(f"{error} {where}") from error
-        except (Exception, pl.exceptions.PanicException) as error:  # they raise whatever the bytes lead them to
+        except (Exception, pl.exceptions.PanicException) as error:  # they raise any error for such bytes
             raise FormatError(f"damaged delete block: {error!r}. {where}") from error
         if frames[-1]["record_key"].null_count():
             raise FormatError(f"damaged delete block: a delete without a key. {where}")
@@ -116,7 +114,7 @@ def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.Dat
 
 
 def are_of_partition(content: memoryview, partition: str, count: int) -> bool:
-    """Whether as many deletes of a block as it has may be of a partition, by the bytes that stand behind each key."""
+    """Return True if the block's bytes contain this partition after `count` keys."""
     path = partition.encode()
     return bytes(content).count(b"\x02" + avro.encode_long(len(path)) + path) >= count
 
@@ -137,7 +135,7 @@ def _body(content: memoryview, where: str) -> memoryview:
 
 
 class _OneBranch(NamedTuple):
-    """The deletes of a block, all of one branch as far as its first delete shows.
+    """The deletes of a block, all of the branch of the first delete, as far as checked.
 
     height: their number. deletes: their bytes, and the closing 0 of the array.
     """
@@ -148,9 +146,9 @@ class _OneBranch(NamedTuple):
 
 
 def _decode_columns(bodies: Sequence[memoryview]) -> list[pl.DataFrame | None]:
-    """The deletes of each block whose deletes are all of one branch, None for other blocks.
+    """Decode each block with a single branch; None for other blocks.
 
-    Blocks of one branch are decoded together, since each call of the decoder has a fixed cost.
+    Blocks of one branch are decoded together, because each call of the decoder has a fixed cost.
     """
     guesses = [_one_branch(body) for body in bodies]
     frames: list[pl.DataFrame | None] = [None] * len(bodies)
@@ -163,7 +161,7 @@ def _decode_columns(bodies: Sequence[memoryview]) -> list[pl.DataFrame | None]:
 
 
 def _one_branch(body: memoryview) -> _OneBranch | None:
-    """The deletes of a block by the branch of the first; None for a block of an unusual shape, or a damaged one."""
+    """Return a block's deletes with the branch of the first; None for an unusual or damaged block."""
     try:
         count, start = avro.decode_long(body, 0)
         if count <= 0:
@@ -175,15 +173,15 @@ def _one_branch(body: memoryview) -> _OneBranch | None:
         return None
     if not 0 <= branch < ARRAY_BRANCH:
         return None
-    # All deletes of a block are in one partition, so these bytes must stand behind each key. Counting them first keeps
-    # most blocks that polars cannot decode away from it: it panics on them and prints to stderr.
+    # All deletes of a block have the same partition, so these bytes follow each key. Counting them first keeps
+    # most undecodable blocks away from polars, which panics on them and prints to stderr.
     if bytes(body).count(body[partition_at:value_at]) < count:
         return None
     return _OneBranch(branch, count, body[start:])
 
 
 def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFrame | None]:
-    """The deletes of blocks of one branch, decoded together; None for a block that has other branches as well."""
+    """Decode blocks of one branch together; None for a block with other branches too."""
     wrapper = WRAPPERS[branch]
     # The closing 0 of each array is its sentinel's null key.
     tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
@@ -201,7 +199,7 @@ def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFra
 
 
 def _all_of_branch(frame: pl.DataFrame, branch: int, ends: NDArray[np.int64]) -> bool:
-    """Whether all rows are of the branch, and the last row before each end is a sentinel."""
+    """Return True if all rows have the branch, and the last row before each end is a sentinel."""
     if frame.height != ends[-1] or not (frame["branch"].to_numpy() == branch).all():
         return False
     lasts = (ends - 1).tolist()
@@ -214,7 +212,7 @@ def _frame(record_keys: pl.Series | pa.Array, ordering: pa.Array) -> pl.DataFram
 
 
 def _after_text(body: memoryview, position: int) -> int:
-    """The offset behind a union of null and string."""
+    """Return the offset after a union of null and string."""
     branch, position = avro.decode_long(body, position)
     if branch == 0:
         return position
@@ -261,7 +259,7 @@ def _union_schema() -> object:
 
 
 def _decode_any(body: memoryview) -> pl.DataFrame:
-    """The deletes of a block, one by one, whatever their branches. No writer that we know mixes branches."""
+    """Decode a block delete by delete, with any branches. No known writer mixes branches."""
     buffer = io.BytesIO(body)
     rows = fastavro.schemaless_reader(buffer, _union_schema(), None, return_record_name=True)  # type: ignore[arg-type]
     records = cast("list[dict[str, object]]", rows)

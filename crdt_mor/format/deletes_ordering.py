@@ -1,6 +1,7 @@
-"""Ordering values of deletes: a union of wrapper records, a branch for each type, to bytes and back.
+"""Encode and decode the ordering values of deletes: a union of wrapper records, a branch per type.
 
-A whole column at a time: all deletes of a block have one branch. `format.deletes` says what stands around a value.
+A whole column at a time: all deletes of a block have the same branch. `format.deletes` describes the bytes around a
+value.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ else:
 Json: TypeAlias = "str | bool | int | list[Json] | dict[str, Json] | None"
 
 _DECIMAL: Final = pa.decimal128(38, 15)
-"""Hudi's schema says (30, 15), but its readers, and hudi-rs, take as many digits as the bytes hold."""
+"""Hudi's schema is (30, 15), but its readers, and hudi-rs, accept as many digits as the bytes contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """One branch of the union: its value's Avro type, the Arrow type it is read as, and a value as bytes."""
+    """A branch of the union: its value's Avro type, its Arrow type when read, and a value as bytes."""
 
     name: str
     avro: Json
@@ -62,19 +63,18 @@ NATURAL: Final = avro.encode_long(2) + b"\x00"
 
 
 def as_binary(texts: pa.Array) -> pa.Array:
-    """Texts as their bytes."""
     return texts.cast(pa.large_string()).cast(pa.large_binary())
 
 
 def length_prefix(values: pa.Array, before: bytes) -> pa.Array:
-    """Per value: `before`, then its length as Avro writes it. There are few lengths, so each is encoded once."""
+    """Prefix each value with `before` and its Avro length. There are few lengths, so each is encoded once."""
     lengths, places = np.unique(pc.binary_length(values).to_numpy(zero_copy_only=False), return_inverse=True)
     prefixes = pa.array([before + avro.encode_long(int(length)) for length in lengths], pa.large_binary())
     return prefixes.take(pa.array(places))
 
 
 def encoded_ordering(ordering: pa.Array) -> pa.Array:
-    """Per delete: the branch and the value of its ordering."""
+    """Encode the branch and the ordering value of each delete."""
     type_ = ordering.type
     if pa.types.is_null(type_):
         return pa.scalar(NATURAL, pa.large_binary())
@@ -109,7 +109,7 @@ def _wide_decimal(ordering: pa.Array) -> pa.Array:
 
 
 def _fixed_tails(ordering: pa.Array, head: bytes) -> pa.Array:
-    """Numbers as a matrix of bytes, one row each, and which bytes of it count."""
+    """Return numbers as a matrix of bytes, a row each, and a mask of the used bytes."""
     type_ = ordering.type
     if pa.types.is_boolean(type_):
         numbers = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
@@ -148,12 +148,12 @@ def _varints(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Length, then the unscaled value in as few bytes as hold its sign, highest first: Java's BigInteger."""
+    """Encode length and unscaled value in as few bytes as its sign allows, big-endian: Java's BigInteger."""
     raw = np.frombuffer(ordering.buffers()[1], np.uint8).reshape(-1, 16)[ordering.offset :][: len(ordering)]
     big = raw[:, ::-1].copy()
     big[ordering.is_null().to_numpy(zero_copy_only=False)] = 0
     sign = np.where(big[:, :1] >= 0x80, np.uint8(0xFF), np.uint8(0))
-    # A leading byte can go if it only repeats the sign, and the byte after it begins with that sign.
+    # Drop a leading byte that only repeats the sign of the next byte.
     idle = (big[:, :-1] == sign) & ((big[:, 1:] >= 0x80) == (sign != 0))
     leading = np.cumprod(idle, axis=1).sum(axis=1)
     mask = np.arange(16) >= leading[:, None]
@@ -162,7 +162,7 @@ def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bo
 
 
 def decoded_ordering(rows: pl.DataFrame, wrapper: Wrapper) -> pa.Array:
-    """The ordering values of deletes of one branch, of which polars has decoded what the union wraps."""
+    """Return the ordering values of one branch from the values that polars decoded."""
     if pa.types.is_null(wrapper.arrow):
         return pa.nulls(rows.height)
     values = rows["ordering"].to_arrow()
@@ -172,7 +172,7 @@ def decoded_ordering(rows: pl.DataFrame, wrapper: Wrapper) -> pa.Array:
 
 
 def _decimals(values: Sequence[bytes | None]) -> pa.Array:
-    """Unscaled two's complement numbers, highest byte first."""
+    """Decode unscaled big-endian two's complement numbers."""
     signed = (None if value is None else int.from_bytes(value, "big", signed=True) for value in values)
     raw = [None if number is None else number.to_bytes(16, "little", signed=True) for number in signed]
     fixed = pa.array([bytes(16) if value is None else value for value in raw], pa.binary(16))
@@ -181,7 +181,7 @@ def _decimals(values: Sequence[bytes | None]) -> pa.Array:
 
 
 def typed_ordering(values: list[object], wrapper: Wrapper) -> pa.Array:
-    """The ordering values of deletes of one branch, of what fastavro has decoded, one by one."""
+    """Return the ordering values of one branch from single values that fastavro decoded."""
     if pa.types.is_decimal(wrapper.arrow):
         return _decimals(cast("list[bytes | None]", values))
     plain = {"int": pa.int32(), "long": pa.int64()}.get(str(wrapper.avro), wrapper.arrow)

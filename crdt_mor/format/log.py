@@ -1,13 +1,14 @@
-"""Log files: a row of blocks, each whole or an error.
+"""Log files: a sequence of blocks, each whole or an error.
 
     "#HUDI#" | size 8 | version 4 | kind 4 | headers | content length 8 | content | footers | bytes before this field 8
 
-All numbers are big endian; `size` counts what follows it, so a block has `size` + 14 bytes and its last field says
-`size` + 6. Headers are int32 ordinals with texts. Every block carries its INSTANT_TIME and the Avro schema of its rows.
+All numbers are big-endian. `size` counts the bytes after it, so a block has `size` + 14 bytes, and its last field is
+`size` + 6. Headers are int32 ordinals with texts. Every block contains its INSTANT_TIME and the Avro schema of its
+rows.
 
-Hudi's readers drop a block that they do not understand, and with garbage behind a block they drop the good one before
-it. Here nothing is skipped: damage is a `FormatError` with path and offset. Reading copies nothing: the content of a
-block is a view into the file. Which delete removes which row is decided by the merge, not here.
+Hudi's readers drop a block that they do not understand, and drop a good block before garbage. This module skips
+nothing: damage is a `FormatError` with path and offset. Reading copies nothing: a block's content is a view into the
+file. The merge decides which delete removes which row.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ _ENTRY: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _ROLLBACK_COMMAND: Final = "0"
 _ENCRYPTED: Final = b"PARE"
-"""Ends a Parquet file whose footer is encrypted."""
+"""The end of a Parquet file with an encrypted footer."""
 _ORDERED: Final = ',"crdt_mor.ordered":true}'
-"""Ends the Avro schema of a delete block of ours whose ordering values all count; Avro allows such properties."""
+"""The end of a delete block's Avro schema if all its ordering values count. Avro allows such properties."""
 
 
 class BlockKind(IntEnum):
-    """What a block holds, by its number in the file."""
+    """The kind of a block, by its number in the file."""
 
     COMMAND = 0
     DELETE = 1
@@ -70,7 +71,7 @@ class HeaderKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """One block of rows or deletes. `content` is a view: it keeps the file's bytes alive."""
+    """A block of rows or deletes. `content` is a view that keeps the file's bytes alive."""
 
     kind: BlockKind
     instant: InstantTime
@@ -81,11 +82,11 @@ class LogBlock:
     offset: int
     path: str
     stands_for: tuple[InstantTime, ...] = ()
-    """The instants whose blocks this one replaces, which a log compaction of Hudi's wrote."""
+    """The instants whose blocks this block of Hudi's log compaction replaces."""
 
     @property
     def ordered(self) -> bool:
-        """Whether every delete here has an ordering value, the int 0 being one. Hudi's 0 means that there is none."""
+        """True if every delete has an ordering value, also the int 0. In Hudi's blocks, 0 means none."""
         return self.schema.endswith(_ORDERED)
 
     @property
@@ -98,13 +99,14 @@ class LogBlock:
 
 
 Buffers = list[bytes | memoryview]
-"""The bytes of a block, in several buffers: the large content need not be copied to stand behind its small head."""
+"""The bytes of a block in several buffers, so that the large content is not copied after its small head."""
 
 
 def parquet_block(
     instant: InstantTime, schema_json: str, parquet: bytes | memoryview, partial: bool = False
 ) -> Buffers:
-    """A block of rows: `parquet` is a whole Parquet file with the five meta columns; `partial` if columns are left out.
+    """Encode a block of rows. `parquet` is a whole Parquet file with the meta columns; `partial` if columns are
+    missing.
 
     `schema_json` is the Avro schema of the block's columns, the meta columns first.
     """
@@ -121,7 +123,7 @@ def delete_block(
     partition: str,
     ordering: pa.Array | None,
 ) -> Buffers:
-    """A block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
+    """Encode a block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
     if ordering is not None and not pa.types.is_null(ordering.type) and not ordering.null_count:
         schema_json = schema_json.rstrip().removesuffix("}") + _ORDERED
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
@@ -151,13 +153,13 @@ def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | m
 
 
 def read_log(data: bytes | memoryview, path: str) -> list[LogBlock]:
-    """The blocks of a log file that count, in file order; see `read_blocks` and `standing`."""
+    """Return the blocks of a log file that count, in file order; see `read_blocks` and `standing`."""
     blocks = read_blocks(data, path)
     return [block for block, stands in zip(blocks, standing(blocks), strict=True) if stands]
 
 
 def read_blocks(data: bytes | memoryview, path: str) -> list[LogBlock]:
-    """All blocks of a log file, in file order. An empty file has none; anything damaged is a `FormatError`."""
+    """Return all blocks of a log file, in file order. An empty file contains none; damage raises `FormatError`."""
     view = memoryview(data)
     blocks: list[LogBlock] = []
     offset = 0
@@ -168,10 +170,10 @@ def read_blocks(data: bytes | memoryview, path: str) -> list[LogBlock]:
 
 
 def standing(blocks: Sequence[LogBlock]) -> list[bool]:
-    """Whether each of these blocks counts, which come in the order of their log files, and within one in file order.
+    """Return for each block whether it counts. Blocks are in the order of their log files, then in file order.
 
-    A rollback command (Hudi before version 8 wrote them) undoes the blocks of its target that come before it, which may
-    be in an earlier file. It holds no rows itself.
+    A rollback command, written by Hudi before version 8, cancels the earlier blocks of its target, also in an earlier
+    file. The command contains no rows.
     """
     stands: list[bool] = []
     undone: set[str] = set()
@@ -207,7 +209,7 @@ def _read_block(view: memoryview, offset: int, path: str) -> tuple[LogBlock, int
 
 
 def _block_end(view: memoryview, offset: int, path: str) -> int:
-    """Where the block at `offset` ends, once its magic and both its sizes agree."""
+    """Return the end of the block at `offset`, after checking its magic and both sizes."""
     left = len(view) - offset
     magic = bytes(view[offset : offset + len(MAGIC)])
     if magic != MAGIC:
@@ -245,7 +247,7 @@ def _read_headers(body: memoryview, position: int) -> tuple[dict[int, str], int]
 
 
 def _typed(number: int, headers: dict[int, str], content: memoryview, offset: int, path: str) -> LogBlock:
-    """The block as a value; refuses kinds and headers that would need a meaning we do not give them."""
+    """Return the block as a value; refuse kinds and headers without a defined meaning."""
     try:
         kind = BlockKind(number)
     except ValueError:
@@ -278,18 +280,19 @@ def _rollback_target(command: LogBlock) -> str:
 
 
 def decode_deletes(blocks: Sequence[LogBlock]) -> list[pl.DataFrame]:
-    """The deletes of each block: `record_key` (string) and `ordering` (its own type; null type for plain deletes).
+    """Return the deletes of each block: `record_key` (string) and `ordering` (its own type; null type for plain
+    deletes).
 
-    An ordering value of integer 0 stays 0: that Hudi means "in natural order" by it is the caller's knowledge.
+    An integer ordering value 0 stays 0; the caller knows that it is Hudi's natural order.
     """
     assert all(block.kind is BlockKind.DELETE for block in blocks)
     return deletes.decode([b.content for b in blocks], [f"path={b.path} offset={b.offset}" for b in blocks])
 
 
 def decode_avro(block: LogBlock) -> pa.Table:
-    """The rows of an Avro block: the columns that it has, in types of the decoder's choice that hold their values.
+    """Return the rows of an Avro block: its columns, in types chosen by the decoder.
 
-    A column that the block lacks stays absent: whether that means null is the merge's business.
+    A column that the block lacks stays absent; the merge decides whether that is null.
     """
     assert block.kind is BlockKind.AVRO, block.kind
     return avro_rows.decode(block.content, block.schema, block.path, block.offset)

@@ -1,10 +1,10 @@
 """`hoodie.properties`: Java's Properties text, with a checksum over the table's name.
 
     #comment
-    key=value        `\\` escapes, `\\uXXXX` per UTF-16 unit, a line that ends in `\\` goes on in the next
+    key=value        `\\` escapes, `\\uXXXX` per UTF-16 unit, a line that ends in `\\` continues in the next
 
-`.hoodie_partition_metadata` is in this format, too. What the keys mean is known to `model.config` alone, and to
-`model.config_properties` what they are called.
+`.hoodie_partition_metadata` has this format too. `model.config` interprets the keys, and `model.config_properties`
+names them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _SPACE: Final = " \t\f"
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])|\\u?", re.DOTALL)
 _ESCAPED: Final = re.compile(r"[\\=:#!]|[^ -~]")
-"""What is written as an escape wherever it stands."""
+"""Characters that are always escaped."""
 _PAIR: Final = re.compile(r"((?:[^\\=: \t\f]+|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
-"""A line: a key, which ends before a separator that is not escaped, and its value."""
+"""A line: a key, which ends before an unescaped separator, and its value."""
 
 
 def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """The text of `properties`, in their order, after the comment lines. Equal input gives equal bytes."""
+    """Encode `properties`, in their order, after the comment lines. Equal input gives equal bytes."""
     lines = [f"#{line}" for comment in comments for line in _LINE_END.split(comment)]
     lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in properties.items()]
     return ("\n".join(lines) + "\n").encode("latin-1", "replace")
@@ -37,7 +37,7 @@ def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes
 
 def _escape(text: str, *, key: bool) -> str:
     escaped = _ESCAPED.sub(lambda match: _ESCAPES.get(match[0]) or _units(match[0]), text)
-    # Only a leading space would be lost in a value; in a key every one would end it.
+    # A value loses only a leading space; a key ends at any space.
     return escaped.replace(" ", "\\ ", -1 if key else int(escaped.startswith(" ")))
 
 
@@ -47,12 +47,12 @@ def _units(char: str) -> str:
 
 
 def decode(data: bytes, path: str) -> dict[str, str]:
-    """The keys and values of a Properties text; of two equal keys the last counts. `FormatError` names the line."""
+    """Decode a Properties text; the last of equal keys counts. `FormatError` names the line."""
     return dict(_pair(line, number, path) for number, line in _logical_lines(data.decode("latin-1")))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that say something, continuations joined, each with the number of its first line."""
+    """Yield the non-empty lines, with continuations joined, and the number of their first line."""
     pending, first = "", 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_SPACE)
@@ -93,12 +93,12 @@ def _unescape(text: str, number: int, path: str) -> str:
 
 
 def encode_table(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """The properties of a table, with the checksum that belongs to its name."""
+    """Encode the properties of a table, with the checksum of its name."""
     return encode({**properties, CHECKSUM: checksum(properties.get(DATABASE), properties[NAME])}, comments)
 
 
 def decode_table(data: bytes, path: str) -> dict[str, str]:
-    """The properties of a table; a checksum that does not fit its name raises `FormatError`."""
+    """Decode the properties of a table; raise `FormatError` for a wrong checksum."""
     properties = decode(data, path)
     written = properties.get(CHECKSUM)
     expected = checksum(properties.get(DATABASE), properties.get(NAME, ""))
@@ -111,5 +111,5 @@ def decode_table(data: bytes, path: str) -> dict[str, str]:
 
 
 def partition_metadata(commit_time: str, depth: int) -> bytes:
-    """The file by which Hudi finds a partition: the instant that first wrote there and the number of path levels."""
+    """Encode the file by which Hudi finds a partition: the first commit there, and the number of path levels."""
     return encode({"commitTime": commit_time, "partitionDepth": str(depth)}, ["partition metadata"])

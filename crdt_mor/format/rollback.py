@@ -1,10 +1,11 @@
-"""The contents of the timeline files of a rollback: which write was given up.
+"""The contents of the timeline files of a rollback, which name the write that was given up.
 
     T.rollback.requested     HoodieRollbackPlan
     T_C.rollback             HoodieRollbackMetadata
 
-Neither record has a place for metadata of a writer's own, so our key stands in the header of the Avro container, which
-Hudi's readers pass over. Equal values give equal bytes. Knows neither file names nor which writes are given up.
+Neither record has a place for a writer's own metadata, so crdt_mor's key is in the header of the Avro container, which
+Hudi's readers ignore. Equal values give equal bytes. This module knows neither file names nor which writes are given
+up.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A rollback that removed no files itself: those of the write that was given up were gone before.
+    """A rollback without removed files: the files of its write were removed before.
 
     started: requested time of the rollback.
-    undone, action: requested time of that write, and its action.
+    undone, action: requested time and action of the write.
     """
 
     started: str
@@ -38,14 +39,14 @@ class Rollback:
 
 
 def encode_rollback_plan(rollback: Rollback) -> bytes:
-    """The bytes of a `.rollback.requested` file."""
+    """Encode a `.rollback.requested` file."""
     return avro_record.encode(
         _PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION}
     )
 
 
 def encode_rollback(rollback: Rollback) -> bytes:
-    """The bytes of a completed `.rollback` file."""
+    """Encode a completed `.rollback` file."""
     return avro_record.encode(
         _METADATA,
         {
@@ -65,5 +66,5 @@ def _instant(rollback: Rollback) -> Datum:
 
 
 def rollback_notes(data: bytes, path: str) -> Mapping[str, str]:
-    """What the header of either file says, our key among it where we wrote it; `FormatError` if it is damaged."""
+    """Return the header of either file, with crdt_mor's key if it wrote the file; raise `FormatError` if it is damaged."""
     return avro_record.notes_of(data, path)

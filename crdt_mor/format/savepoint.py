@@ -1,12 +1,12 @@
 """The contents of the timeline files of a savepoint and of a restore.
 
-    T.savepoint.inflight, T_C.savepoint     HoodieSavepointMetadata: the files that T's snapshot consists of
+    T.savepoint.inflight, T_C.savepoint     HoodieSavepointMetadata: the files of T's snapshot
     T.restore.requested                     HoodieRestorePlan
     T_C.restore                             HoodieRestoreMetadata
 
-None of these records has a place for metadata of a writer's own, so our key stands in the header of the Avro container,
-which Hudi's readers pass over. Hudi leaves the inflight file of a savepoint empty; ours holds the same as the completed
-one, so that it is known again. Equal values give equal bytes. `clean` reads the files that a savepoint keeps.
+None of these records has a place for a writer's own metadata, so crdt_mor's key is in the header of the Avro container,
+which Hudi's readers ignore. Hudi leaves the inflight file of a savepoint empty. crdt_mor's equals the completed one,
+which makes it recognisable. Equal values give equal bytes. `clean` reads the files of a savepoint.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _PLAN_VERSION: Final = 2
 _VERSION: Final = 1
 
 Instant = tuple[str, str]
-"""An instant, named to Hudi: its requested time, and the action of its completed file."""
+"""An instant in Hudi's terms: its requested time, and the action of its completed file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRecord:
-    """What a savepoint keeps.
+    """The content of a savepoint.
 
-    saved_ms: when it was made, in ms since 1970. files: the names of the files, without their folder, by partition.
+    saved_ms: its time, in ms since 1970. files: the names of its files, without folder, by partition.
     """
 
     by: str
@@ -46,7 +46,7 @@ class SavepointRecord:
 
 
 def encode_savepoint(savepoint: SavepointRecord) -> bytes:
-    """The bytes of a `.savepoint` file."""
+    """Encode a `.savepoint` file."""
     return avro_record.encode(
         _SAVEPOINT,
         {
@@ -63,7 +63,7 @@ def encode_savepoint(savepoint: SavepointRecord) -> bytes:
 
 
 def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
-    """The record in a `.savepoint` file, of any release of Hudi; `FormatError` if it is empty or damaged."""
+    """Decode a `.savepoint` file of any release of Hudi; raise `FormatError` if it is empty or damaged."""
     datum = avro_record.decode(data, path, _SAVEPOINT.name)
     try:
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
@@ -78,7 +78,7 @@ def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
 
 
 def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:
-    """The bytes of a `.restore.requested` file. restored_to: the newest instant that stays; "" for none."""
+    """Encode a `.restore.requested` file. restored_to: the newest instant that stays; "" for none."""
     return avro_record.encode(
         _PLAN,
         {
@@ -90,9 +90,9 @@ def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:
 
 
 def encode_restore(started: str, milliseconds: int, dropped: Mapping[Instant, Mapping[str, Sequence[str]]]) -> bytes:
-    """The bytes of a completed `.restore` file.
+    """Encode a completed `.restore` file.
 
-    dropped: by instant, the newest first, the names of the files that went with it, by partition.
+    dropped: by instant, the newest first, the names of its removed files, by partition.
     """
     return avro_record.encode(
         _METADATA,
@@ -129,5 +129,7 @@ def _instant(instant: Instant) -> Datum:
 
 
 def notes(data: bytes, path: str) -> Mapping[str, str]:
-    """What the header of any of these files says, our key among it where we wrote it; `FormatError` if damaged."""
+    """Return the header of any of these files, with crdt_mor's key if it wrote the file; raise `FormatError` if
+    damaged.
+    """
     return avro_record.notes_of(data, path)
