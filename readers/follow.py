@@ -1,4 +1,4 @@
-"""Following a table, as `tail -f` follows a file."""
+"""Follow a table, as `tail -f` follows a file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from crdt_mor import Changes, Table
 def follow(
     table: Table, since: Any = None, *, every: timedelta = timedelta(seconds=1), **options: Any
 ) -> Iterator[Changes]:
-    """One window after another, each as soon as there is one; never ends.
+    """Yield each new window of changes of a table; never ends.
 
-    since and options: as `Table.changes` takes them. every: how long to wait where there is nothing new.
-    Keep the `checkpoint` of a window when you are done with it, and begin there the next time.
+    Store the `checkpoint` of a window after processing it, and pass it as `since` the next time.
+
+    Args:
+        table: the table to follow.
+        since: the first checkpoint, as for `Table.changes`.
+        every: the time between two looks for new commits.
+        options: further arguments of `Table.changes`.
     """
     while True:
         changes = table.changes(since, **options)

@@ -1,10 +1,9 @@
-"""A table as a lazy polars frame: columns, conditions and row limits of a query go down to the table's files.
+"""A table as a lazy polars frame. Columns, conditions and row limits of a query are pushed down to the files.
 
     scan_table("events").filter(pl.col("views") > 10).select("id", "views").collect()
 
-The snapshot is sealed when the frame is made: every collect of it shows the same rows, whatever is written meanwhile.
-Frames come file slice by file slice, so a streaming query (`sink_parquet`, `collect(engine="streaming")`) holds only a
-few of them.
+The frame seals a snapshot: every collect of it returns the same rows, whatever is written meanwhile. Rows come slice by
+slice, so a streaming query (`sink_parquet`, `collect(engine="streaming")`) holds only a few slices in memory.
 """
 
 from __future__ import annotations
@@ -26,8 +25,14 @@ def scan_table(
     meta: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> pl.LazyFrame:
-    """A snapshot of a table, which is a `Table` or the address of one; `as_of` and `meta` are as in `Table.scan`,
-    `storage_options` as in `Table.open`."""
+    """Return a snapshot of a table as a lazy frame.
+
+    Args:
+        table: a `Table` or its address.
+        as_of: the point in time, as for `Table.scan`.
+        meta: include Hudi's five columns, as for `Table.scan`.
+        storage_options: options of the object store, as for `Table.open`.
+    """
     opened = table if isinstance(table, Table) else Table.open(table, storage_options=storage_options)
     scan = opened.scan(as_of=as_of, meta=meta)
 
@@ -58,7 +63,7 @@ def _frames(
 
 
 def _selected(frame: pl.DataFrame, columns: list[str] | None) -> pl.DataFrame:
-    """The columns that polars asked for. Where it asked for none, it still counts rows, which `select` would forget."""
+    """Select columns. For no columns it keeps the number of rows, which polars' own `select` drops."""
     if columns is None:
         return frame
     return frame.select(columns) if columns else pl.DataFrame(height=frame.height)

@@ -66,5 +66,5 @@ def _instant(rollback: Rollback) -> Datum:
 
 
 def rollback_notes(data: bytes, path: str) -> Mapping[str, str]:
-    """Return the header of either file, with crdt_mor's key if it wrote the file; raise `FormatError` if it is damaged."""
+    """Return the header of either file, with crdt_mor's key if it wrote the file; `FormatError` if it is damaged."""
     return avro_record.notes_of(data, path)

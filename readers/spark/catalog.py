@@ -1,12 +1,12 @@
-"""Tables of Spark's catalog that stand for a table: what a statement gave, and where the catalog says what is not so.
+"""Tables of Spark's catalog that stand for a crdt_mor table: detect omitted columns and stale catalog columns.
 
-Spark fills in columns that an INSERT leaves out, with their defaults or with null, before a data source sees the rows;
-and ALTER TABLE changes the catalog alone, of which no data source hears. All that a data source sees is the metadata of
-columns: Spark hands on the catalog's with what is read, and with what is written as soon as it casts, renames, reorders
-or fills in a column. So the columns of a table are marked as CREATE TABLE takes them into the catalog.
+Spark fills the columns that an INSERT omits with their defaults or null, before a data source sees the rows. ALTER
+TABLE changes only the catalog, and no data source is told. A data source sees only column metadata: Spark passes the
+catalog's metadata with reads, and with writes if it casts, renames, reorders or fills in a column. So the columns are
+marked when CREATE TABLE takes them into the catalog.
 
-Where a table of the catalog was made anew from a frame, the marks are gone. What is left then is in the rows: a column
-that Spark has filled in is null in all of them.
+A catalog table made again from a frame lacks the marks. Then only the rows help: a filled-in column is null in every
+row.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from crdt_mor.readers.spark.types import NEVER_NULL, check_schema
 from crdt_mor.readers.spark.writing import BatchWriter, Planned, Staged
 
 DEFAULT = "CURRENT_DEFAULT"
-"""The default value of a column in Spark's catalog, under the name that Spark keeps it by."""
+"""The metadata key under which Spark's catalog stores the default of a column."""
 
 NO_DEFAULT = "raise_error('name every column: Spark would write null to those left out, and erase them')"
-"""Spark refuses a default that is no constant when it plans the INSERT, and its error shows the text of the default."""
+"""Spark refuses a default that is not constant when it plans the INSERT, and shows this text."""
 
 CALLED = "crdt_mor.column"
-"""In the metadata of a column: the format, a dot, and what it was called when the catalog took it in."""
+"""Column metadata: the format, a dot, and the column's name when the catalog took it in."""
 
 ALL = "crdt_mor.columns"
-"""In the metadata of the first column: what all of them were called then."""
+"""Metadata of the first column: the names of all columns at that time."""
 
 MISSING = "missing"
-"""The option of a write that says, by the value `null`, that nulls are meant where Spark may have filled them in."""
+"""The option of a write with the value `null`: nulls are intended where Spark may have filled them in."""
 
 
 def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
-    """The columns of a table as CREATE TABLE USING name has them in Spark's catalog: no INSERT may leave one out.
+    """Mark the columns of a table for CREATE TABLE USING `name`, so that no INSERT may omit one.
 
-    A key of one column is NOT NULL there, as it is, so that Spark has something to cast in every query whose key may be
-    null, and hands on the marks, also where the query's columns have the names and types of the table's.
+    The key, if it is one column, is NOT NULL. Spark then casts it in every query with a nullable key and passes the
+    marks on, also for queries with the same column names and types.
     """
     never_null = () if key.composite else key.fields
     fields: list[StructField] = []
@@ -63,13 +63,13 @@ def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
 
 @dataclass(frozen=True)
 class Catalog:
-    """What Spark's catalog says of a table. name: of the format that stands for it; address: where the table is."""
+    """The catalog's view of a table. name: its format; address: the table's location."""
 
     name: str
     address: str
 
     def check_read(self, asked: StructType, table: StructType) -> None:
-        """Raise `SchemaMismatchError`, with the way to mend it, unless the catalog's columns are the table's."""
+        """Raise `SchemaMismatchError`, with the repair, unless the catalog's columns are the table's."""
         called = self._called(asked)
         if called:
             self._check_names(called, asked, table)
@@ -77,13 +77,13 @@ class Catalog:
         check_schema(asked, table)
 
     def explain_write(self, written: StructType, table: StructType) -> None:
-        """Raise `SchemaMismatchError` where a write was refused because the catalog's columns are not the table's."""
+        """Raise `SchemaMismatchError` if a write failed because the catalog's columns are not the table's."""
         called = self._called(written)
         if called:
             self._check_names(called, written, table)
 
     def _called(self, columns: StructType) -> dict[str, str]:
-        """What columns were called when the catalog took them in. A frame may bring marks of other tables along."""
+        """Return the columns' names when the catalog took them in. A frame may carry marks of other tables."""
         prefix = f"{self.name}."
         marks = ((field.name, field.metadata.get(CALLED, "")) for field in columns)
         return {name: mark.removeprefix(prefix) for name, mark in marks if mark.startswith(prefix)}
@@ -133,25 +133,24 @@ class Catalog:
     # --- what a statement gave ----------------------------------------------------------------------------------------
 
     def writer(self, planned: Planned, written: StructType) -> BatchWriter:
-        """The writer of rows in some columns of which Spark may have filled in null."""
+        """Return a writer for rows with columns that Spark may have filled with null."""
         if planned.job.job.operation == "DELETE":
             return BatchWriter(planned)
         doubtful = frozenset(field.name for field in written if field.nullable and DEFAULT not in field.metadata)
         return GivenWriter(planned, self, doubtful)
 
     def refusal(self, columns: Iterable[str]) -> InvalidInputError:
-        """Of a write with columns that its statement may have left out."""
+        """Return the error for columns that the statement may have omitted."""
         return InvalidInputError(
-            "these columns are null in every row, and Spark does not say whether the statement gave them or left them "
-            "out, which would erase what is there; its catalog does not, as it should, refuse to have them left out. "
-            f"If they were left out, {self._made_anew}, and name every column; or write some columns with "
-            f'df.write.format("crdt_mor").mode("append").save({self.address!r}). If null is meant, say so: '
+            "these columns are null in every row, and Spark hides whether the statement omitted them. Null would "
+            f"erase stored values. If they were omitted, {self._made_anew}, and name every column; or write some "
+            f'columns with df.write.format("crdt_mor").mode("append").save({self.address!r}). If null is intended, use '
             f"INSERT INTO {self.name} WITH ('{MISSING}' = 'null') …, or the option {MISSING}. columns={sorted(columns)}"
         )
 
 
 def nulls_meant(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-    """The options of a write without `missing`, and whether it says that nulls are meant."""
+    """Return the options without `missing`, and True if nulls are intended."""
     said = {name.lower(): value for name, value in options.items()}.get(MISSING)
     if said not in (None, "null"):
         raise InvalidInputError(f"{MISSING} is null, for columns that may be null in every row. {MISSING}={said!r}")
@@ -159,7 +158,7 @@ def nulls_meant(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
 
 
 class StagedWithNulls(Staged):
-    """What a task tells the driver. nulls: the doubtful columns that are null in all of its rows; None: no rows."""
+    """A task's result. nulls: the doubtful columns that are null in all of its rows; None if it has no rows."""
 
     def __init__(self, receipt: Receipt, nulls: frozenset[str] | None) -> None:
         super().__init__(receipt)
@@ -167,7 +166,7 @@ class StagedWithNulls(Staged):
 
 
 class GivenWriter(BatchWriter):
-    """Commits a batch where each doubtful column has a value in some row."""
+    """Commits a batch in which each doubtful column has a value in some row."""
 
     def __init__(self, planned: Planned, catalog: Catalog, doubtful: frozenset[str]) -> None:
         super().__init__(planned)
@@ -176,7 +175,7 @@ class GivenWriter(BatchWriter):
 
     @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedWithNulls:
-        """Called in a task: stage its rows, and note which columns have no value."""
+        """Stage a task's rows, and note the columns without a value. Called in a task."""
         nulls: list[frozenset[str]] = []
 
         def looked_at() -> Iterator[pa.RecordBatch]:
@@ -190,7 +189,7 @@ class GivenWriter(BatchWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Called on the driver when every task has succeeded."""
+        """Commit the batch. Called on the driver after every task has succeeded."""
         noted = [message.nulls for message in messages if isinstance(message, StagedWithNulls)]
         with_rows = [nulls for nulls in noted if nulls is not None]
         if with_rows and (missing := frozenset.intersection(*with_rows)):

@@ -1,10 +1,10 @@
-"""Compaction as a Spark job: one plan, its file groups executed by tasks, completed by the driver.
+"""Compaction as a Spark job: a plan whose file groups tasks execute and the driver completes.
 
     compact(spark, "/lake/events")
-    maintain(spark, "/lake/events")            # and all other upkeep that is due, which the driver does
+    maintain(spark, "/lake/events")            # and all other due upkeep, on the driver
 
-Tasks write under the names that the plan gives, put if absent: a task that runs twice, or long after, finds its work
-done and changes nothing. So does a compaction of the same plan by any other process.
+Tasks put files under the names in the plan, if absent. A task that runs twice, or late, finds its work done and changes
+nothing. The same holds for any other process with the same plan.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from crdt_mor.readers.spark.options import Payloads
 from crdt_mor.readers.spark.tasks import in_tasks
 
 _OF_FILES = (mor.FormatError, mor.PayloadError, mor.SnapshotExpiredError, mor.UnsupportedFeatureError)
-"""What `execute` raises of a file group that cannot be compacted, however often it is tried."""
+"""Errors of `execute` for a file group that no retry can compact."""
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,17 @@ def compact(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[mor.Compacted]:
-    """Execute every open plan, oldest first, and then a new one. See `crdt_mor`'s `table.maintenance.compact`."""
+    """Execute every open plan, oldest first, and then a new one. See `Maintenance.compact`.
+
+    Args:
+        spark: the session.
+        path: the table's address.
+        log_files_min: plan file groups with at least this many log files.
+        logs_only: merge logs into one log and keep the base files.
+        rewrite: "order" also rewrites base files with another row order than the table's properties.
+        payloads: custom payloads, as for `Table.open`.
+        storage_options: options of the object store, as for `Table.open`.
+    """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     return table.maintenance.compact(
         log_files_min=log_files_min, logs_only=logs_only, rewrite=rewrite, execute_parts=partial(_execute, spark, table)
@@ -51,7 +61,16 @@ def maintain(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Maintained:
-    """Do what is due of the upkeep of a table. See `crdt_mor`'s `table.maintenance.maintain`."""
+    """Do the due upkeep of a table: compactions as Spark tasks, the rest on the driver. See `Maintenance.maintain`.
+
+    Args:
+        spark: the session.
+        path: the table's address.
+        keep: the age of history to keep.
+        keep_commits: the number of commits whose views to keep.
+        payloads: custom payloads, as for `Table.open`.
+        storage_options: options of the object store, as for `Table.open`.
+    """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark, table)
     return table.maintenance.maintain(keep=keep, keep_commits=keep_commits, execute_parts=run)

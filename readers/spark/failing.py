@@ -1,11 +1,10 @@
-"""What Spark shows of an error of ours: its message in the first line, not behind a traceback.
+"""Show crdt_mor's errors in Spark: the message in the first line, not after a traceback.
 
     [PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: crdt_mor.errors.InvalidInputError: …
 
-Spark asks a data source in processes of its own, and runs tasks in others, which send the text of an error and end. A
-traceback there leads through pyspark and this package alone. It would begin the text, and the message would be its last
-line: `message_first`. Functions of this package that wait for a job of Spark's know that text, and raise the error that
-it tells of: `own_errors`.
+Spark calls a data source in separate processes, which send the text of an error and end. A traceback there passes only
+through pyspark and this package, and the message would be its last line (`message_first`). Functions here that wait for
+a Spark job parse this text and raise the original error (`own_errors`).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _WITHOUT_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""The variable that pyspark looks at when an error has come."""
+"""The environment variable that pyspark reads when an error occurs."""
 
 _OURS: Final = re.compile(
     rf"\b{re.escape(mor.CrdtMorError.__module__)}\.(\w+): (.*?)(?=\n *SQLSTATE|\n\s+at |\n\n|\s*\Z)", re.DOTALL
 )
-"""An error of ours in what Spark says: its class and its message."""
+"""A crdt_mor error in Spark's text: its class and message."""
 
 _VIOLATION: Final = re.compile(
     r"\. constraint=(['\"])(?P<rule>.*?)(?:: .*?)?\1 key=(?P<key>\{.*?\}) values=.* rows=(?P<rows>\d+)"
@@ -41,7 +40,7 @@ _VIOLATION: Final = re.compile(
 
 
 def message_first(answer: Callable[P, R]) -> Callable[P, R]:
-    """A function that Spark calls in a process of its own, an error of which is shown by its message."""
+    """Wrap a function that Spark calls in a separate process, so that its errors show their message."""
 
     @wraps(answer)
     def answered(*arguments: P.args, **named: P.kwargs) -> R:
@@ -52,7 +51,7 @@ def message_first(answer: Callable[P, R]) -> Callable[P, R]:
 
 
 def rows_message_first(answer: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """The same of a function that yields rows, an error of which comes while they are taken."""
+    """Do the same for a generator of rows, whose errors occur during iteration."""
 
     @wraps(answer)
     def answered(*arguments: P.args, **named: P.kwargs) -> Iterator[R]:
@@ -73,14 +72,14 @@ def _without_traceback() -> Iterator[None]:
 
 
 def _is_sparks_process() -> bool:
-    """Whether this process is one that Spark has started, and no program of a user's."""
+    """Return True if Spark has started this process, and no user program."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
 
 
 @contextmanager
 def own_errors() -> Iterator[None]:
-    """Within the block, an error of Spark that tells of one of ours, from a task or the commit, is raised as ours."""
+    """In the block, raise a Spark error about a crdt_mor error, of a task or the commit, as that error."""
     try:
         yield
     except PySparkException as error:
@@ -91,7 +90,7 @@ def own_errors() -> Iterator[None]:
 
 
 def told_by(text: str) -> mor.CrdtMorError | None:
-    """The error of ours that Spark tells of; None where there is none. The last one is what came of those before it."""
+    """Return the crdt_mor error in Spark's text, or None. The last one is the result of the earlier ones."""
     for name, message in reversed(_OURS.findall(text)):
         kind = getattr(mor, name, None)
         if isinstance(kind, type) and issubclass(kind, mor.CrdtMorError):
@@ -100,7 +99,7 @@ def told_by(text: str) -> mor.CrdtMorError | None:
 
 
 def _made(kind: type[mor.CrdtMorError], message: str) -> mor.CrdtMorError:
-    """An error of a class and a message. A broken rule's key is left out where it has more than texts and numbers."""
+    """Make an error from class and message. A broken rule's key is omitted unless it is texts and numbers."""
     if kind is mor.LawError:
         return mor.LawError(message, ())
     facts = _VIOLATION.search(message) if kind is mor.ConstraintViolationError else None

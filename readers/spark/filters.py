@@ -1,10 +1,10 @@
-"""Conditions of Spark's as polars expressions that hold for the same rows.
+"""Convert Spark's conditions to polars expressions that hold for the same rows.
 
-Null is alike in both: a condition on null is null, and a row of which it is not true is left out. NaN too: it equals
-itself and is greater than every other number. But statistics of Parquet files leave NaN out. So a condition that NaN
-may satisfy asks for NaN explicitly: by the statistics alone a scan would skip the row.
+Both treat null alike: a condition on null is null, and the row is excluded. NaN is alike too: it equals itself and is
+greater than every other number. But Parquet statistics exclude NaN, and a scan would skip the row. A condition that NaN
+may satisfy therefore tests NaN explicitly.
 
-Values are compared in the type of their column. What is not understood is left to Spark.
+Values are compared in the type of their column. Spark applies conditions that this module does not know.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ALIKE = frozenset(
 
 
 def expression(filter: sd.Filter, schema: pa.Schema) -> pl.Expr | None:
-    """The condition on columns of `schema`; None where Spark has to apply it."""
+    """Return the condition on columns of `schema`, or None if Spark must apply it."""
     if isinstance(filter, sd.Not):
         return _negated(filter.child, schema)
     column = _column(filter, schema)
@@ -74,7 +74,7 @@ def _negated(filter: sd.Filter, schema: pa.Schema) -> pl.Expr | None:
 
 
 def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
-    """The column that a condition is on, if it is one of a type whose values Spark and polars compare alike."""
+    """Return the column of a condition, if Spark and polars compare values of its type alike."""
     path: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(path) != 1 or path[0] not in schema.names:
         return None
@@ -84,7 +84,7 @@ def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
 
 
 def _known(*values: object) -> bool:
-    """Whether these can be compared with: neither null nor NaN."""
+    """Return True if none of the values is null or NaN."""
     return not any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values)
 
 

@@ -1,13 +1,12 @@
-"""A stream of changes. Its offsets are the engine's checkpoints, so that it neither skips a commit nor repeats one.
+"""A stream of changes. Its offsets are the engine's checkpoints, so it neither skips nor repeats a commit.
 
     {"checkpoint": "completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726"}
 
-A micro-batch is what lies between two of them. That is closed for ever: stragglers, which began long ago, complete
-later, and commits are in the order in which they complete. So a batch that is repeated after a failure has the rows
-that it had before.
+A micro-batch contains the commits between two offsets. Commits are in the order of their completion, so stragglers that
+began long ago appear later, and a batch never changes. A repeated batch therefore contains the same rows.
 
-A stream without the option `changes` has the columns of the table, and only new and updated rows. It ends with an
-error at the first delete, since without the column `_change_type` a deleted row looks like any other.
+A stream without the option `changes` contains the table's columns, and only new and updated rows. It raises an error at
+the first delete: without the column `_change_type`, a deleted row looks like any other.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ Offset = dict[str, str]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in one process of the driver's, and reads their parts in workers."""
+    """Plans micro-batches in a driver process, and reads their parts in workers."""
 
     def __init__(self, asked: Mapping[str, str], schema: StructType) -> None:
-        """asked: the options. The first method that is called checks them, as Spark loses an error of this one."""
+        """asked: the options. The first method call checks them, because Spark loses an error raised here."""
         self._asked = asked
         self._columns = schema
         self._target: str | None = None
         self._end: str | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Workers get their parts, not the table."""
+        """Omit the table: workers get only their parts."""
         return {"_schema": self._schema, "_upserts_alone": self._upserts_alone}
 
     @message_first
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Where a query begins that has no checkpoint of its own: `since`, or the empty table."""
+        """Return the start of a query without checkpoint: `since`, or the empty table."""
         return {"checkpoint": self._between(self._options.since, None).since}
 
     @message_first
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The end of the next micro-batch; `start` if nothing has been committed since."""
+        """Return the end of the next micro-batch; `start` if nothing was committed since."""
         window = self._between(start["checkpoint"], self._target)
         if not isinstance(limit, ReadAllAvailable):
             window = window.limited(**self._options.limits)
@@ -75,35 +74,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def reportLatestOffset(self) -> dict[str, str | int]:  # noqa: N802
-        """How far a query could have read by now, and how many commits it is behind; its progress shows both."""
+        """Return the newest readable position and the number of commits behind, for the query's progress."""
         left = self._between(self._options.since if self._end is None else self._end, None)
         return {"checkpoint": left.checkpoint, "commits": left.commits}
 
     @message_first
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """All, unless the options limit a batch. Limits that Spark has no word for are applied by `latestOffset`."""
+        """Return no limit, unless the options limit a batch. `latestOffset` applies limits unknown to Spark."""
         return ReadMaxBytes(NO_LIMIT) if self._options.limits else ReadAllAvailable()
 
     @message_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends with what is there now."""
+        """End the query at the current newest commit."""
         self._target = self._between(None, None).checkpoint
 
     @message_first
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """A partition of Spark's for each part of what lies between two offsets."""
+        """Return one Spark partition per part of the changes between two offsets."""
         return [Part(rows) for rows in self._between(start["checkpoint"], end["checkpoint"]).parts()]
 
     @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part."""
+        """Return the rows of a part."""
         if not isinstance(partition, Part):
             return
         for batch in fitted(partition.rows.to_reader(), arrow_schema(self._schema)):
             yield _without_change_type(batch) if self._upserts_alone else batch
 
     def commit(self, end: Offset) -> None:
-        """There is nothing to release: the table keeps what was committed."""
+        """Release nothing: the table keeps its commits."""
 
     @cached_property
     def _given(self) -> ReadOptions:
@@ -133,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _without_change_type(batch: pa.RecordBatch) -> pa.RecordBatch:
     if pc.any(pc.equal(batch.column(CHANGE_TYPE), "delete")).as_py():
         raise UnsupportedFeatureError(
-            "a row was deleted, and nothing in this stream's rows could say so: read it with "
-            ".option('changes', 'merged'), whose column _change_type does, and start the query with a new checkpoint"
+            "a row was deleted, and this stream has no column to show it. Read the stream with "
+            ".option('changes', 'merged'), which adds the column _change_type, and start with a new checkpoint"
         )
     return batch.drop_columns([CHANGE_TYPE])

@@ -4,8 +4,8 @@
                                                                ├── one shuffle ── tasks merge ── the driver completes
     parts of the table, each a row of its number and its files ┘
 
-So the task that has a part has all rows of the frame that may meet its rows, and a part without such rows has a task as
-well. What a task tells the driver comes through one of Spark's data sources, as `mapInArrow` would need pandas.
+The task with a part therefore gets all frame rows that may match it, and a part without such rows still gets a task.
+Results reach the driver through a Spark data source, because `mapInArrow` requires pandas.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Outcome = mor.PartDone | mor.CrdtMorError
 _NUMBER, _PART, _SOURCE = "_crdt_mor_number", "_crdt_mor_part", "_crdt_mor_source"
 
 _REFUSED = -1
-"""The number of rows whose part cannot be told, since a value is none of a key: a task says of which."""
+"""The number of rows without a part, because a value is not valid in a key; a task reports the value."""
 
 
 def merge(
@@ -56,9 +56,9 @@ def merge(
 ) -> mor.MergeInto:
     """Merge the rows of a frame into a table by clauses: `merge(...).when_matched_update_all().execute()`.
 
-    See `crdt_mor.Table.merge`. Conditions and values are SQL texts or expressions of polars, not Spark's columns.
-    The frame is shuffled once by the bucket of its key; spark.sql.shuffle.partitions bounds the tasks. A merge on
-    other columns than the key, or one that inserts rows under other keys than the frame's, is one task.
+    See `Table.merge`. Conditions and values are SQL texts or polars expressions, not Spark columns. The frame is
+    shuffled once by the bucket of its key; spark.sql.shuffle.partitions limits the number of tasks. A merge on other
+    columns than the key, or that inserts rows under other keys than the frame's, is a single task.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     columns = written_schema(source.schema, table.schema)
@@ -86,10 +86,10 @@ def move(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Merged:
-    """Move the rows whose keys a frame has to another partition: `move(df, path, partition={"country": "FR"})`.
+    """Move the rows with a frame's keys to another partition: `move(df, path, partition={"country": "FR"})`.
 
-    See `crdt_mor.Table.move`, which takes keys that are at hand without Spark. The frame has the columns of the key; a
-    key that stands twice in it counts once.
+    See `Table.move`, which takes local keys without Spark. The frame contains the columns of the key; duplicate keys
+    count once.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession
@@ -114,7 +114,7 @@ def _execute(
     parts: Sequence[mor.MergePart],
     spread: mor.MergeSpread,
 ) -> list[Outcome]:
-    """Merge in tasks, and what became of each part. columns: of the source, as the table takes them."""
+    """Merge in tasks, and return the outcome of each part. columns: of the source, as the table takes them."""
     rows = _rows(source, spread)
     pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
     of_parts = spark.createDataFrame(pickled, f"{_NUMBER} int, {_PART} binary")
@@ -126,7 +126,7 @@ def _execute(
 
 
 def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
-    """The rows of a frame as structs, each with the number of its part."""
+    """Return the rows of a frame as structs, each with the number of its part."""
 
     def make() -> Numbers:
         return partial(_numbers, spread)
@@ -139,7 +139,7 @@ def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
 
 
 def _numbers(spread: mor.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
-    """The part of each row, in a task."""
+    """Return the part of each row, in a task."""
     try:
         return spread.numbers(rows)
     except mor.CrdtMorError:
@@ -147,14 +147,14 @@ def _numbers(spread: mor.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
 
 
 class _Job:
-    """What tasks know besides their rows. columns: of the source."""
+    """The tasks' shared data. columns: of the source."""
 
     def __init__(self, columns: pa.Schema, spread: mor.MergeSpread) -> None:
         self.columns = columns
         self.spread = spread
 
     def outcomes(self, batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
-        """What becomes of the parts that this task has, or of rows that belong to none, pickled by their numbers."""
+        """Merge the parts of this task; return pickled outcomes by part, and invalid rows."""
         parts: dict[int, bytes] = {}
         given: dict[int, list[pa.RecordBatch]] = {}
         for batch in batches:
@@ -181,37 +181,36 @@ class _Job:
 
 
 class Told(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's result."""
 
     def __init__(self, outcomes: dict[int, bytes]) -> None:
         self.outcomes = outcomes
 
 
 class TasksWriter(DataSourceArrowWriter):
-    """The tasks of a merge. When they have ended, Spark calls a process of its own, which tells the driver of them."""
+    """The tasks of a merge. Spark commits in a separate process, which reports to the driver."""
 
     def __init__(self, job: _Job) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
-        """Called in a task: merge the parts whose rows it has."""
+        """Merge the parts of this task's rows. Called in a task."""
         return Told(self._job.outcomes(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Called when every task has succeeded."""
+        """Report the outcomes. Called after every task has succeeded."""
         told = [message.outcomes for message in messages if isinstance(message, Told)]
         outcomes = {number: pickle.loads(outcome) for task in told for number, outcome in task.items()}
         self._job.spread.tell(pickle.dumps(outcomes))
 
 
 class MergeTasks(DataSource):
-    """Takes the rows of a merge's parts, and merges them."""
+    """A data source that takes the rows of a merge's parts and merges them."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "crdt_mor_merge_tasks"
 
     def writer(self, schema: StructType, overwrite: bool) -> TasksWriter:  # noqa: ARG002  it only appends
-        """The writer of one merge, which is pickled in the option `job`."""
+        """Return the writer of one merge, pickled in the option `job`."""
         return TasksWriter(job_of(self.options))

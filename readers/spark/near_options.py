@@ -1,4 +1,4 @@
-"""Options of Delta, Hudi and Iceberg that their users bring along, and what to say here instead."""
+"""Options of Delta, Hudi and Iceberg, and the crdt_mor way for each."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ WAYS = {
     "hoodie.datasource.write.operation=insert_overwrite_table": _OVERWRITES,
     "hoodie.datasource.write.operation": 'option("operation", "upsert")',
 }
-"""What to say instead of an option, or of an option of one value. {value}: what the user has given."""
+"""The crdt_mor way for an option, or for an option with a certain value. {value}: the user's value."""
 
 _BY_NAME = {name.lower(): (name, way) for name, way in WAYS.items()}
 
 _CLOSE = 0.8
-"""How alike two names are, of 1, where the one may be meant by the other."""
+"""The similarity, up to 1, above which a name may be a misspelling of another."""
 
 
 def instead(options: Mapping[str, str], known: Sequence[str] = ()) -> str:
-    """What to say here instead of those of the options that are other systems' or nearly ours; empty where none is.
+    """Return the crdt_mor way for options of other systems or misspelt ones; empty if there are none.
 
-    options: by their names in lower case, as Spark hands them over. known: options of ours that are not set.
+    options: by lower-case names, as Spark passes them. known: crdt_mor options that are not set.
     """
     said: dict[str, list[str]] = {}
     for name, value in options.items():
@@ -94,7 +94,7 @@ def _of_a_family(name: str) -> tuple[str, str] | None:
 
 
 def _near(name: str, known: Sequence[str]) -> tuple[str, str] | None:
-    """The name with the way of an option that is written nearly so, as `version_as_of` and `consistancy` are."""
+    """Return the name and way of a misspelt option, such as `version_as_of` or `consistancy`."""
     ways = {_letters(one): way for one, way in WAYS.items() if "=" not in one}
     ways |= {_letters(one): f'option("{one}", "{{value}}")' for one in known}
     close = get_close_matches(_letters(name), ways, 1, _CLOSE)

@@ -22,7 +22,7 @@ from crdt_mor import InvalidInputError, Payload, Point, Table, parse_point, secr
 from crdt_mor.readers.spark.near_options import instead
 
 Payloads = Sequence[str | type[Payload]]
-"""Payloads of the user's own, as `crdt_mor.Table.open` takes them."""
+"""Custom payloads, as for `Table.open`."""
 
 CHANGES = ("merged", "images", "raw")
 
@@ -37,13 +37,13 @@ LIMITS = MappingProxyType(
     }
 )
 UNITS = MappingProxyType({"rows": 1000, "bytes": 1024})
-"""What a `k` behind a number stands for, where limits have units."""
+"""The meaning of a `k` suffix, for limits with units."""
 
 CATALOG = frozenset({"owner", "provider", "location", "external", "comment", "collation", "is_managed_location"})
-"""Options that Spark itself adds while it creates a table in its catalog."""
+"""Options that Spark adds while it creates a catalog table."""
 
 STORAGE = "storage."
-"""Options with names that begin so are those of the object store."""
+"""Options with this prefix belong to the object store."""
 
 NAMES = ("now", "then")
 
@@ -52,7 +52,7 @@ KNOWN = ("path", "columns", "payloads", "consistency", "names", *SNAPSHOT_ONLY, 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is to be read of which table. `changes`: None for a snapshot, or where a stream leaves it to us."""
+    """The table and view to read. `changes`: None for a snapshot, or for a stream's default."""
 
     path: str
     columns: list[str] | None = None
@@ -71,7 +71,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """The options of a read; raises `InvalidInputError` for those that mean nothing."""
+        """Parse the options of a read; raise `InvalidInputError` for meaningless ones."""
         of_users = {name: value for name, value in options.items() if name.lower() not in CATALOG}
         of_users, stored = without_storage(of_users)
         settings = by_name(of_users, KNOWN, "read")
@@ -105,18 +105,17 @@ class ReadOptions:
         )
 
     def open(self) -> Table:
-        """The table."""
         return Table.open(self.path, payloads=self.payloads, storage_options=self.storage)
 
     def for_batch(self) -> ReadOptions:
-        """These options, for a batch; raises where one of them only has a meaning in a stream."""
+        """Return the options for a batch; raise for options that only apply to streams."""
         limits = [name for name, word in LIMITS.items() if word in self.limits]
         if limits:
             raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={limits}")
         return self
 
     def for_stream(self) -> ReadOptions:
-        """These options, for a stream; raises where one of them has no meaning in a stream."""
+        """Return the options for a stream; raise for options that do not apply to streams."""
         of_batches = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
         of_batches |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
         of_batches |= {"names": None if self.names == "now" else self.names}
@@ -126,10 +125,10 @@ class ReadOptions:
 
 
 def without_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options without those of the object store, and these by their own names; raises `InvalidInputError` for keys.
+    """Split off the options of the object store; raise `InvalidInputError` for keys among them.
 
-    Spark carries options in its plans, and its event log has them: it hides those alone whose names it takes for
-    secrets, and it does not take access keys of S3 and account keys of Azure for any.
+    Spark stores options in plans and its event log. It hides only names that look like secrets to it, and S3 access
+    keys and Azure account keys do not.
     """
     keys = secret_options(name.lower().removeprefix(STORAGE) for name in options)
     if keys:
@@ -144,17 +143,17 @@ def without_storage(options: Mapping[str, str]) -> tuple[dict[str, str], dict[st
 
 
 def payloads(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Modules and classes, `acme.payloads,acme.other:Longest`."""
+    """Parse modules and classes, such as `acme.payloads,acme.other:Longest`."""
     return tuple(name for part in settings.get("payloads", "").split(",") if (name := part.strip()))
 
 
 def names_of(name: str, settings: Mapping[str, str]) -> list[str] | None:
-    """An option that is a list of names, `id, price`; None where it is not set."""
+    """Parse a list of names, such as `id, price`; None if the option is not set."""
     return [one.strip() for one in settings[name].split(",")] if name in settings else None
 
 
 def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict[str, str]:
-    """Options as Spark hands them over, by the names that users write; raises `InvalidInputError` for unknown ones."""
+    """Return Spark's options under their user-visible names; raise `InvalidInputError` for unknown ones."""
     names = {name.lower(): name for name in known}
     options = {name.lower(): value for name, value in options.items()}
     unknown = sorted(options.keys() - names.keys())
@@ -168,7 +167,7 @@ def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict
 
 
 def _refuse(settings: Iterable[str], misplaced: Collection[str], why: str) -> None:
-    """Raise `InvalidInputError` for those of the settings that are misplaced."""
+    """Raise `InvalidInputError` for misplaced settings."""
     refused = [name for name in settings if name in misplaced]
     if refused:
         raise InvalidInputError(f"{', '.join(refused)} {why}: leave it out, and filter the frame with .where(...)")
@@ -181,12 +180,12 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 def flag(name: str, settings: Mapping[str, str]) -> bool:
-    """Whether an option is set to true; an option that is not set is false."""
+    """Return True if the option is true; False if it is not set."""
     return _one_of(name, settings.get(name, "false").lower(), ("true", "false")) == "true"
 
 
 def _limit(name: str, word: str, value: str) -> int:
-    """A number, which may have one of Spark's units behind it where it counts rows or bytes: `10m`, `1g`, `64mb`."""
+    """Parse a number; if it counts rows or bytes, with an optional Spark unit: `10m`, `1g`, `64mb`."""
     found = re.fullmatch(r"([0-9]+)(?:([kmgt])b?|b)?", value.strip().lower())
     unit = UNITS.get(word)
     if found is None or int(found[1]) == 0 or (unit is None and not value.strip().isdigit()):

@@ -1,8 +1,7 @@
 """Batch reads: snapshots and changes, sealed once, read in parts.
 
-schema()       in one process of Spark's: what there is to read
-partitions()   in another, later one: seals the snapshot; each part of it becomes a partition
-read()         in a worker: the files that its part names, and nothing else of the table
+schema()       in one Spark process: returns the columns partitions()   in a later process: seals the snapshot; each
+part of it becomes a partition read()         in a worker: reads only the files of its part
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
-"""The columns that changes have besides the table's, none of which may be called so."""
+"""Additional columns of changes. Table columns must have other names."""
 
 
 @dataclass
 class Part(InputPartition):
-    """Some file slices of what is read."""
+    """File slices of a read."""
 
     rows: Scan | Changes
 
 
 Check = Callable[[StructType, StructType], None]
-"""Raises unless the columns that are asked for are among those that there are."""
+"""Raises unless the requested columns are available."""
 
 
 def reader(options: ReadOptions, schema: StructType, check: Check = check_schema) -> DataSourceReader:
-    """The reader of the columns `schema`, which the user or Spark chose; raises where the table lacks one of them.
+    """Return the reader of the columns `schema`, chosen by the user or Spark; raise if the table lacks a column.
 
-    Spark 4.0 takes a batch without columns for one without rows, and would count none.
+    Spark 4.0 reads zero rows for a batch without columns, so counts would be 0.
     """
     if not schema.names:
         require_spark(READS_NO_COLUMNS, "reading rows without their columns, to count them,")
@@ -58,14 +57,14 @@ def reader(options: ReadOptions, schema: StructType, check: Check = check_schema
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    """The columns of the snapshot or of the changes that the options describe."""
+    """Return the columns of the requested snapshot or changes."""
     if options.changes is not None:
         return spark_schema(changes(options.open(), options).schema)
     return spark_schema(snapshot(options).schema)
 
 
 def snapshot(options: ReadOptions) -> Scan:
-    """The scan that the options describe, sealed now."""
+    """Seal the requested scan."""
     scan = options.open().scan(
         filter=options.filter,
         as_of=options.as_of,
@@ -79,7 +78,7 @@ def snapshot(options: ReadOptions) -> Scan:
 def changes(
     table: Table, options: ReadOptions, schema: StructType | None = None, check: Check = check_schema
 ) -> Changes:
-    """The changes that the options describe, sealed now, with the columns of `schema`; raises where one is missing."""
+    """Seal the requested changes, with the columns of `schema`; raise for a missing column."""
     window = _changes(table, options, options.columns)
     if schema is None:
         return window
@@ -89,7 +88,7 @@ def changes(
 
 
 def _check(check: Check, schema: StructType, there: pa.Schema, read: Callable[[list[str]], object]) -> None:
-    """Check the columns that are asked for. read: of columns, which says of one that is not there what it became."""
+    """Check the requested columns. read: reads columns, and its error names the new name of a missing one."""
     unknown = [name for name in schema.names if name not in there.names]
     if unknown and check is check_schema:
         try:
@@ -120,30 +119,30 @@ class RowsReader(DataSourceReader):
         self._schema = arrow_schema(schema)
 
     def __getstate__(self) -> dict[str, object]:
-        """Workers get their parts, not the whole."""
+        """Omit the whole: workers get their parts."""
         return {"_schema": self._schema}
 
     @message_first
     def partitions(self) -> list[Part]:
-        """A partition of Spark's for each part."""
+        """Return one Spark partition per part."""
         return [Part(rows) for rows in self._rows.parts()]
 
     @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part. A read without parts has no rows: Spark then passes an empty partition of its own."""
+        """Return the rows of a part. For a read without parts, Spark passes an empty partition of its own."""
         if isinstance(partition, Part):
             yield from fitted(partition.rows.to_reader(), self._schema)
 
 
 class PushingReader(RowsReader):
-    """Reads a scan, and takes from Spark the conditions that have the same meaning in polars.
+    """Reads a scan with pushed-down conditions that have the same meaning in polars.
 
-    Only where the user sets the option `pushdown`: Spark 4.3 keeps the conditions of the last use of a frame for every
-    use of it, so that `frame.where("n > 5").count()` would decide what `frame.count()` sees.
+    Used only with the option `pushdown`: Spark 4.3 reuses the conditions of a frame's last use for every use, so
+    `frame.where("n > 5").count()` would change the result of `frame.count()`.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the conditions that the scan can apply; yield the others, which Spark applies itself."""
+        """Take the conditions that the scan can apply; yield the others for Spark."""
         from crdt_mor.readers.spark.filters import expression  # Spark 4.0 has no classes of conditions
 
         assert isinstance(self._rows, Scan)

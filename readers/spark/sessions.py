@@ -1,8 +1,8 @@
-"""Which session answers for a format: the one that is active in the thread.
+"""Choose the Spark session that resolves a format: the active session of the thread.
 
-Spark looks for a format of Python's in the active session of the thread, and a thread that has not made the session
-has none. Reads and SQL make theirs the active one for as long as they are planned; `df.write` does not. With Spark
-Connect none of this is the client's: the server makes the session of a request the active one.
+Spark looks up Python formats in the thread's active session, and only the thread that made the session has one. Reads
+and SQL activate theirs during planning; `df.write` does not. With Spark Connect, the server activates the session of
+each request.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
 _REGISTERING: Final = threading.Lock()
-"""Spark looks for a name and then takes it: of two threads, the second finds the name taken between the two."""
+"""Spark checks a name and then takes it. Without the lock, a second thread could find the name taken in between."""
 
 
 def know(spark: SparkSession, *sources: type[DataSource]) -> None:
-    """Register sources in a session, as often as you like and in any thread. The last one of a name counts."""
+    """Register sources in a session, any number of times, in any thread. The last source of a name counts."""
     with _REGISTERING:
         for source in sources:
             try:
@@ -35,14 +35,14 @@ def know(spark: SparkSession, *sources: type[DataSource]) -> None:
 
 
 def make_active(spark: SparkSession) -> None:
-    """Make the session the active one of this thread, as `spark.createDataFrame` does."""
+    """Activate the session in this thread, as `spark.createDataFrame` does."""
     if isinstance(spark, SparkSession):  # that of Spark Connect is a class of its own
         _sessions(spark).setActiveSession(spark._jsparkSession)  # noqa: SLF001  Python has no other way
 
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """A block in which the session is the active one of this thread; afterwards it is the one that was before."""
+    """Activate the session in the block, and restore the previous one afterwards."""
     if not isinstance(spark, SparkSession):
         yield
         return
@@ -59,5 +59,5 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 
 def _sessions(spark: SparkSession) -> Any:
-    """Spark's own class of sessions, in the JVM."""
+    """Return Spark's own session class in the JVM."""
     return spark._get_j_spark_session_class(spark._jvm)  # noqa: SLF001

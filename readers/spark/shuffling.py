@@ -1,7 +1,6 @@
-"""A number for each row of a frame, by some of its columns: which task is to have the row.
+"""Number the rows of a frame by some columns, to choose the task for each row.
 
-Since Spark 4.1 a frame hands Python the columns that say it alone. Spark 4.0 hands it all columns, for which it wants
-pandas.
+Since Spark 4.1, Python receives only these columns. Spark 4.0 passes all columns and needs pandas for it.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _GROUP = "_file_group"
 _ADAPTIVE = ("enabled", "coalescePartitions.enabled")
 
 Numbers = Callable[[pa.RecordBatch], pa.Array]
-"""The number of each row."""
+"""Returns the number of each row."""
 
 
 def shuffled(df: DataFrame, names: Sequence[str], tasks: int, make: Callable[[], Numbers]) -> DataFrame:
-    """The frame, shuffled so that one task has all rows of a number.
+    """Shuffle a frame so that one task has all rows with the same number.
 
-    names: the columns that say the number. tasks: how many there are where Spark does not look at the rows first. make:
-    called once in each task.
+    names: the columns that determine the number. tasks: the number of tasks, unless Spark counts rows first.
+    make: called once in each task.
     """
     counts_first = _counts_first(df)
     if SPARK >= HANDS_KEYS_ALONE:
@@ -41,9 +40,9 @@ def shuffled(df: DataFrame, names: Sequence[str], tasks: int, make: Callable[[],
 
 
 def _counts_first(df: DataFrame) -> bool:
-    """Whether Spark lets small parts of a shuffle share a task, as their bytes say, where no number of tasks is named.
+    """Return True if Spark joins small shuffle parts into one task by their bytes.
 
-    It does so between the two sides of a shuffle, once, and whole parts stay whole: a task that is repeated has the
+    Spark decides once, between the two sides of a shuffle, and keeps parts whole. A repeated task therefore gets the
     same parts.
     """
     adaptive, coalesced = (df.sparkSession.conf.get(f"spark.sql.adaptive.{name}") for name in _ADAPTIVE)
@@ -51,7 +50,7 @@ def _counts_first(df: DataFrame) -> bool:
 
 
 def numbered(df: DataFrame, names: Sequence[str], column: str, make: Callable[[], Numbers]) -> DataFrame:
-    """The frame with the number of each row as a further column."""
+    """Add the number of each row as a column."""
     if SPARK >= HANDS_KEYS_ALONE:
         return df.withColumn(column, _number(df, names, make))
 
@@ -64,12 +63,12 @@ def numbered(df: DataFrame, names: Sequence[str], column: str, make: Callable[[]
 
 
 def by_number(df: DataFrame, column: str, tasks: int) -> DataFrame:
-    """The frame, shuffled by a column of numbers."""
+    """Shuffle a frame by a column of numbers."""
     return df.repartitionById(tasks, df[column]) if SPARK >= HANDS_KEYS_ALONE else df.repartition(tasks, column)
 
 
 def quoted(name: str) -> str:
-    """The name of a column as Spark reads it, whatever it holds."""
+    """Quote the name of a column for Spark."""
     return f"`{name.replace('`', '``')}`"
 
 

@@ -1,16 +1,16 @@
-"""Writing a stream: every micro-batch is one commit, once, whatever is repeated, restarted or killed.
+"""Write a stream: every micro-batch is one commit, exactly once, despite retries, restarts and kills.
 
     df.writeStream.format("crdt_mor").option("checkpointLocation", ...).start("/lake/events")
 
-The token of a batch is (the query's id, the batch's number), which a restart from the checkpoint keeps. So when a
-batch is repeated whose commit had landed before its driver died, the token leads to that commit; and of a driver and an
-earlier one that is still running, only the first commits.
+The token of a batch is (query id, batch number), which a restart from the checkpoint keeps. If a batch is repeated
+after its commit landed, the token finds that commit. If an old driver still runs beside a new one, only the first
+commit counts.
 
-Spark tells the query's id only to tasks, and makes a new writer for the commit: so each task sends the job to it.
+Spark passes the query id only to tasks, and makes a new writer for the commit. So each task sends the job to it.
 
-A checkpoint belongs to one table. Batches that it has noted as done are not written again, to whichever table the query
-is started with. So the first batch that a table gets of a query is batch 0, else it is refused. Where no batch is left
-to write, Spark asks no data source: `stream` looks at the checkpoint before it starts the query.
+A checkpoint belongs to one table. Spark never writes batches again that the checkpoint notes as done, whichever table
+the query writes to. So the first batch of a query in a table must be batch 0, or it is refused. Without a batch left,
+Spark calls no data source; `stream` checks the checkpoint before it starts the query.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 STREAM_OPTIONS = ("checkpointLocation", "queryName")
-"""Spark's own, which reach us as well."""
+"""Spark's own options, which it passes to the data source."""
 
 
 class StagedBatch(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's result."""
 
     def __init__(self, job: mor.WriteJob, receipt: mor.Receipt, query: str) -> None:
         self.job = job
@@ -44,7 +44,7 @@ class StagedBatch(WriterCommitMessage):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`: a commit for each micro-batch."""
+    """`df.writeStream`: one commit per micro-batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -57,7 +57,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedBatch:
-        """Called in a task: stage its rows."""
+        """Stage a task's rows. Called in a task."""
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         assert query is not None, "Spark tells every task of a stream the query's id"
@@ -65,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """Called on the driver when every task has succeeded. A batch without tasks has no messages and no commit."""
+        """Commit a batch. Called on the driver after every task has succeeded. Without tasks there is no commit."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
             job, query = staged[0].job, staged[0].query
@@ -77,7 +77,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Called on the driver when a task has failed for good. If no task had come to its end, the write expires."""
+        """Abandon a batch. Called on the driver after a task has failed for good. If no task has ended, the write
+        expires.
+        """
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
             table_of(staged[0].job).abandon_write(staged[0].job)

@@ -1,12 +1,12 @@
-"""The data source `crdt_mor`: what Spark asks for, and which module answers.
+"""The data source `crdt_mor`: Spark's entry points and the modules behind them.
 
     reading.py     snapshots, increments and change images: one Spark partition per file slice or group of small ones
     following.py   a stream of increments; its offsets are the engine's checkpoints
     writing.py     batches: tasks stage files, the driver publishes one commit
     sinking.py     streams: each micro-batch once, by query and batch id
 
-Each method here may run in a process of its own, which has this object and nothing else. What only streams need is
-imported where a stream is made: older releases of Spark 4 read and write batches alone.
+Each method may run in a separate process with only this object. Modules for streams are imported on use, because older
+releases of Spark 4 support batches alone.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ if TYPE_CHECKING:
 
 
 class CrdtMorSource(DataSource):
-    """What Spark finds under the format `crdt_mor`."""
+    """The data source behind the format `crdt_mor`."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "crdt_mor"
 
     @message_first
     def schema(self) -> StructType:
-        """The columns of a read for which the user has called no `.schema(...)`."""
+        """Return the columns of a read without `.schema(...)`."""
         return reading.schema_of(ReadOptions.of(self.options))
 
     @message_first
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of a batch."""
+        """Return the reader of a batch."""
         return reading.reader(ReadOptions.of(self.options).for_batch(), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-        """The reader of a stream of changes."""
+        """Return the reader of a stream of changes."""
         require_spark(READS_STREAMS, "reading a table as a stream")
         from crdt_mor.readers.spark import following
 
@@ -59,12 +58,12 @@ class CrdtMorSource(DataSource):
 
     @message_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of one batch."""
+        """Return the writer of a batch."""
         return writing.BatchWriter(writing.plan_batch(self.options, schema, overwrite))
 
     @message_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """The writer of a stream."""
+        """Return the writer of a stream."""
         require_spark(WRITES_STREAMS, "writing a stream to a table")
         from crdt_mor.readers.spark import sinking
 
@@ -72,11 +71,11 @@ class CrdtMorSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Let `df.write.format("crdt_mor")` find the format, in this session and in this thread.
+    """Register the format for `df.write.format("crdt_mor")` in this session and this thread.
 
-    The session becomes the active one of the thread, as after `spark.createDataFrame`. Spark 4.0 needs this in each
-    session, before all else. Spark 4.1 and later find the format in every session by themselves, and need this only in
-    a thread that has not made the session. The functions of `crdt_mor.readers.spark` need it nowhere.
+    The session becomes the thread's active one, as after `spark.createDataFrame`. Spark 4.0 needs this call in each
+    session, before all else. Spark 4.1 and later find the format by themselves, and need the call only in threads that
+    did not make the session. The functions of `crdt_mor.readers.spark` never need it.
     """
     make_active(spark)
     know(spark, CrdtMorSource)

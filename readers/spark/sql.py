@@ -1,7 +1,7 @@
-"""Names for tables in Spark's SQL, and the Java that Spark runs on.
+"""Names for tables in Spark's SQL, and the check of Java.
 
-The options of a table in Spark's catalog do not reach a Python data source, so the catalog can hold a table only under
-a format that knows by itself where the table is. `register_path` makes one.
+Options of a catalog table do not reach a Python data source. The catalog can therefore refer to a table only through a
+format that knows the address; `register_path` makes such a format.
 """
 
 from __future__ import annotations
@@ -38,9 +38,18 @@ def register_path(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Make `name` a format that stands for the table at `path`: `CREATE TABLE events USING events`.
+    """Make `name` a format for the table at `path`: `CREATE TABLE events USING events`.
 
-    The name holds for this session, and the table that is created for as long as its catalog keeps it.
+    The format is known in this session. A table created with it lasts as long as its catalog.
+
+    Args:
+        spark: the session.
+        name: letters, digits and `_`.
+        path: the table's address.
+        storage_options: options of the object store, as for `Table.open`.
+
+    Raises:
+        InvalidInputError: the name is invalid, or a catalog table with rows of its own has it.
     """
     if not (name.isascii() and name.isidentifier()) or name.lower() == CrdtMorSource.name():
         raise InvalidInputError(f"a name is of letters, digits and _, and not crdt_mor itself. name={name!r}")
@@ -62,20 +71,20 @@ def register_path(
 
         @message_first
         def schema(self) -> StructType:
-            """The columns; for CREATE TABLE, which names the provider, marked for its catalog."""
+            """Return the columns, marked for the catalog of CREATE TABLE."""
             columns = super().schema()
             return catalog.marked(columns, name, key) if "provider" in self.options else columns
 
         @message_first
         def reader(self, schema: StructType) -> DataSourceReader:
-            """The reader of a batch, of columns that the catalog, or the user, says are the table's."""
+            """Return the reader of a batch, for columns that the catalog or the user requests."""
             options = ReadOptions.of(self.options).for_batch()
             of_table = options.columns is None and options.names == "now"
             return reading.reader(options, schema, said.check_read if of_table else check_schema)
 
         @message_first
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-            """The writer of one batch, which Spark may have filled in nulls of."""
+            """Return the writer of a batch that may contain nulls from Spark."""
             options, nulls_meant = catalog.nulls_meant(self.options)
             try:
                 planned = writing.plan_batch(options, schema, overwrite)
@@ -95,7 +104,7 @@ def register_path(
 
 
 def _refuse_another_format(spark: SparkSession, name: str) -> None:
-    """Raise `InvalidInputError` where a table of the catalog has the name, and is one of files of Spark's own."""
+    """Raise `InvalidInputError` if a catalog table has the name and another format."""
     if not spark.catalog.tableExists(name):
         return
     described = spark.sql(f"DESCRIBE EXTENDED `{name}`").collect()
@@ -109,9 +118,9 @@ def _refuse_another_format(spark: SparkSession, name: str) -> None:
 
 
 def require_java() -> int:
-    """The version of the Java that Spark will start; raises `UnsupportedVersionError` where it would not start.
+    """Return the version of the Java that Spark will start; raise `UnsupportedVersionError` if it would fail.
 
-    Call it before a session is made: pyspark itself says no more than that the gateway exited.
+    Call it before making a session: pyspark itself only reports that the gateway exited.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
@@ -132,7 +141,7 @@ def require_java() -> int:
 
 
 def _version(java: str, *options: str) -> str:
-    """What a Java calls itself; empty if it does not start with these options."""
+    """Return a Java's version text; empty if it does not start with these options."""
     done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "([^"]*)"', done.stderr)
     return "" if done.returncode or version is None else version[1]

@@ -1,9 +1,9 @@
-"""Starting a stream into a table, from a checkpoint that belongs to it.
+"""Start a stream into a table, with a checkpoint that belongs to this table.
 
     stream(clicks, "/lake/events", "/checkpoints/clicks", trigger={"availableNow": True})
 
-A checkpoint belongs to one query and one table. Spark writes no batch again that the checkpoint has noted as done, to
-whichever table the query is started with; where no batch is left, it asks no data source and ends without an error.
+A checkpoint belongs to one query and one table. Spark never writes batches again that the checkpoint notes as done,
+whichever table the query writes to. Without a batch left, it calls no data source and ends without an error.
 """
 
 from __future__ import annotations
@@ -37,11 +37,17 @@ def stream(
 ) -> StreamingQuery:
     """Start a query that writes a streaming frame to a table, each batch as one commit.
 
-    Raises `InvalidInputError` if the checkpoint has batches of another table: Spark would skip these without a word.
+    Args:
+        rows: the streaming frame.
+        path: the table's address.
+        checkpoint: the query's checkpointLocation.
+        name: the query's name.
+        trigger: arguments of Spark's `trigger`, such as {"availableNow": True}; None runs batch after batch.
+        options: options of the write, such as {"operation": "append"}.
+        storage_options: options of the object store, as for `Table.open`.
 
-    checkpoint: the query's checkpointLocation. name: of the query. trigger: as of Spark's `trigger`, for example
-        {"availableNow": True}; None: batch after batch.
-    options: of the write, for example {"operation": "append"}.
+    Raises:
+        InvalidInputError: the checkpoint contains batches of another table, which Spark would silently skip.
     """
     require_spark(WRITES_STREAMS, "writing a stream to a table")
     spark = rows.sparkSession
@@ -59,14 +65,14 @@ def stream(
 
 
 def application_of(query: str) -> str:
-    """The application of the tokens of a query's batches."""
+    """Return the application name in the tokens of a query's batches."""
     return f"spark-stream/{query}"
 
 
 def require_known(table: mor.Table, query: str, batches: int) -> None:
-    """Raise `InvalidInputError` where a query has done batches of which the table has none.
+    """Raise `InvalidInputError` if a query has completed batches that the table lacks.
 
-    batches: how many its checkpoint has noted.
+    batches: the number of batches in its checkpoint.
     """
     application = application_of(query)
     if application in table.inspect.tokens()["application"].to_pylist():
@@ -80,7 +86,7 @@ def require_known(table: mor.Table, query: str, batches: int) -> None:
 
 
 def _noted(spark: SparkSession, checkpoint: str) -> tuple[str | None, int]:
-    """The query's id, and how many batches are done; None and 0 where there is no checkpoint."""
+    """Return the query's id and number of completed batches; None and 0 without a checkpoint."""
     metadata = _read(spark, "text", f"{checkpoint}/metadata")
     if not metadata:
         return None, 0
@@ -91,7 +97,7 @@ def _noted(spark: SparkSession, checkpoint: str) -> tuple[str | None, int]:
 
 
 def _read(spark: SparkSession, kind: str, path: str) -> list[Row]:
-    """The rows of files of Spark's own; empty where there are none."""
+    """Return the rows of Spark's own files; empty if there are none."""
     try:
         frame = spark.read.format(kind).load(path)
         return frame.drop("content").collect()

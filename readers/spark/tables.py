@@ -1,4 +1,4 @@
-"""Tables from a Spark session: made of a frame's columns, and their history as a frame."""
+"""Create tables from a Spark session, and return their history as a frame."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 
 def create(columns: DataFrame | StructType, path: str, *, key: str | Sequence[str], **settings: Any) -> mor.Table:
-    """Create a table with the columns of a frame, or of Spark's types, and without rows: write these afterwards.
+    """Create an empty table with the columns of a frame or of Spark types.
 
-    Columns of a frame may be null, as Spark calls any column NOT NULL that happens to have no nulls; those of a
-    `StructType` are what it says, and `not_null=` says it of either.
+    Columns of a frame may be null, because Spark marks any column without nulls NOT NULL. Columns of a `StructType`
+    keep their nullability. `not_null=` applies to either.
 
-    settings: `partition_by`, `ordering`, `merge` and all others of `crdt_mor.Table.create`.
+    Args:
+        columns: a frame or a `StructType`.
+        path: the table's address.
+        key: the key column or columns.
+        settings: `partition_by`, `ordering`, `merge` and all other arguments of `Table.create`.
     """
     if not isinstance(columns, StructType) and not isinstance(getattr(columns, "schema", None), StructType):
         given = f"{type(columns).__module__}.{type(columns).__name__}"
@@ -43,6 +47,6 @@ def history(
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The commits of a table as a frame, the newest first. See `crdt_mor.Table.history`."""
+    """Return the commits of a table as a frame, newest first. See `Table.history`."""
     commits = mor.Table.open(path, storage_options=storage_options).history(limit)
     return spark.createDataFrame(commits)

@@ -1,7 +1,7 @@
-"""The engine's work as tasks of Spark's: what a task is told is pickled for it, and what becomes of it for the driver.
+"""Run the engine's work as Spark tasks: inputs are pickled for tasks, and outcomes for the driver.
 
-Parts of one size are a task each. Small ones share a task, as each costs Spark the same: the tasks are as many as
-spark.sql.shuffle.partitions says, or more where that many would have more bytes than `TASK_BYTES`.
+A large part is a task. Small parts share one, because each task costs Spark the same. The number of tasks is
+spark.sql.shuffle.partitions, or more if a task would exceed `TASK_BYTES`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ R = TypeVar("R")
 _JOB: Final = "job"
 
 TASK_BYTES = 128 << 20
-"""What the parts of a task read, about, where there are more tasks than run at once anyway."""
+"""The approximate input bytes of a task, if there are more tasks than run at once."""
 
 
 def hand_over(rows: DataFrame, source: type[DataSource], job: object) -> None:
-    """Have a source of this package write the rows of a frame. job: what its tasks are told, by `job_of`."""
+    """Write the rows of a frame with a source of this package. job: the tasks' input, see `job_of`."""
     spark = rows.sparkSession
     with own_errors(), active(spark):
         know(spark, source)
@@ -42,7 +42,7 @@ def hand_over(rows: DataFrame, source: type[DataSource], job: object) -> None:
 
 
 def job_of(options: Mapping[str, str]) -> Any:
-    """What `hand_over` has told a source, by the options that the source was given."""
+    """Return the input of `hand_over` from the source's options."""
     return pickle.loads(b64decode(options[_JOB]))
 
 
@@ -53,10 +53,10 @@ def in_tasks(
     final: Callable[[mor.CrdtMorError], bool],
     sizes: Sequence[int] = (),
 ) -> list[R | mor.CrdtMorError]:
-    """What `execute` gives of each part, or the error that it raises.
+    """Return the result of `execute` for each part, or its error.
 
-    final: whether an error would come again, however often the part is tried. After any other, Spark tries again.
-    sizes: the bytes that each part reads; empty where each is to be a task of its own.
+    final: returns True for an error that no retry avoids. Spark retries after any other error.
+    sizes: the bytes that each part reads; empty for one task per part.
     """
     at_once = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     tasks = packed(sizes, at_once) if sizes else [[number] for number in range(len(parts))]
@@ -77,9 +77,9 @@ def in_tasks(
 
 
 def packed(sizes: Sequence[int], at_once: int) -> list[list[int]]:
-    """The numbers of parts, by the tasks that have them: as many as `at_once`, or more where these would be too large.
+    """Assign parts to tasks: `at_once` of them, or more if these would be too large.
 
-    A part goes to the task that has the least by then, the largest part first.
+    Each part goes to the task with the fewest bytes, largest part first.
     """
     count = min(len(sizes), max(at_once, -(-sum(sizes) // TASK_BYTES)))
     tasks: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(count)]
@@ -95,7 +95,7 @@ def _executed(execute: Callable[[P], R], part: bytes) -> R:
 
 
 def pickled_outcome(execute: Callable[[], object], final: Callable[[mor.CrdtMorError], bool]) -> bytes:
-    """What `execute` gives, or the final error that it raises, for the driver."""
+    """Return the pickled result of `execute`, or its final error, for the driver."""
     try:
         return pickle.dumps(execute())
     except mor.CrdtMorError as error:

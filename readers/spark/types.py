@@ -1,11 +1,11 @@
-"""A table's Arrow types and Spark's, and batches from the one to the other.
+"""Convert Arrow types and batches of a table to Spark's, and back.
 
-Spark has fewer types: an unsigned integer is read as the next wider signed one, a dictionary as its values, each kind
-of list as an array, a time of day as its microseconds since midnight. No value changes. A time without a zone is a
-`timestamp_ntz`, one with a zone is a `timestamp`, the same moment in every session's time zone.
+Spark has fewer types. It reads an unsigned integer as the next wider signed one, a dictionary as its values, each kind
+of list as an array, and a time of day as microseconds since midnight. No value changes. A time without a zone is a
+`timestamp_ntz`. A time with a zone is a `timestamp`, the same moment in every session's time zone.
 
-Fields inside of a column may be null, whatever a table or a frame says of them: below a null struct, both have nulls in
-fields that they call NOT NULL.
+Fields inside a column are nullable, whatever a table or frame declares: a null struct contains nulls in NOT NULL
+fields, in both systems.
 """
 
 from __future__ import annotations
@@ -39,22 +39,21 @@ _SCALARS: dict[pa.DataType, st.DataType] = {
 }
 
 NEVER_NULL = "crdt_mor.key"
-"""In the metadata of a column in Spark's catalog: it is the key, which no row lacks, and NOT NULL there."""
+"""Column metadata in Spark's catalog: the key, NOT NULL because every row has one."""
 
 _MICROSECONDS = pa.time64("us")
 
 BATCH_BYTES = 4 << 20
-"""A batch crosses to the JVM whole. Of 1 MiB, its overhead shows; above 16 MiB, the JVM asks the system for each one's
-memory anew."""
+"""A batch crosses to the JVM whole. At 1 MiB its overhead shows; above 16 MiB, the JVM allocates memory for each."""
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """The columns of a scan or of changes as Spark has them."""
+    """Return the Spark columns of a scan or of changes."""
     return st.StructType([st.StructField(f.name, spark_type(f.type), f.nullable) for f in schema])
 
 
 def spark_type(kind: pa.DataType) -> st.DataType:
-    """The type in which Spark holds every value of a type that a table can have."""
+    """Return the Spark type that holds every value of a table's type."""
     if (scalar := _SCALARS.get(kind)) is not None:
         return scalar
     if pt.is_fixed_size_binary(kind):
@@ -75,7 +74,7 @@ def spark_type(kind: pa.DataType) -> st.DataType:
 
 
 def check_schema(requested: st.StructType, available: st.StructType) -> None:
-    """Raise `SchemaMismatchError` unless every requested column is available, with its type and nullability."""
+    """Raise `SchemaMismatchError` unless every requested column exists with its type and nullability."""
     columns = {field.name: field for field in available}
     unknown = [name for name in requested.names if name not in columns]
     if unknown:
@@ -97,9 +96,9 @@ def check_schema(requested: st.StructType, available: st.StructType) -> None:
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
-    """The only Arrow schema that Spark takes batches of these columns in.
+    """Return the Arrow schema that Spark requires for batches of these columns.
 
-    Tasks get the rows of a write in it, too, but for the time zone of moments, which changes no value.
+    Tasks receive rows in it too, except for the time zone of moments, which changes no value.
     """
     return to_arrow_schema(schema, timezone="UTC") if SPARK >= (4, 2) else to_arrow_schema(schema)
 
@@ -111,17 +110,16 @@ _OPAQUE = {
     "YearMonthIntervalType": "a number of months",
     "CalendarIntervalType": "numbers of its months, days and microseconds, in a column each",
 }
-"""Types of Spark's that Arrow has no word for, by class (older releases lack some), and what holds their values.
+"""Spark types without an Arrow type, by class (older releases lack some), and a substitute.
 
-pyspark calls some of them structs in Arrow, so that as columns of a table they would be taken for such, and not come
-back.
+pyspark turns some into Arrow structs. A table would store these as structs, and the type would be lost.
 """
 
 
 def written_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
-    """The columns of a frame as a table takes them; raises `SchemaMismatchError` for types that no table can hold.
+    """Return the table's columns for a frame; raise `SchemaMismatchError` for types that no table supports.
 
-    table: its columns. Where it has times of day, a bigint is one, as a read has it: its microseconds since midnight.
+    table: its columns. For a time of day, a bigint is accepted as microseconds since midnight, as reads return it.
     """
     for field in schema:
         _refuse_opaque(field.name, field.dataType)
@@ -131,8 +129,7 @@ def written_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
 
 
 def _nullable_inside(kind: pa.DataType) -> pa.DataType:
-    """The type with fields that may be null. A null struct has nulls below it in all of them, and Arrow casts none of
-    these to a field that may not."""
+    """Make all inner fields nullable. A null struct contains nulls, which Arrow does not cast to NOT NULL fields."""
     if pt.is_struct(kind):
         return pa.struct([_nullable(field) for field in kind])
     if pt.is_map(kind):
@@ -184,7 +181,7 @@ def _refuse_opaque(name: str, kind: st.DataType) -> None:
 
 
 def _refuse_inside(name: str, whole: st.DataType, part: st.DataType) -> None:
-    """Refuse the type of what an array or a map holds."""
+    """Refuse an unsupported type inside an array or a map."""
     if isinstance(part, st.NullType):
         raise SchemaMismatchError(
             "no value says what type this holds, as of array(): cast the column, as to array<string>. "
@@ -194,7 +191,7 @@ def _refuse_inside(name: str, whole: st.DataType, part: st.DataType) -> None:
 
 
 def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The columns of `schema` of each batch, in its types, in pieces that are easily sent."""
+    """Yield the columns of `schema` from each batch, in its types, in pieces that are easy to send."""
     for batch in batches:
         if not batch.num_rows:
             continue

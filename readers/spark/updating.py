@@ -1,14 +1,14 @@
-"""Updates in place as Spark jobs: tasks read and compute some file groups each, the driver publishes one commit.
+"""Updates in place as Spark jobs: tasks compute some file groups each, the driver publishes one commit.
 
     update(spark, "/lake/orders", {"price": "price * 1.1"}, "country = 'DE'")
     delete_where(spark, "/lake/orders", "closed < '2020-01-01'")
 
-    driver    begin     the write takes its place in the order of writes, and waits for those that began before it
-    tasks     execute   read what comes before the write, and stage what becomes of the rows where nobody looks
+    driver    begin     the write takes its place in the order of writes, and waits for earlier ones
+    tasks     execute   read the snapshot before the write, and stage changed rows invisibly
     driver    complete  the receipts of the attempts that Spark counted, one commit; or, if the job fails, nothing
 
-The driver keeps the write alive. What comes before it is final when the tasks begin, so that there is no second round
-of tasks, whatever others commit meanwhile.
+The driver keeps the write alive. Earlier writes are final when the tasks begin, so a single round of tasks suffices,
+whatever others commit meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT = timedelta(seconds=60)
-"""For how long a write waits for those that began before it, unless it is told otherwise."""
+"""The default wait for writes that began earlier."""
 
 
 def update(
@@ -44,10 +44,16 @@ def update(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Change columns of the rows for which `where` holds, in place. See `crdt_mor.Table.update`.
+    """Change columns of the rows that fulfil `where`, in place. See `Table.update`.
 
-    set, where: SQL texts, expressions of polars, or values; a Spark column is none of them.
-    payloads: those of your own, as of `crdt_mor.Table.open`.
+    Args:
+        spark: the session.
+        path: the table's address.
+        set: new values by column: SQL texts, polars expressions or values, but no Spark columns.
+        where: SQL text or polars expression; None for all rows.
+        wait: the wait for writes that began earlier.
+        token, commit_info: as for `Table.update`.
+        payloads, storage_options: as for `Table.open`.
     """
     _refuse_columns(set, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
@@ -67,7 +73,7 @@ def delete_where(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Delete the rows for which `where` holds among all that was written before. See `crdt_mor.Table.delete`."""
+    """Delete the rows that fulfil `where` among all earlier written rows. See `Table.delete`."""
     _refuse_columns({}, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark)
@@ -79,7 +85,7 @@ def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.P
 
 
 def _refuse_columns(set: object, where: object) -> None:
-    """Raise `InvalidInputError` for values and conditions that are columns of Spark, which Spark alone can compute."""
+    """Raise `InvalidInputError` for Spark columns, which only Spark can compute."""
     values = set.values() if isinstance(set, Mapping) else ()
     columns = [one for one in (*values, where) if isinstance(one, Column)]
     if columns:
@@ -90,5 +96,5 @@ def _refuse_columns(set: object, where: object) -> None:
 
 
 def is_final(error: mor.CrdtMorError) -> bool:
-    """Whether an error of a part is one of its rows, or of the write: all but a store's."""
+    """Return True for any error but a store's: no retry of the part avoids it."""
     return not isinstance(error, mor.StorageUnavailableError | mor.CommitUnknownError)

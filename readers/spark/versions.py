@@ -1,9 +1,9 @@
-"""Which release of Spark can do what. Batch reads and writes work from Spark 4.0 on.
+"""Features by Spark release. Batch reads and writes need Spark 4.0.
 
 4.0    batch reads and writes, SQL, compaction
 4.1    every session finds the format by itself; all actions of a frame show one snapshot; streams are written;
-       conditions are pushed down; the shuffle by file group hands Python the keys alone; rows that are read without
-       columns are counted
+       conditions are pushed down; the shuffle by file group passes only keys to Python; rows without columns are
+       counted
 4.2    streams of changes are read
 """
 
@@ -14,7 +14,7 @@ import pyspark
 from crdt_mor import UnsupportedVersionError
 
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-"""The release that this process has, as (4, 3)."""
+"""The release in this process, such as (4, 3)."""
 
 FINDS_SOURCES = (4, 1)
 ONE_SNAPSHOT_A_FRAME = (4, 1)
@@ -26,7 +26,7 @@ READS_STREAMS = (4, 2)
 
 
 def require_spark(least: tuple[int, int], what: str) -> None:
-    """Raise `UnsupportedVersionError` where Spark is older than `least`, the first release that can do `what`."""
+    """Raise `UnsupportedVersionError` if Spark is older than `least`, the first release with the feature `what`."""
     if least > SPARK:
         raise UnsupportedVersionError(
             f"{what} needs Spark {least[0]}.{least[1]} or later: install that pyspark on the driver and the workers. "

@@ -1,19 +1,19 @@
-"""Writing a Spark frame: tasks stage files, the driver publishes one commit.
+"""Write a Spark frame: tasks stage files, the driver publishes one commit.
 
     df.write.format("crdt_mor").mode("append").option("operation", "upsert").save("/lake/events")
     df.write.format("crdt_mor").mode("overwrite").option("partitionOverwriteMode", "dynamic").save("/lake/events")
     commit = upsert(df, "/lake/events")            # an upsert, its rows shuffled by file group first
 
     driver    plan      options and columns are checked before any task runs
-    tasks     stage     whole files where nobody looks; a task that fails, repeats or comes late changes nothing
+    tasks     stage     whole, invisible files; a task that fails, repeats or comes late changes nothing
     driver    complete  the receipts of the attempts that Spark counted, one commit; or, if the job fails, abandon
 
-Each of the driver's steps may run in a Python process of its own; all they share is the job, which Spark pickles.
+Each step of the driver may run in a separate Python process. They share only the job, which Spark pickles.
 
-A file group gets one log file a commit. Where one task has all the rows of a group, its file becomes that file as it
-is. Where several tasks have some of them, the driver makes one file of theirs: it joins their blocks where no key is in
-two tasks, else it folds them. `by_file_group` shuffles so that one task has all rows of a group. Of an overwrite, whose
-tasks stage base files, the driver merges those of several tasks.
+A file group gets one log file per commit. If one task has all rows of a group, its file becomes that log file
+unchanged. Otherwise the driver makes one file: it joins the tasks' blocks if no key is in two tasks, and folds them if
+one is. `by_file_group` shuffles all rows of a group to one task. An overwrite's tasks stage base files, and the driver
+merges those of one group.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Partitions = Literal["dynamic"] | Collection[object] | None
 
 
 def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> Planned:
-    """The write that the options describe, checked against the table. `known`: the names that an option may have."""
+    """Plan the requested write, checked against the table. `known`: the valid option names."""
     options, stored = without_storage(options)
     settings = by_name(options, known, "write")
     if "path" not in settings:
@@ -76,12 +76,12 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
 
 
 def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Planned:
-    """The write of one batch, which may have a token, and may replace rows."""
+    """Plan the write of a batch, which may carry a token and may replace rows."""
     return plan(options, (*OPTIONS, *BATCH_OPTIONS), schema, overwrite)
 
 
 def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
-    """What to do with the rows. In Spark a batch says by its mode whether it replaces rows, and by nothing else."""
+    """Return the operation. In Spark only a batch's mode decides whether it replaces rows."""
     asked = settings.get("operation")
     if overwrite and asked not in (None, "overwrite"):
         raise mor.InvalidInputError(
@@ -94,7 +94,7 @@ def _operation(settings: Mapping[str, str], overwrite: bool) -> str:
 
 
 def _partitions(settings: Mapping[str, str], overwrite: bool) -> Partitions:
-    """The partitions that a write keeps to. Of an overwrite these are replaced, or what Spark's own option says."""
+    """Return the partitions of a write. An overwrite replaces these, or those of Spark's own option."""
     named = names_of("partitions", settings)
     mode = settings.get("partitionOverwriteMode", "static").lower()
     if mode not in ("static", "dynamic"):
@@ -126,13 +126,13 @@ def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A write that tasks stage the rows of. columns: of the frame, as the table takes them."""
+    """A planned write. columns: of the frame, as the table takes them."""
 
     job: mor.WriteJob
     columns: pa.Schema
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> mor.Receipt:
-        """Stage the rows of this task, which Spark numbers as their partition."""
+        """Stage the rows of this task, numbered by Spark as its partition."""
         rows = pa.RecordBatchReader.from_batches(self.columns, (batch.cast(self.columns) for batch in batches))
         context = TaskContext.get()
         assert context is not None, "called in a task"
@@ -140,14 +140,14 @@ class Planned:
 
 
 class Staged(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's result."""
 
     def __init__(self, receipt: mor.Receipt) -> None:
         self.receipt = receipt
 
 
 def table_of(job: mor.WriteJob) -> mor.Table:
-    """The table of a job, for the driver's steps that run in a process of their own."""
+    """Open the table of a job, for driver steps in a separate process."""
     return mor.Table.open(job.uri, store=job.store)
 
 
@@ -159,34 +159,33 @@ class BatchWriter(DataSourceArrowWriter):
 
     @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Called in a task: stage its rows."""
+        """Stage a task's rows. Called in a task."""
         return Staged(self._planned.stage(iterator))
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Called on the driver when every task has succeeded. A job without tasks has no messages."""
+        """Commit. Called on the driver after every task has succeeded. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
         table_of(self._planned.job).complete_write(self._planned.job, receipts)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
-        """Called on the driver when a task, or the commit, has failed for good."""
+        """Abandon the write. Called on the driver after a task, or the commit, has failed for good."""
         table_of(self._planned.job).abandon_write(self._planned.job)
 
 
 class PlannedWrites(DataSource):
-    """Writes the rows of a job that `append` or one of its siblings has planned, since they return its commit.
+    """Writes the rows of a job planned by `append` or a similar function, which return its commit.
 
-    The rows go through one of Spark's data sources, as `mapInArrow` would need pandas.
+    The rows pass through a Spark data source, because `mapInArrow` requires pandas.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "crdt_mor_planned_writes"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  the job says it all
-        """The writer of the job that is pickled in the option `job`."""
+        """Return the writer of the job pickled in the option `job`."""
         return BatchWriter(job_of(self.options))
 
 
@@ -205,9 +204,9 @@ def append(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Insert the rows of a frame; a key that stands twice in it is an error. See `crdt_mor.Table.append`.
+    """Insert the rows of a frame; a duplicate key is an error. See `Table.append`.
 
-    partitions, columns, token, commit_info, payloads: as of `upsert`.
+    Arguments are those of `upsert`.
     """
     asked = _Asked("append", partitions, columns, schema_mode, token=token, commit_info=commit_info)
     return _write(df, path, asked, payloads, storage_options)
@@ -225,11 +224,16 @@ def upsert(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Insert or update the rows of a frame by key, shuffled by file group once. See `crdt_mor.Table.upsert`.
+    """Insert or update the rows of a frame by key, shuffled by file group once. See `Table.upsert`.
 
-    partitions, columns: all that the rows touch, as of `crdt_mor.Table.transaction`: updates that read others do not
-        wait for this write. A row of another partition, or another column, is refused.
-    token, commit_info: as of `crdt_mor.Table.upsert`. payloads: those of your own, as of `crdt_mor.Table.open`.
+    Args:
+        df: the frame.
+        path: the table's address.
+        partitions, columns: all partitions and columns of the rows, as for `Table.transaction`. Updates of others then
+            do not wait for this write. Rows with others are refused.
+        schema_mode: "merge" adds new columns of the frame to the table.
+        token, commit_info: as for `Table.upsert`.
+        payloads, storage_options: as for `Table.open`.
     """
     asked = _Asked("upsert", partitions, columns, schema_mode, token=token, commit_info=commit_info)
     return _write(df, path, asked, payloads, storage_options)
@@ -246,9 +250,9 @@ def delete(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Delete the rows of a frame by key (and partition, and ordering value). See `crdt_mor.Table.delete`.
+    """Delete the rows of a frame by key (and partition, and ordering value). See `Table.delete`.
 
-    partitions, token, commit_info, payloads: as of `upsert`.
+    Arguments are those of `upsert`.
     """
     asked = _Asked("delete", partitions, plain=plain, token=token, commit_info=commit_info)
     return _write(df, path, asked, payloads, storage_options)
@@ -265,20 +269,21 @@ def overwrite(
     payloads: Payloads = (),
     storage_options: Mapping[str, Any] | None = None,
 ) -> mor.Commit:
-    """Replace rows by those of a frame, shuffled by file group once. See `crdt_mor.Table.overwrite`.
+    """Replace rows by those of a frame, shuffled by file group once. See `Table.overwrite`.
 
-    partitions: None: all rows of the table; "dynamic": those of the partitions that the frame has rows of; or a list of
-        partitions. Spark's own setting, spark.sql.sources.partitionOverwriteMode, is not looked at.
-    token, commit_info, payloads: as of `upsert`.
+    Args:
+        partitions: None replaces all rows of the table; "dynamic" the partitions of the frame's rows; a list these
+            partitions. Spark's setting spark.sql.sources.partitionOverwriteMode is ignored.
+        schema_mode, token, commit_info, payloads, storage_options: as for `upsert`.
     """
     asked = _Asked("overwrite", partitions, schema_mode=schema_mode, token=token, commit_info=commit_info)
     return _write(df, path, asked, payloads, storage_options)
 
 
 def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
-    """The frame, shuffled so that one task has all rows of a file group.
+    """Shuffle a frame so that one task has all rows of a file group.
 
-    What is written from such a frame, batch or stream, needs no second look at the driver.
+    Writes of such a frame, batch or stream, need no second pass on the driver.
     """
     table = mor.Table.open(path, storage_options=storage_options)
     key = table.config.key
@@ -299,7 +304,7 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
 
 @message_first
 def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
-    """A number for each row: equal within a file group, and as a rule different in different ones."""
+    """Return a number for each row: equal within a file group, usually different otherwise."""
     groups = table.file_groups(pa.Table.from_batches([keys]))
     partitions = groups["partition"].combine_chunks().dictionary_encode()
     firsts = np.array([zlib.crc32(path.encode()) & 0x3FFFFFFF for path in partitions.dictionary.to_pylist()], np.int64)
@@ -309,7 +314,7 @@ def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A write as its user asks for it, in the words of `crdt_mor.Table.plan_write`."""
+    """A requested write, in the terms of `Table.plan_write`."""
 
     operation: Operation
     partitions: Partitions = None
