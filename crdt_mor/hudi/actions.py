@@ -1,4 +1,4 @@
-"""The table of actions: for each, what Hudi's timeline directory is told of it, and what its plans are.
+"""The table of actions: the files of each in Hudi's timeline, and the type of its plans.
 
     action       when it begins                        when it is completed                    what begins it
     write        T.deltacommit.requested, .inflight    T_C.deltacommit                         a writer
@@ -8,31 +8,22 @@
     rollback     T.rollback.requested, with the rest   T_C.rollback, first; T.rollback.inflight  a sweep
     overwrite    b.compaction.requested, with the rest b_C.commit, first; b.compaction.inflight  a writer
 
-A write is pending from its begin on. A rollback begins and ends in the one event that forgets a write which was given
-up. So does an overwrite, beside the write that has staged it, and Hudi is told of it as of a compaction at its barrier:
-Hudi's own word for it, a replacecommit, would hide all later writes to the file groups, whose ids are fixed. A restore,
-too, begins and ends in one event; the process that projects it carries it out from its frozen plan. Every other action
-is one of a service (`services.service`): it begins with a plan that is frozen whole, an object of ours, and
-ends when the plan is completed or cancelled. The code that schedules, projects, completes, cancels and sweeps knows
-no action by name; it asks this table.
+Rollbacks, restores and overwrites begin and end in one event. An overwrite appears to Hudi as a compaction at its
+barrier: Hudi's replacecommit would hide all later writes to the file groups, whose ids are fixed. Other actions belong
+to services (`services.service`): they begin with a frozen plan. Code that schedules, projects, completes, cancels or
+sweeps asks this table and knows no action by name.
 
-Every file of an instant that may still be given up bears our key, so that a sweep recognises it even where it is the
-only one left. (Hudi leaves `deltacommit.requested` empty, and none of its readers looks into it.) Hudi's readers open
-the record of a plan, `compaction.requested`, wherever they see another file of its instant, and fail if there is none.
-So the record is the only file until the plan is completed: a helper that puts a file of a plan after its cancel, and
-dies before it looks again, cannot make the table unreadable.
+Each file of an instant that may be given up bears our key, so a sweep recognises even the last. Hudi's readers open a
+plan's record, `compaction.requested`, if they see another file of its instant, and fail without it. So the record is
+the only file until completion: a late helper of a cancelled plan cannot make the table unreadable.
 
-Hudi's readers need to know of an open compaction, as its barrier opens file slices. No reader of Hudi's asks for open
-cleans, but its writers execute each that they find, and fail at paths that do not begin with the table's own. So Hudi
-is told of a clean when it is completed: a clean whose process died is in nobody's way until another process finishes
-it.
+Hudi's readers must know open compactions, since a barrier opens file slices. Hudi's writers execute open cleans, and
+fail at foreign paths. So a clean appears when completed, and a dead one blocks nobody. Hudi's writers also roll back or
+execute unfinished instants. So an instant of one event puts its completed file first, and appears ended wherever the
+process dies.
 
-Hudi's writers roll back or execute what they find begun, and fail at some of it. So an instant that is completed in one
-event has its completed file first: whenever the process dies between the puts, Hudi finds an instant that has ended.
-
-To add a service: a row here, with the type of its plan and the records that Hudi is told; a `Service` that plans and
-executes; and the next `FORMAT` of the timeline value, since releases that read this one take every plan for a
-compaction.
+To add a service: add a row here, with its plan type and records; a `Service` that plans and executes; and the next
+`FORMAT` of the timeline value, since older releases take every plan for a compaction.
 """
 
 from __future__ import annotations
@@ -82,16 +73,12 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What Hudi's timeline directory is told of an instant.
+    """The files of an instant in Hudi's timeline.
 
-    name: Hudi's word in the names of the files until the instant is completed. The timeline value uses it as well.
-    completed: Hudi's word in the name of the completed file.
-    begun: the files that are put when the instant begins, in this order. If it is given up they are removed in the
-        reverse order. Each holds the record of what has begun.
-    ending: the files that are put when the instant is completed, after the completed file. They are empty.
-    extra: decodes the extra metadata, where our key stands, from (the bytes of that record, its path).
-    encode_completed: encodes the completed file from (the completion, the table's Avro schema).
-    completed_extra: as `extra`, of the completed file.
+    name: Hudi's word before completion. completed: Hudi's word after completion.
+    begun: files of the begin, in put order, with its record. ending: empty files put after the completed file.
+    extra: decodes the extra metadata, with our key, from (record bytes, path). completed_extra: of the completed file.
+    encode_completed: encodes the completed file from (completion, Avro schema).
     """
 
     name: str
@@ -107,16 +94,11 @@ class Action:
 class PlannedAction(Action, Generic[P]):
     """An action of a service, which begins with a plan.
 
-    operation: Hudi's operation type of the completed instant.
-    operation_of: the same of one plan, where it differs; the value alone says it, Hudi is told `operation`.
-    decode: decodes a frozen plan from (the bytes of its object, its path); the plan has encoded itself.
-    encode_record: encodes the record that Hudi is told of the plan.
-    encode_outcome: encodes the completed file from (the completion, its plan), where the completion does not say it
-        all; None: `encode_completed` does it.
-    retention: the marks of the history that is kept which the plan moves; None where it moves none.
-    deletion: once the plan is executed, no view before this time is kept any more, so that commits that only such views
-        need may be dropped from the value; None where it removes none.
-    told_open: whether Hudi is told of a plan that is open; else all of its files are put when it is completed.
+    operation: Hudi's operation type of the completed instant. operation_of: the value's, if different.
+    decode: decodes a frozen plan from (bytes, path). encode_record: encodes Hudi's record of the plan.
+    encode_outcome: encodes the completed file from (completion, plan); None: `encode_completed` does.
+    retention: the retention marks that the plan moves, or None. told_open: Hudi's timeline contains open plans.
+    deletion: views before this time end with the plan, so commits for them may be dropped; or None.
     """
 
     operation: str
@@ -135,21 +117,14 @@ class PlannedAction(Action, Generic[P]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentaryAction(Action):
-    """An action that begins and ends in one event, so that its completion says everything.
-
-    encode_record: encodes the record of what has begun.
-    """
+    """An action of one event, described by its completion. encode_record: encodes the record of the begin."""
 
     encode_record: Callable[[Completion], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledAction(Action, Generic[D]):
-    """An action that begins and ends in one event, whose frozen plan says what its completion does not.
-
-    decode: decodes the frozen plan from (the bytes of its object, its path).
-    encode_record: encodes the record of what has begun. encode_outcome: encodes the completed file.
-    """
+    """An action of one event, described by its completion and frozen plan."""
 
     decode: Callable[[bytes, str], D]
     encode_record: Callable[[D], bytes]
@@ -187,7 +162,7 @@ ROLL_BACK = MomentaryAction(
 
 
 def _said_by_the_plan(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001
-    raise AssertionError(f"the completion alone does not say what it did. instant={completion.requested}")
+    raise AssertionError(f"the completed file needs the plan. instant={completion.requested}")
 
 
 CLEAN = PlannedAction(
@@ -217,28 +192,23 @@ RESTORE = SettledAction(
 )
 
 ACTIONS: dict[str, Action] = {action.name: action for action in (WRITE, COMPACT, CLEAN, ROLL_BACK, RESTORE)}
-"""Every action that this release knows, by its name."""
+"""Every action that this release knows."""
 
 
 def action_named(name: str) -> Action:
-    """The action of this name, as a timeline value has it."""
     if name not in ACTIONS:
         raise _unknown(name)
     return ACTIONS[name]
 
 
 def planned_action(name: str) -> PlannedAction[Any]:
-    """The action of this name, which is a service's."""
     action = action_named(name)
     assert isinstance(action, PlannedAction), "only a service has plans"
     return action
 
 
 def action_ending_as(word: str) -> Action:
-    """The action whose completed files have this word of Hudi's in their names.
-
-    Several actions may end in one word; Hudi is told the same of their completion.
-    """
+    """Return the action with this word in its completed files."""
     for action in ACTIONS.values():
         if action.completed == word:
             return action
@@ -247,22 +217,19 @@ def action_ending_as(word: str) -> Action:
 
 def _unknown(word: str) -> UnsupportedVersionError:
     return UnsupportedVersionError(
-        f"this table has an instant of a service that this release does not know; upgrade crdt-mor. action={word}"
+        f"the table contains an instant of a service that this release does not know. Upgrade crdt-mor. action={word}"
     )
 
 
 def when_put(name: TimelineFileName) -> int:
-    """The position of a file among those of its instant, in the order in which they are put."""
+    """Return a file's position in the put order of its instant."""
     action = ACTIONS.get(name.action)
     pending = ("requested", "inflight") if action is None else (*action.begun, *action.ending)
     return [*pending, "completed"].index(name.state)
 
 
 def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
-    """Whether a file in Hudi's directory has our key in it.
-
-    A file that is empty has not: `.compaction.inflight` for one, and a `.deltacommit.requested` of older releases.
-    """
+    """Return True if a file in Hudi's directory contains our key. Empty files, as `.compaction.inflight`, do not."""
     ended = (action for action in ACTIONS.values() if action.completed == name.action)
     action = next(ended, None) if name.state == "completed" else ACTIONS.get(name.action)
     if action is None or not data:
@@ -270,5 +237,5 @@ def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
     extra = action.extra if name.state in action.begun else action.completed_extra
     try:
         return OWN_KEY in extra(data, path)
-    except FormatError:  # we put files whole, so a damaged one is not ours
+    except FormatError:  # we put files whole, so a damaged file is not ours
         return False

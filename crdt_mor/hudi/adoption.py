@@ -1,25 +1,20 @@
-"""Instants that Hudi itself wrote, found in Hudi's timeline: the active one, a file each, and the archived one.
+"""Find and adopt instants that Hudi wrote, in its active and archived timeline.
 
-Completions in segments are projected for sure, and those that the value carries are known by name. So nobody else has
-written if three things hold of the rest of the directory: it counts as many completed files as the segments have that
-are not archived, none of them is newer, and none is below the watermark of what we have archived. A look is one listing
-then. Names are compared and files read only otherwise, and the archive only where its newest manifest is not one of
-ours.
+Usually a look is a single listing. Hudi has written nothing if the unknown completed files are as many as the sealed,
+unarchived completions, none is newer, and none lies below our archive's watermark. Otherwise names are compared and
+files read. The archive is read only if its newest manifest is not ours, and last, as Hudi archives an instant before
+removing it.
 
-A completed compaction at the barrier of a plan of ours is that plan, which a writer of Hudi's has executed. Its
-adoption ends the plan. Where we had completed it as well, both wrote the same rows, and a sweep removes Hudi's.
+A completed compaction at the barrier of our plan is that plan, executed by Hudi, and its adoption ends the plan. If we
+completed it, too, both wrote the same rows, and a sweep removes Hudi's.
 
-These are never adopted: an instant that the value knows, one whose file carries our own key (a commit newer than the
-value, or a stale helper's), and a `.requested` or `.inflight` file alone; nor a savepoint, which only marks the instant
-whose requested time it bears; nor what a restore has dropped; nor any instant at or below the watermark. A commit of
-Hudi's that is found there is refused, as no reader could see its rows.
+Never adopted are: known instants; files with our key (a newer commit, or a stale helper's); lone `.requested` or
+`.inflight` files; savepoints; instants that a restore dropped; and instants up to the watermark. A Hudi commit up to
+the watermark is refused, as no reader could see its rows.
 
-A log file belongs to the slice of the newest base file before its completion. So no reader sees a commit that
-completed before a compaction which did not know it: `hudi.adoption_compactions` finds both kinds, and the table is
-refused. As long as a compaction of ours is only planned nothing is lost: adopting the commit cancels the plan.
-
-Hudi archives an instant before it removes it from the active timeline. So the archive is read last: what left the
-active timeline in the meantime is found there, and what is found in both is one instant.
+A log file belongs to the slice of the newest base file before its completion. So no reader sees a commit that completed
+before a compaction that did not know it. `hudi.adoption_compactions` refuses such tables. If our compaction is only
+planned, adoption cancels the plan and nothing is lost.
 """
 
 from __future__ import annotations
@@ -67,15 +62,12 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenP
 from crdt_mor.store.protocol import Stat
 
 AHEAD_MAX_MS: Final = 600_000
-"""How far the clock of Hudi's writers may be ahead of ours; no two zones are as near as that."""
+"""How far the clock of Hudi's writers may be ahead of ours. Time zones differ by more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What Hudi wrote: its completions, in completion order, and the table's schema with theirs.
-
-    known: all completions of the value, where the look had to ask for them.
-    """
+    """Hudi's completions, in order, and the schema joined with theirs. known: all completions of the value, if read."""
 
     completions: tuple[Completion, ...]
     schema: str
@@ -85,9 +77,8 @@ class Foreign:
 def foreign_completions(
     projector: Projector, value: Timeline, cache: InstantCache | None = None, listed: Sequence[Stat] | None = None
 ) -> Steps[Foreign]:
-    """The completed instants in Hudi's timeline that are not ours; raises where one of them is below a base of ours.
-
-    listed: the folder of that timeline, where it was listed since `value` was read.
+    """Return Hudi's completed instants. Raises if one lies below our base file. listed: Hudi's timeline, listed after
+    `value`.
     """
     cache = {} if cache is None else cache
     names: Sequence[Stat] = (yield List(projector.folder)) if listed is None else listed
@@ -95,7 +86,7 @@ def foreign_completions(
         found = yield from instants_of_layout_one(projector.config, projector.folder, names, cache)
         return _foreign(projector, value, found)
     parsed = [timeline_file_name(stat.path) for stat in names]
-    fresh = yield from wide_completions(value)  # which may not be projected yet, though they are in a segment
+    fresh = yield from wide_completions(value)  # in a segment, but perhaps not projected yet
     carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
     candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]
     if value.version > 0 and _are_those_of(value, candidates, value.standing - len(fresh)):
@@ -109,7 +100,7 @@ def foreign_completions(
     actions = {c.requested: c.action for c in completions if not c.adopted}
     plans = {p.barrier for p in value.plans} | {r.requested for r in value.rolled_back if r.is_plan}
     dropped = yield from dropped_by_restores(value, {name.requested: [name] for name in candidates}, known)
-    for name in (name for name in candidates if name.requested not in dropped):  # nobody has come to those yet
+    for name in (name for name in candidates if name.requested not in dropped):  # not removed yet
         if name.requested in known and name.completed in (None, completed.get(name.requested)):
             continue
         instant = yield from read_active(projector.path(name), name, cache)
@@ -127,7 +118,7 @@ def foreign_completions(
     own = next((instant for instant in instants.values() if instant.own), None)
     if own is not None and value.version == 0 and not (yield from _has_later_versions()):
         raise FormatError(
-            "this table's own timeline is missing, though commits of ours stand in Hudi's: restore the folder "
+            "the table's own timeline is missing, but Hudi's timeline contains commits of ours. Restore the folder "
             f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
         )
     foreign = _foreign(projector, value, list(instants.values()))
@@ -139,7 +130,7 @@ def foreign_completions(
 
 
 def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count: int) -> bool:
-    """Whether these completed files are those of the sealed completions, as far as their number and times tell."""
+    """Return True if these files match the sealed completions in number and time."""
     newest = max((segment.last for segment in value.segments), default=EPOCH)
     return len(candidates) == count and all(
         name.requested > value.archive.watermark and (name.completed or EPOCH) <= newest for name in candidates
@@ -147,10 +138,10 @@ def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count
 
 
 def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
-    """Whether Hudi's writers have archived instants: the newest manifest is not one of those that we have written.
+    """Return True if the archive's newest manifest is Hudi's.
 
-    Without a manifest, files there are those of our first archiving, if the value has one: it is being projected, or
-    its process died. A value that is older than the newest one may take what others of ours have archived for Hudi's.
+    Files without a manifest may belong to our first archiving. A value older than the tail may mistake our archives for
+    Hudi's.
     """
     listed: list[Stat] = yield List(projector.archive)
     numbers = [manifest_number(stat.path.rpartition("/")[2]) for stat in listed]
@@ -161,10 +152,7 @@ def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
 
 
 def require_own_history(projector: Projector, value: Timeline, refusal: str) -> Steps[None]:
-    """Raise with `refusal` where Hudi's writers have archived instants.
-
-    The newest value is asked before, if there is one: only Hudi may have written to the table so far.
-    """
+    """Raise with `refusal` if Hudi's writers have archived instants, according to the newest value."""
     while (yield from is_archived_by_others(projector, value)):
         newest = (yield from find_tail(value)) if (yield from listed_versions()) else value
         if newest.version == value.version:
@@ -173,7 +161,7 @@ def require_own_history(projector: Projector, value: Timeline, refusal: str) -> 
 
 
 def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
-    """Instants that Hudi itself wrote become part of the value; open plans that would hide one are cancelled."""
+    """Adopt Hudi's instants, and cancel open plans that would hide them."""
     nonce = yield Nonce()
     told: AdoptionEvent | None = None
 
@@ -192,7 +180,7 @@ def adopt(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 def adopting(
     projector: Projector, tail: Timeline, nonce: str, wall_ms: int, until: InstantTime = LAST
 ) -> Steps[tuple[Timeline | None, AdoptionEvent | None]]:
-    """The event that adopts what Hudi completed at or before `until`, and what is told of it; None for nothing."""
+    """Return the event that adopts Hudi's instants up to `until`, and its notice."""
     foreign = yield from foreign_completions(projector, tail)
     due = [completion for completion in foreign.completions if completion.completed <= until]
     buckets = projector.config.buckets
@@ -212,29 +200,23 @@ def adopting(
 
 
 def _refuse_ahead(projector: Projector, due: Sequence[Completion], wall_ms: int) -> None:
-    """Raise for a commit of a table that Hudi made, of a time that is still to come: ours would have to come after it.
-
-    Hudi's own next commits would not. Such times are left where the zone of its writers was east of UTC.
-    """
+    """Raise for a future Hudi commit in a table that Hudi created: ours would have to follow it, Hudi's would not."""
     newest = max(completion.completed for completion in due)
     if not projector.config.ours and newest > from_ms(wall_ms + AHEAD_MAX_MS):
         raise UnsupportedFeatureError(
-            "the newest commit of Hudi's has a time that is still to come: the clock of its writer is ahead, or wrote "
-            "times of a zone east of UTC until hoodie.table.timeline.timezone was set. Neither Hudi nor we may write "
-            f"here before that time has come. completed={newest} now={from_ms(wall_ms)}"
+            "Hudi's newest commit lies in the future: its writer's clock is ahead, or wrote local times east of UTC "
+            "before hoodie.table.timeline.timezone was set. Neither Hudi nor crdt_mor may write before that time. "
+            f"completed={newest} now={from_ms(wall_ms)}"
         )
 
 
 def may_be_led_to(file_id: str | None, buckets: int | None) -> bool:
-    """Whether a file group that stops writers may be that of a bucket: an older release took no other ids for one."""
+    """Return True if a foreign file group may belong to a bucket, unrecognised by an older release."""
     return file_id is not None and index_bucket(file_id, buckets) is not None
 
 
 def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[list[OpenPlan]]:
-    """The open plans that lack a commit of Hudi's although it is below their barrier, in one of their file groups.
-
-    Those that Hudi has executed are open no more.
-    """
+    """Return the open plans that miss a Hudi commit below their barrier. Plans that Hudi executed are not open."""
     outdated = []
     executed = {completion.requested for completion in completions}
     for plan in (plan for plan in tail.plans if plan.barrier not in executed):
@@ -246,14 +228,14 @@ def plans_missing(tail: Timeline, completions: Sequence[Completion]) -> Steps[li
 
 
 def _refuse_replaced(completions: Iterable[Completion], found: Iterable[Completion]) -> None:
-    """Raise where Hudi has replaced file groups to which a commit of ours wrote that comes after the replacing one."""
+    """Raise if Hudi has replaced file groups with later commits of ours."""
     replacing: dict[FileGroup, list[Completion]] = {}
     for completion in found:
         for group in completion.replaced:
             replacing.setdefault(group, []).append(completion)
     for own in completions if replacing else ():
         if own.adopted or not (own.action == DELTA_COMMIT or own.overwriting is not None):
-            continue  # what a compaction wrote are rows of such commits
+            continue  # a compaction only rewrites rows of such commits
         for file in own.files:
             for by in replacing.get(file.group, ()):
                 if by.requested < (own.requested if is_replacing(by) else own.completed):
@@ -262,17 +244,15 @@ def _refuse_replaced(completions: Iterable[Completion], found: Iterable[Completi
 
 def _hidden_error(own: Completion, by: Completion, file: DataFile) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        "Hudi has replaced file groups of this table, and a later commit of ours wrote to them, so that no reader "
-        "would see its rows: they wrote at the same moment, or our process had not looked since. Take Hudi's commit "
-        "back, by moving the files of its instant out of the timeline's folder and its data files out of the table, "
-        "and make it again; and call table.refresh() after Hudi has written, before you write through an open table. "
-        f"instant={by.requested} completed={by.completed} ours={own.requested} partition={file.partition!r} "
-        f"file_group={file.group[1]}"
+        "Hudi replaced file groups with a later commit of ours, so no reader would see our rows. Move the files of "
+        "Hudi's instant out of the timeline's folder and its data files out of the table, then repeat Hudi's "
+        f"commit; and call table.refresh() after each Hudi commit, before your next write. instant={by.requested} "
+        f"completed={by.completed} ours={own.requested} partition={file.partition!r} file_group={file.group[1]}"
     )
 
 
 def _is_misplaced(value: Timeline, instant: HudiInstant) -> bool:
-    """Whether the times of an unknown instant keep it from being adopted; raises where rows would be lost."""
+    """Return True if an unknown instant's times prevent adoption. Raises if rows would be lost."""
     if instant.completion.requested <= value.archive.watermark:
         _refuse_archived(instant, value.archive.watermark)
         return True
@@ -282,21 +262,16 @@ def _is_misplaced(value: Timeline, instant: HudiInstant) -> bool:
 
 
 def _refuse_archived(instant: HudiInstant, watermark: InstantTime) -> None:
-    """Raise for a commit of Hudi's at or below the watermark. What a stale helper of ours has left is swept."""
     if not instant.own and instant.completion.action in DATA_ACTIONS:
         raise UnsupportedFeatureError(
-            "a commit of Hudi's was requested at a time up to which this table is archived already, so that no reader "
-            "would see its rows: the clock of Hudi's writer is far behind the table's. Move the files of its instant "
-            "out of the timeline's folder and its log files out of the table, and write its rows again. "
-            f"instant={instant.completion.requested} archived_until={watermark}"
+            "a commit of Hudi lies below this table's archive, so no reader would see its rows: the clock of Hudi's "
+            "writer is behind. Move the files of its instant out of the timeline's folder and its log files out of "
+            f"the table, then write its rows again. instant={instant.completion.requested} archived_until={watermark}"
         )
 
 
 def _is_executed(completion: Completion, plans: Collection[InstantTime], actions: Mapping[InstantTime, str]) -> bool:
-    """Whether a commit of Hudi's at the time of an instant of ours is the execution of a plan that is to be adopted.
-
-    Raises where it is none at all. actions: those of our completions.
-    """
+    """Return True if Hudi's commit at our instant's time executes an adoptable plan. Raises for other commits."""
     is_plan = completion.requested in plans
     if completion.action != COMMIT or not (is_plan or actions.get(completion.requested) == COMMIT):
         raise _same_time_error(completion)
@@ -304,17 +279,16 @@ def _is_executed(completion: Completion, plans: Collection[InstantTime], actions
 
 
 def _same_time_error(completion: Completion) -> UnsupportedFeatureError:
-    """The refusal of a table in which a commit of Hudi's has the requested time of an instant of ours."""
     return UnsupportedFeatureError(
-        "Hudi and we wrote to this table at the very same moment, and a commit of Hudi's has the requested time of an "
-        "instant of ours, so that its rows cannot be told from ours: move its completed file out of the timeline's "
-        f"folder and its log files out of the table, and write its rows again. instant={completion.requested} "
-        f"completed={completion.completed} files={[file.path for file in completion.files]}"
+        "a commit of Hudi and an instant of ours have the same requested time, so their rows cannot be "
+        "distinguished. Move Hudi's completed file out of the timeline's folder and its log files out of the table, "
+        f"then write its rows again. instant={completion.requested} completed={completion.completed} "
+        f"files={[file.path for file in completion.files]}"
     )
 
 
 def _is_cut_off(value: Timeline, instant: HudiInstant) -> bool:
-    """Whether a commit of Hudi's that nobody knew bears a time that a restore has passed and gone back beyond."""
+    """Return True if an unknown Hudi commit completed in a time that a restore dropped."""
     completed = instant.completion.completed
     wrote = instant.completion.action in DATA_ACTIONS
     return wrote and any(restore.to < completed < restore.at for restore in value.restores)
@@ -322,17 +296,16 @@ def _is_cut_off(value: Timeline, instant: HudiInstant) -> bool:
 
 def _cut_off_error(completion: Completion) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        "a commit of Hudi's was completed at a time that a restore of this table had passed already, so that it "
-        "belongs neither to what was dropped nor to what came after it: Hudi wrote at the very same moment, or its "
-        "clock is behind the table's. Move the files of its instant out of the timeline's folder and its log files out "
-        f"of the table, and write its rows again. instant={completion.requested} completed={completion.completed}"
+        "a commit of Hudi completed before a restore of this table that did not know it: both ran at the same "
+        "moment, or Hudi's clock is behind. Move the files of its instant out of the timeline's folder and its log "
+        f"files out of the table, then write its rows again. instant={completion.requested} "
+        f"completed={completion.completed}"
     )
 
 
 def _has_later_versions() -> Steps[bool]:
-    """Whether there are versions after the first by now. Then commits of ours in Hudi's directory are newer ones.
-
-    It is asked after that directory was listed, since each commit of ours is published before it is projected.
+    """Return True if later versions explain our commits in Hudi's directory, listed before: we publish before we
+    project.
     """
     names = yield from listed_versions()
     return bool(names) and names[-1].path > version_path(0)
@@ -351,7 +324,7 @@ def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant])
         if not projector.config.ours:
             _require_schema(schema, foreign)
     elif value.version == 0 and not projector.config.ours:
-        # Hudi's readers take the schema of the commit that was requested last, whatever older files hold.
+        # Hudi's readers take the schema of the last requested commit.
         with_schema.sort(key=lambda instant: instant.completion.requested)
         if any(instant.numbered for instant in with_schema):
             _refuse_renamed(with_schema)
@@ -365,31 +338,27 @@ def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant])
 
 
 def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:
-    """Raise where nothing says which columns a table has that has files."""
+    """Raise if a table with files has no known columns."""
     wrote = next((instant.completion for instant in instants if instant.completion.files), None)
     if schema == "[]" and wrote is not None:
         raise UnsupportedFeatureError(
-            "no commit in the timeline of this table says which columns it has, nor do its properties: let Hudi write "
-            f"to it once more, or use Hudi's own reader. instant={wrote.requested}"
+            "neither commits nor properties of this table contain its columns. Write to the table once with Hudi, or "
+            f"use Hudi's own reader. instant={wrote.requested}"
         )
 
 
 def _refuse_renamed(instants: list[HudiInstant]) -> None:
-    """Refuse a table in which a column was renamed or dropped by number: by name it would be looked for in vain.
-
-    A name that comes back later would even be found where it means another column.
-    """
+    """Refuse columns renamed or dropped by number: reading by name would miss or confuse them."""
     schemas = [TableSchema.from_avro(text).declared for text in dict.fromkeys(instant.schema for instant in instants)]
     for before, after in pairwise(schemas):
         if gone := sorted(_column_names(before) - _column_names(after)):
             raise UnsupportedFeatureError(
-                "columns of this table were renamed or dropped with hoodie.schema.on.read.enable, and older files have "
-                f"them under other names, which this release does not follow: use Hudi's own reader. columns={gone}"
+                "columns of this table were renamed or dropped with hoodie.schema.on.read.enable, and older files "
+                f"use other names. This release does not follow them: use Hudi's own reader. columns={gone}"
             )
 
 
 def _column_names(columns: Iterable[pa.Field], above: str = "") -> set[str]:
-    """Names of columns, and of what is inside them, as paths."""
     names = set()
     for column in columns:
         name = f"{above}{column.name}"

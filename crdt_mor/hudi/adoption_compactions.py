@@ -1,11 +1,10 @@
-"""Commits that no reader would see, as a compaction did not know them: one of Hudi's below ours, or ours below Hudi's.
+"""Find commits that no reader would see, as a compaction did not know them: Hudi's below ours, or ours below Hudi's.
 
     ours    ── T ──────────────── C ─────┐
     Hudi's            b (plan) ───┼──── base file b       C < b: the log is in the slice that this base file has ended
 
-A commit of Hudi's appears below a compaction of ours where the clock of its writer is behind the table's, or both work
-at one moment. A commit of ours is missing from a compaction of Hudi's where Hudi was not told of it before: its process
-died after its version was put. What a compaction of Hudi's knew is in its plan, which stands beside its completed file.
+A Hudi commit falls below our compaction if its writer's clock is behind, or both work at the same moment. Hudi's
+compaction misses our commit if the writer died before projecting it. The plan beside Hudi's completed file shows this.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup
 
 Written = tuple[DataFile, Completion]
-"""A data file, and the commit that wrote it."""
 
 
 def bases_of(completions: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
-    """The instant of our newest base file of each file group."""
     bases: dict[FileGroup, InstantTime] = {}
     for completion in completions:
         for file in completion.files if not completion.adopted else ():
@@ -39,9 +36,8 @@ def bases_of(completions: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
 def group_below(
     completion: Completion, barriers: Mapping[FileGroup, InstantTime]
 ) -> tuple[FileGroup, InstantTime] | None:
-    """A file group in which a commit of Hudi's wrote to a slice that is older than our barrier, and that barrier.
-
-    A compaction of Hudi's writes nothing new.
+    """Return a group, and our barrier, in which a Hudi commit wrote to an older slice. Compactions write
+    nothing new.
     """
     if completion.action == COMMIT:
         return None
@@ -52,28 +48,25 @@ def group_below(
 
 
 def refuse_below(bases: Mapping[FileGroup, InstantTime], completions: Iterable[Completion]) -> None:
-    """Raise for a commit of Hudi's that completed below a base file of ours, in a file group that it wrote to."""
+    """Raise for a Hudi commit that completed below a base file of ours."""
     for completion in completions:
         if (lost := group_below(completion, bases)) is not None:
             (partition, file_id), base = lost
             raise UnsupportedFeatureError(
-                "a commit of Hudi's completed at a time that a compaction of ours had passed already, so that no "
-                "reader would see its rows: the clock of Hudi's writer is behind the table's, or it wrote at the same "
-                "moment. Take that commit back, with Hudi's rollback_to_instant or by moving the files of its instant "
-                f"out of the timeline's folder, and write its rows again. instant={completion.requested} "
-                f"completed={completion.completed} compaction={base} partition={partition!r} file_group={file_id}"
+                "a commit of Hudi completed below a compaction of ours, so no reader would see its rows: the clock "
+                "of Hudi's writer is behind, or both ran at the same moment. Undo it with Hudi's "
+                "rollback_to_instant, or move the files of its instant out of the timeline's folder, then write its "
+                f"rows again. instant={completion.requested} completed={completion.completed} compaction={base} "
+                f"partition={partition!r} file_group={file_id}"
             )
 
 
 def refuse_uncovering(
     folder: str, known: Sequence[Completion], found: Sequence[HudiInstant], plans: Collection[InstantTime]
 ) -> Steps[None]:
-    """Raise for a compaction of Hudi's that does not contain a commit of ours which completed before it.
+    """Raise for a compaction of Hudi that misses an earlier commit of ours, or any commit if the plan was ours.
 
-    Of a plan of ours that Hudi has executed, the commits of Hudi's are asked as well: it cannot know all of them.
-
-    folder: Hudi's timeline. known: the completions of the value. found: what stands there beside them. plans: the
-        barriers of the plans of ours that were not completed.
+    known: the value's completions. found: Hudi's instants. plans: barriers of our uncompleted plans.
     """
     compactions = [i for i in found if not i.own and i.completion.action == COMMIT]
     if not compactions or all(c.adopted for c in known):
@@ -97,7 +90,6 @@ def refuse_uncovering(
 
 
 def _inputs(written: Iterable[Written], barrier: InstantTime) -> list[Written]:
-    """The files of a file group that make its slice below a barrier."""
     bases = [(file, commit) for file, commit in written if file.is_base and file.name.instant < barrier]
     newest = max((file.name.instant for file, _ in bases), default=EPOCH)
     logs = [(file, commit) for file, commit in written if not file.is_base and newest <= commit.completed < barrier]
@@ -105,7 +97,7 @@ def _inputs(written: Iterable[Written], barrier: InstantTime) -> list[Written]:
 
 
 def _left_out(operation: CompactionOperation, files: Iterable[Written]) -> Iterator[Written]:
-    """The files that an operation of a plan does not read; of two executions of an earlier plan it reads one."""
+    """Return the files that an operation does not read. Of two executions of an earlier plan, one suffices."""
     base = BaseFileName.parse(operation.data_file or "")
     logs = {name.rpartition("/")[2] for name in operation.delta_files}
     for file, commit in files:
@@ -117,20 +109,16 @@ def _left_out(operation: CompactionOperation, files: Iterable[Written]) -> Itera
 def _uncovered_error(compaction: Completion, commit: Completion, file: DataFile) -> UnsupportedFeatureError:
     bases = [base.path for base in compaction.files if base.is_base]
     return UnsupportedFeatureError(
-        "a compaction that Hudi executed does not contain a commit that completed before it, so no reader would see "
-        "the rows of that commit. Hudi was not told of the commit: its process died, or both worked at the same "
-        "moment. Move the files of the compaction's instant out of the timeline's folder, and its base files out of "
-        "the table. Then run crdt-mor maintain, and let Hudi compact again. "
-        f"compaction={compaction.requested} commit={commit.requested} completed={commit.completed} "
+        "a compaction by Hudi misses an earlier commit, so no reader would see its rows: a process died before "
+        "projecting it, or both ran at the same moment. Move the files of the compaction's instant out of the "
+        "timeline's folder, and its base files out of the table. Then run crdt-mor maintain, and compact again with "
+        f"Hudi. compaction={compaction.requested} commit={commit.requested} completed={commit.completed} "
         f"partition={file.partition!r} file_group={file.group[1]} base_files={bases}"
     )
 
 
 def remove_own_outputs(value: Timeline) -> Steps[None]:
-    """Remove what executors of ours wrote for the plans that Hudi executed, as this very version says.
-
-    hudi-rs refuses a file group with two base files of one instant. What cannot be removed is left to a sweep.
-    """
+    """Remove our outputs of plans that Hudi executed. hudi-rs refuses two base files of one instant in a group."""
     fresh = [c for c in value.completions if c.version == value.version and c.adopted and c.nonce]
     executed = {c.requested: {file.path for file in c.files} for c in fresh}
     if not executed:

@@ -1,7 +1,4 @@
-"""The completed instants of Hudi's timeline as values, of the active timeline and of the archived one.
-
-Which of them the table adopts is decided in `hudi.adoption`.
-"""
+"""Read the completed instants of Hudi's active and archived timeline. `hudi.adoption` decides which to adopt."""
 
 from __future__ import annotations
 
@@ -17,22 +14,21 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.protocol import Stat
 
 _OWN_SERVICES = {action.completed: action for action in ACTIONS.values() if action.completed not in DATA_ACTIONS}
-"""The services of ours whose completed instants are neither commits of ours nor of Hudi's, by Hudi's word for them."""
+"""Our services that are no commits, by Hudi's word."""
 
 _NUMBERED_SCHEMA = "latest_schema"
 _OTHER_BASES = (".orc", ".hfile", ".lance")
 
 READS_MAX = 10
-"""How often the archive is read while Hudi replaces its files."""
+"""Reads of the archive while Hudi replaces its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class HudiInstant:
-    """One completed instant of Hudi's timeline.
+    """A completed instant of Hudi's timeline.
 
-    own: we projected it. schema: the Avro schema that it carries, as text; "" for none. numbered: it carries another
-    schema as well, whose columns have numbers, by which Hudi's readers find them in older files. plan: that of an
-    archived compaction; None of one in the active timeline, where it is a file of its own.
+    own: we projected it. numbered: it contains a schema with column numbers, by which Hudi's readers find columns in
+    older files. plan: of an archived compaction.
     """
 
     completion: Completion
@@ -43,11 +39,11 @@ class HudiInstant:
 
 
 InstantCache = dict[str, tuple[HudiInstant, ...]]
-"""What files of Hudi's timeline hold, by path. They never change, so a process with a cache reads each once."""
+"""Instants by file path. Files of Hudi's timeline never change, so each is read once."""
 
 
 def read_active(path: str, name: TimelineFileName, cache: InstantCache) -> Steps[HudiInstant | None]:
-    """An instant of the active timeline; None if its file is gone by now."""
+    """Read an active instant; None if its file is gone."""
     if path not in cache:
         data = b""
         if name.action in DATA_ACTIONS or name.action in _OWN_SERVICES:
@@ -60,7 +56,6 @@ def read_active(path: str, name: TimelineFileName, cache: InstantCache) -> Steps
 
 
 def read_archive(folder: str, cache: InstantCache) -> Steps[list[HudiInstant]]:
-    """All archived instants; read again if Hudi replaces the files meanwhile."""
     for _ in range(READS_MAX):
         listed: list[Stat] = yield List(folder)
         version = yield Read(f"{folder}/{VERSION_FILE}")
@@ -77,8 +72,8 @@ def read_archive(folder: str, cache: InstantCache) -> Steps[list[HudiInstant]]:
         if all(path in cache for path in paths):
             return [instant for path in paths for instant in cache[path]]
     raise StorageUnavailableError(
-        "files of Hudi's archived timeline are missing: Hudi is replacing them, then try again, or they were deleted, "
-        f"then restore them from a backup. folder={folder}"
+        "files of Hudi's archived timeline are missing. If Hudi is replacing them, try again. If they were deleted, "
+        f"restore them from a backup. folder={folder}"
     )
 
 
@@ -97,7 +92,7 @@ def _hudi_instant(name: TimelineFileName, data: bytes, path: str) -> HudiInstant
 
 
 def _is_own_service(name: TimelineFileName, data: bytes, path: str) -> bool:
-    """Whether a completed instant that wrote no data is one of ours. What cannot be read is not: we put files whole."""
+    """Return True if a service instant is ours. We put files whole, so an unreadable file is not ours."""
     action = _OWN_SERVICES.get(name.action)
     if action is None or not data:
         return False
@@ -128,13 +123,13 @@ def _completion(name: TimelineFileName, metadata: CommitMetadata) -> Completion:
 
 
 def _paths(partition: str, stat: WriteStat, name: TimelineFileName) -> list[str]:
-    """The files that a commit wrote. Beside its own log a stat may list earlier logs, and those of a change feed."""
+    """Return the files that a commit wrote. A stat may also list earlier logs and change feeds."""
     if not stat.path:
-        raise FormatError(f"a write stat without a path. file={name}")
+        raise FormatError(f"a write stat contains no path. file={name}")
     if stat.path.endswith(_OTHER_BASES):
         raise UnsupportedFeatureError(
-            "this release cannot read base files that are not Parquet: use Hudi's own reader. "
-            f"file={stat.path} instant={name.requested}"
+            f"this release reads only Parquet base files. Use Hudi's own reader. file={stat.path} "
+            f"instant={name.requested}"
         )
     named = [(log, LogFileName.parse(log)) for log in stat.log_files or ()]
     logs = [join_path(partition, log) for log, parsed in named if parsed and parsed.instant == name.requested]

@@ -1,16 +1,13 @@
-"""What Hudi wrote in a table of before version 8, whose timeline has layout 1: read as commits like any other.
+"""Read tables older than version 8, whose timeline has layout 1, as commits like any other.
 
     .hoodie/T.deltacommit                  completed at T: there is no other time
     .hoodie/T.deltacommit.inflight         begun
-    .hoodie/archived/.commits_.archive.…   not read: what is older than all completed instants is committed
+    .hoodie/archived/.commits_.archive.…   not read: whatever is older than all completed instants is committed
 
-No list of the files of archived commits is needed, as there is none that Hudi's readers would look at: they list the
-table. So the files that no commit of the active timeline names become one commit more, which comes before all others:
-base files of archived commits, and logs, in which archived commits and rollbacks may have left blocks. A base file that
-is neither named nor old enough was left by a write that failed, or is being written.
-
-The timeline is listed before the table is. A file that a commit names, and that is gone, was cleaned since it was
-superseded; one that a snapshot needs is missed when it is opened.
+Files of archived commits need no list: Hudi's readers list the table, too. So the files that no active commit names
+form a first commit: base files of archived commits, and logs. A base file that is neither named nor old enough belongs
+to a failed or running write. The timeline is listed before the table: a named file that is gone was superseded and
+cleaned.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile
 from crdt_mor.store.protocol import Stat
 
 ARCHIVED = "ARCHIVED"
-"""The operation of the commit that stands for all archived ones."""
+"""Operation of the commit that stands for all archived commits."""
 
 _BEGUN_ACTIONS = DATA_ACTIONS | {COMPACTION, "logcompaction", "clustering"}
 
@@ -48,7 +45,7 @@ _BEGUN_ACTIONS = DATA_ACTIONS | {COMPACTION, "logcompaction", "clustering"}
 def instants_of_layout_one(
     config: TableConfig, folder: str, listed: Sequence[Stat], cache: InstantCache
 ) -> Steps[list[HudiInstant]]:
-    """The completed instants of a timeline of layout 1, which is the folder `folder`, and the archived ones as one."""
+    """Return the completed instants of layout 1, with all archived ones as a single commit."""
     for _ in range(READS_MAX):
         named = [(name, stat.path) for stat in listed if (name := _name(stat.path)) is not None]
         instants = []
@@ -59,10 +56,8 @@ def instants_of_layout_one(
         if all(instant is not None for instant in instants):
             found = [instant for instant in instants if instant is not None]
             return (yield from _with_archived(config, [name for name, _ in named], found))
-        listed = yield List(folder)  # Hudi has archived one of them, or rolled it back
-    raise StorageUnavailableError(
-        f"files of Hudi's timeline vanish while they are read, each time: try again. folder={folder}"
-    )
+        listed = yield List(folder)  # Hudi archived or rolled back an instant
+    raise StorageUnavailableError(f"files of Hudi's timeline vanish during each read. Try again. folder={folder}")
 
 
 def _name(path: str) -> TimelineFileName | None:
@@ -72,15 +67,14 @@ def _name(path: str) -> TimelineFileName | None:
 def _refuse_short(name: TimelineFileName) -> None:
     if len(name.requested) != DIGITS:
         raise UnsupportedFeatureError(
-            "an instant of this table has a time of seconds, as Hudi wrote it before release 0.10: let Hudi upgrade "
-            f"the table to version 9. instant={name.requested}"
+            "an instant's time has only seconds, as in Hudi before release 0.10. Upgrade the table to version 9 "
+            f"with Hudi. instant={name.requested}"
         )
 
 
 def _with_archived(
     config: TableConfig, names: Sequence[TimelineFileName], instants: Sequence[HudiInstant]
 ) -> Steps[list[HudiInstant]]:
-    """These instants, each with what is committed, and the archived ones."""
     wrote = sorted(i.completion.requested for i in instants if i.completion.action in DATA_ACTIONS)
     if not wrote:
         return list(instants)
@@ -101,7 +95,7 @@ def _with_archived(
 def _certain_from(
     config: TableConfig, names: Iterable[TimelineFileName], wrote: Sequence[InstantTime]
 ) -> Steps[InstantTime]:
-    """From where on the active timeline has no holes: where Hudi archives beyond savepoints, saved instants stay."""
+    """Return the time from which the timeline has no gaps: saved instants stay when Hudi archives beyond savepoints."""
     saved = {name.requested for name in names if name.action == SAVEPOINT}
     if wrote[0] not in saved:
         return wrote[0]
@@ -114,19 +108,19 @@ def _certain_from(
 def _unnamed(
     files: Iterable[Stat], known: set[str], committed: Committed, slices_to_come: set[InstantTime]
 ) -> Iterable[DataFile]:
-    """The data files of archived commits, and all logs of slices that are committed."""
+    """Return the data files of archived commits, and all logs of committed slices."""
     for file in files:
         name = data_file_name(file.path) if file.path not in known else None
         if isinstance(name, LogFileName) and name.instant in slices_to_come:
             yield DataFile(file.path, file.size, 0)
         elif isinstance(name, BaseFileName) and name.instant in committed.completed:
-            continue  # of an attempt of a task that its commit does not name
+            continue  # a failed task attempt
         elif name is not None and committed.has(name.instant):
             yield DataFile(file.path, file.size, 0)
 
 
 def _that_shows(instant: HudiInstant, committed: Committed, slices_to_come: set[InstantTime]) -> HudiInstant:
-    """An instant with what is committed, and without logs of slices that are not: Hudi's readers do not see those."""
+    """Return an instant without logs of uncommitted slices, which Hudi's readers do not see."""
     files = tuple(
         file
         for file in instant.completion.files

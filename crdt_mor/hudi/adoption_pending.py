@@ -1,14 +1,12 @@
-"""Writes of Hudi's own that are under way: an update computes from what they make, so that it waits for them.
+"""Find Hudi's running writes: an update waits for them, as it computes from their rows.
 
-    T.deltacommit.requested, .inflight    put by Hudi's writer, and never with our key in it
-    T_C.deltacommit                       it is completed, and adopted (`hudi.adoption`)
-    .hoodie/.heartbeat/T                  touched by a writer of Hudi's while it is at work
+    T.deltacommit.requested, .inflight    put by Hudi's writer, without our key
+    T_C.deltacommit                       completed, and adopted (`hudi.adoption`)
+    .hoodie/.heartbeat/T                  touched by Hudi's writer while it runs
 
-Hudi's versions of a row are in the order of their requested times, as ours are: a commit of Hudi's comes before an
-update that was requested later, although it was not there when the update was computed.
-
-A writer of Hudi's of which nothing was heard for as long as a writer of ours may be silent is not waited for: Hudi
-refuses the commit of a writer whose heartbeat has expired, which takes it two minutes unless it is told otherwise.
+Hudi's row versions are ordered by requested time. So a Hudi commit precedes a later requested update, even if it
+completes after the update was computed. Silent writers of Hudi are not waited for beyond our expiry: Hudi refuses their
+commits, by default after two minutes.
 """
 
 from __future__ import annotations
@@ -27,14 +25,10 @@ from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.store.protocol import Stat
 
 HUDI: Final = Author("Hudi", "", 0)
-"""Whose its writes are."""
 
 
 def begun_files(value: Timeline, files: Sequence[Stat]) -> list[Stat]:
-    """The files in Hudi's timeline of writes that have not completed, and that a value does not know.
-
-    Some may be ours, of events that the value does not have. files: all that are there.
-    """
+    """Return the files of uncompleted writes that a value does not know. Some may be ours."""
     ours = {p.requested for p in value.pending} | {r.requested for r in value.rolled_back}
     ours |= {c.requested for c in value.completions}
     named = [(name, file) for file in files if (name := timeline_file_name(file.path)) is not None]
@@ -43,14 +37,14 @@ def begun_files(value: Timeline, files: Sequence[Stat]) -> list[Stat]:
 
 
 def pending_of_hudi(files: Sequence[Stat]) -> Steps[list[Pending]]:
-    """The writes of `begun_files` that are Hudi's; `begun_ms`: when the last file of each was put."""
+    """Return Hudi's writes in `begun_files`."""
     return (yield from _begun_by(files, ours=False))
 
 
 def claimed(files: Sequence[Stat]) -> Steps[list[Pending]]:
-    """The writes of `begun_files` that are ours: each has claimed its time, and no version has it (`events.one_event`).
+    """Return our writes in `begun_files`: claimed times without a version (`events.one_event`).
 
-    Its process is about to publish it, or has died. At or below the table's clock nobody can commit it any more.
+    Nobody can commit at or below the table's clock any more.
     """
     return (yield from _begun_by(files, ours=True))
 
@@ -69,7 +63,7 @@ def _begun_by(files: Sequence[Stat], *, ours: bool) -> Steps[list[Pending]]:
 
 
 def heard_of_hudi(files: Sequence[Stat], expiry_ms: int) -> Steps[list[Pending]]:
-    """Those of these writes that are at work: something was heard of them within the expiry, by the store's clock."""
+    """Return Hudi's writes that were heard of within the expiry, by the store's clock."""
     found: list[Pending] = yield from pending_of_hudi(files)
     if not found:
         return []
@@ -84,7 +78,7 @@ def heard_of_hudi(files: Sequence[Stat], expiry_ms: int) -> Steps[list[Pending]]
 
 
 def _is_ours(put: Sequence[Stat]) -> Steps[bool]:
-    """Whether files of a pending instant were put by us: each bears our key."""
+    """Return True if a file of a pending instant bears our key."""
     for file in put:
         data = yield Read(file.path)
         name = timeline_file_name(file.path)

@@ -1,17 +1,15 @@
-"""Hudi's history, as the projection of an archiving event: what moves there from Hudi's active timeline, and how.
+"""Hudi's history: move instants there from Hudi's active timeline, when an archiving event is projected.
 
     the value's archive      the instants after `since`, up to `watermark`, move; manifest N names `files`
-    1. write                 their data file, of level 0; then the merged one, where ten of a level are one of the next
+    1. write                 their data file, of level 0; ten files of a level are merged into the next
     2. manifest_N            from here on Hudi's readers find them in the history
-    3. remove                their files in the active timeline: requested, inflight, then completed, the oldest first
-    4. tidy                  manifests but for the newest three, and data files that none of these names
+    3. remove                their files in the active timeline: requested, inflight, then completed, oldest first
+    4. tidy                  all but the newest three manifests, and data files that none of these names
 
-Any number of processes may do this at once, and as late as they like: a process that finds manifest N, or a later one,
-passes over the first two steps, since each version is projected before the next one is put. Everything has one name.
-The data files of a later archiving begin after this watermark, or reach beyond it, so that tidying up never meets them.
-
-An instant's files are removed by their names, those of the completions in the value, never by their times alone: what
-Hudi's own writers may have put beside them is not ours to remove.
+Any number of processes may do this, however late, with the same names. A process that finds manifest N or a later one
+skips the first two steps, as each version is projected before the next is put. Later data files reach beyond this
+watermark, so tidying never meets them. Files are removed by the names of our completions, never by time alone: files
+that Hudi put beside them are not ours.
 """
 
 from __future__ import annotations
@@ -39,34 +37,32 @@ from crdt_mor.planners.archive import data_file_name, is_history_file, span_of
 from crdt_mor.store.protocol import Stat
 
 MANIFESTS_KEPT = 3
-"""The newest manifests that stay, for readers of Hudi's that hold one of them. As Hudi does."""
+"""Newest manifests kept for Hudi's readers, as Hudi does."""
 
 _STATES = ("requested", "inflight", "completed")
 _WITH_PLANS = {COMMIT: COMPACTION, REPLACE_COMMIT: "clustering", CLEAN: CLEAN}
-"""Actions whose requested file is a plan, by the action in the name of the completed file."""
+"""Actions with a plan in their requested file."""
 
 
 @dataclass(frozen=True, slots=True)
 class HudiHistory:
-    """The folders of one table: Hudi's active timeline, and its history."""
-
     active: str
     folder: str
 
     def project(self, value: Timeline) -> Steps[None]:
-        """Do what the archiving event of this very version asks for; nothing where it has none."""
+        """Carry out the archiving event of this version, if any."""
         if value.archive.version != value.version or not value.archive.files:
             return
         moved = yield from moved_by(value)
         if moved is None:
-            return  # a later clean has given up what this event moved, so it was projected long ago
+            return  # a later clean dropped these commits, so this was projected long ago
         if not (yield from self._is_written(value)):
             yield from self._write(value, moved)
         yield from self.remove({c.requested for c in moved})
         yield from self._tidy(value)
 
     def _is_written(self, value: Timeline) -> Steps[bool]:
-        """Whether the manifest of this version, or a later one, is there. It lasts from here on."""
+        """Return True if this version's manifest, or a later one, exists, now durable."""
         listed: list[Stat] = yield List(self.folder)
         numbers = (manifest_number(stat.path.rpartition("/")[2]) for stat in listed)
         newest = max((number for number in numbers if number is not None), default=0)
@@ -75,7 +71,7 @@ class HudiHistory:
         return newest >= value.archive.manifest
 
     def _write(self, value: Timeline, moved: Sequence[Completion]) -> Steps[None]:
-        """Write the data files and the manifest, or find that somebody else has."""
+        """Write the data files and the manifest, unless another process does."""
         instants = []
         for completion in moved:
             name = completed_name(completion)
@@ -83,7 +79,7 @@ class HudiHistory:
             if metadata is None:
                 if (yield from self._is_written(value)):
                     return
-                continue  # nobody has removed it for this event: it was lost before
+                continue  # lost before this event
             plan = None
             if name.action in _WITH_PLANS:
                 requested = TimelineFileName(name.requested, _WITH_PLANS[name.action], "requested")
@@ -100,18 +96,17 @@ class HudiHistory:
         sizes = {stat.path.rpartition("/")[2]: stat.size for stat in listed}
         manifest = encode_manifest((name, sizes[name]) for name in value.archive.files if name in sizes)
         yield from put_surely(Put(f"{self.folder}/{manifest_name(value.archive.manifest)}", manifest))
-        # Hudi's readers take the greatest manifest where no file says which; this one cannot be replaced in one step.
+        # Without this file, Hudi's readers take the greatest manifest. It cannot be replaced in one step.
         yield Delete(f"{self.folder}/{VERSION_FILE}")
 
     def _files_before(self, value: Timeline) -> Steps[tuple[str, ...]]:
-        """The data files that the manifest before that of this version names."""
         number = value.archive.manifest - 1
         path = f"{self.folder}/{manifest_name(number)}"
         data = (yield from read_named(path)) if number > 0 else None
         return () if data is None else decode_manifest(data, path)
 
     def _merge(self, merged: str, inputs: Iterable[str]) -> Steps[None]:
-        """Put the data file `merged`, unless an input of it is gone: then somebody has."""
+        """Put the merged data file, unless an input is gone: another process did."""
         contents = []
         for name in inputs:
             path = f"{self.folder}/{name}"
@@ -124,9 +119,8 @@ class HudiHistory:
     def remove(self, instants: Iterable[InstantTime]) -> Steps[None]:
         """Remove all files of archived instants from the active timeline.
 
-        An instant that stands as requested, with no completed file, is a pending one to Hudi's readers. So where a file
-        cannot be deleted those after it stay, for a sweep by a user that may. They are gone for good: one that a power
-        cut brought back would hide from Hudi's readers the archived instants that are newer.
+        An instant that is requested and not completed is pending to Hudi's readers. So if a file cannot be deleted,
+        later ones stay for a sweep. Deletions are durable: a returning file would hide newer archived instants.
         """
         going = set(instants)
         listed: list[Stat] = yield List(self.active)
@@ -135,7 +129,7 @@ class HudiHistory:
         yield from remove_in_order(self.active, found)
 
     def _tidy(self, value: Timeline) -> Steps[None]:
-        """Remove old manifests, and data files up to the watermark that none of the others names."""
+        """Remove old manifests, and unnamed data files up to the watermark."""
         newest = value.archive.manifest
         named: set[str] = set()
         listed: list[Stat] = yield List(self.folder)
@@ -156,7 +150,7 @@ class HudiHistory:
 
 
 def moved_by(value: Timeline) -> Steps[list[Completion] | None]:
-    """The completions that the last archiving event moves, by requested time; None where a segment of them is gone."""
+    """Return the completions that the last archiving event moves, or None if a segment is gone."""
     moved: list[Completion] = []
     for segment in value.segments:
         if segment.last > value.archive.since:
@@ -169,10 +163,7 @@ def moved_by(value: Timeline) -> Steps[list[Completion] | None]:
 
 
 def remove_in_order(folder: str, names: Iterable[TimelineFileName]) -> Steps[bool]:
-    """Remove files of archived instants from Hudi's active timeline, `folder`, for good; the first that stays ends it.
-
-    Returns whether all of them are gone.
-    """
+    """Remove files of archived instants durably, up to the first that stays. Returns True if all are gone."""
     gone, last = True, ""
     for name in sorted(names, key=when_removed):
         path = f"{folder}/{name}"
@@ -186,5 +177,4 @@ def remove_in_order(folder: str, names: Iterable[TimelineFileName]) -> Steps[boo
 
 
 def when_removed(name: TimelineFileName) -> tuple[int, InstantTime]:
-    """The order in which the files of archived instants are removed from the active timeline."""
     return _STATES.index(name.state), name.requested

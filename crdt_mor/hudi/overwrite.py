@@ -1,14 +1,12 @@
-"""How the base files of an overwrite get their names: any process that follows its event gives them, first of all.
+"""Give the base files of an overwrite their names: the first task of any process that follows the event.
 
-    writer     stages the base files where no reader of Hudi's looks ── publishes the event, which says both paths
-    follower   any process that publishes next: names them (`place`) ── tells Hudi of the overwrite ── goes on
+    writer     stages base files where no reader of Hudi looks ── publishes the event with both paths
+    follower   any process that publishes next: names them (`place`) ── projects the overwrite ── goes on
 
-Only what has been published has effects. A base file under its final name opens a file slice in Hudi's readers. They
-leave out a slice whose instant is not in their timeline, and with it the logs of all commits that complete behind it. A
-name that is given before the event would therefore hide the commits of the writer that wins the race, and those of all
-writers where this one dies before its event. So the names are given after the event, and before the next version is
-published (rule 2 of `log.publish`). Readers of ours take a base file from where it was staged as long as it has no
-other name (`read.open_slice`).
+A base file with its final name opens a file slice in Hudi's readers. They leave out a slice with an unknown instant,
+and all later logs in it. So a name given before the event could hide everybody's commits. Names are given after the
+event and before the next version (rule 2 of `log.publish`). Our readers read the staged file until then
+(`read.open_slice`).
 """
 
 from __future__ import annotations
@@ -26,10 +24,7 @@ from crdt_mor.planners.clean import needless_files
 
 
 def place(value: Timeline, completions: Iterable[Completion]) -> Steps[None]:
-    """Give the base files of the overwrites among these completions, which `value` has published, their names.
-
-    Any number of processes may be at it, and one that was asleep comes when all of it is long over.
-    """
+    """Name the base files of overwrites that `value` published. Any process may do so, however late."""
     placed: list[DataFile] = []
     for completion in completions:
         if completion.overwriting is not None:
@@ -39,7 +34,6 @@ def place(value: Timeline, completions: Iterable[Completion]) -> Steps[None]:
 
 
 def _place(value: Timeline, overwriting: Completion) -> Steps[list[DataFile]]:
-    """The files to which this very process gave their names."""
     placed, seen = [], set[str]()
     for file in overwriting.files:
         if (yield GetStat(file.path)) is not None:
@@ -57,17 +51,17 @@ def _place(value: Timeline, overwriting: Completion) -> Steps[list[DataFile]]:
 
 
 def _require_over(value: Timeline, file: DataFile) -> Steps[None]:
-    """Raise unless later versions were published: then the file has had its name, and the staged one may be gone."""
+    """Raise unless later versions exist: then the file had its name."""
     tail = yield from find_tail(value)
     if tail.version == value.version:
         raise StorageUnavailableError(
-            "a base file of an overwrite that is committed cannot be given its name, and until it has it nothing else "
-            f"is committed: try again. staged={file.staged} file={file.path}"
+            "a base file of a committed overwrite cannot get its final name, and nothing else can commit before. "
+            f"Try again. staged={file.staged} file={file.path}"
         )
 
 
 def _withdraw_late(value: Timeline, placed: Collection[DataFile]) -> Steps[None]:
-    """Delete of the files that were just named those that nobody needs any more: they had been named, and removed."""
+    """Delete unneeded files that were just named: they were named before, and removed."""
     tail = yield from find_tail(value)
     completions = {c.requested: c for c in (yield from all_completions(tail))}
     retention = tail.retention

@@ -1,15 +1,13 @@
-"""Partitions: the file by which Hudi's readers find one, and how that of a partition without data files goes.
+"""Partition metadata: Hudi's readers look for data files only in folders with this file.
 
     a writer     puts its first file of the partition ── puts the metadata, if absent ── completes
     a sweep      lists: no data file ── deletes the metadata ── lists again: a data file? ── puts the metadata
 
-Hudi's readers look for data files only in folders with this metadata. So a completed commit's partition needs it, and
-both of them end with it there, whatever the order of their steps. If the writer finds the metadata in place, it was
-not deleted yet; the writer's file was there before, so that the sweep's second listing has it, and the sweep puts the
-metadata again. If the writer finds none, the writer puts it. A process that dies between its two steps leaves a
-partition with data files and without metadata, which a later sweep puts; a writer that dies so has not completed.
+So a completed commit's partition has metadata in every order of these steps. If the writer finds the metadata, the
+sweep deletes it later; then the second listing shows the writer's file, and the sweep puts the metadata again. If the
+sweep dies in between, a later sweep puts it. If the writer dies, its commit is not complete.
 
-Only in tables of ours: Hudi's own writers put the metadata first.
+Only in our tables: Hudi's own writers put the metadata first.
 """
 
 from __future__ import annotations
@@ -26,20 +24,16 @@ PARTITION_METADATA = ".hoodie_partition_metadata"
 
 
 def metadata_put(partition: str, instant: InstantTime) -> Put:
-    """The file by which Hudi finds a partition: the first writer's stays."""
     depth = len(partition.split("/")) if partition else 0
     return Put(join_path(partition, PARTITION_METADATA), partition_metadata(instant, depth))
 
 
 def sweep_partitions(files: Sequence[Stat], now: InstantTime) -> Steps[None]:
-    """Remove the metadata of partitions that hold nothing else; put it where data files lack it.
-
-    files: a listing of all data files, and of these. now: the instant that metadata names which is put.
-    """
+    """Remove the metadata of empty partitions, and put missing metadata. files: data files and metadata."""
     holds: dict[str, list[str]] = {}
     for stat in files:
         partition, _, name = stat.path.rpartition("/")
-        if partition:  # a table without partitions has its metadata in the root, where it stays
+        if partition:  # without partitions, the root's metadata stays
             holds.setdefault(partition, []).append(name)
     for partition, names in holds.items():
         if names == [PARTITION_METADATA]:
@@ -56,6 +50,5 @@ def sweep_partitions(files: Sequence[Stat], now: InstantTime) -> Steps[None]:
 
 
 def _has_files(partition: str) -> Steps[bool]:
-    """Whether a listing of now shows a data file in the partition."""
     stats: list[Stat] = yield List(partition)
     return any(data_file_name(stat.path) is not None for stat in stats)

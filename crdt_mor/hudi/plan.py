@@ -1,4 +1,4 @@
-"""The frozen plan behind an open plan of the value: read from its object and decoded as its action says."""
+"""Read the frozen plan of an open plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from crdt_mor.planners.compaction import FrozenPlan
 
 
 def read_plan(tail: Timeline, plan: OpenPlan) -> Steps[FrozenPlan | None]:
-    """A plan that is open in `tail`; None if it has been completed or cancelled since.
+    """Read an open plan of `tail`; None if it has ended since.
 
-    Its object may be gone then: a process that learns late that its plan was scheduled, and cancelled, deletes the
-    object, and so does a sweep. An event that is derived from `tail` cannot be published any more in that case, so it
-    may ignore the plan.
+    Its object may then be deleted. An event derived from `tail` can no longer be published, and may ignore the plan.
     """
     data = yield from read_named(plan.path)
     if data is not None:
@@ -24,4 +22,6 @@ def read_plan(tail: Timeline, plan: OpenPlan) -> Steps[FrozenPlan | None]:
         return frozen
     if (yield from find_tail(tail)).find_plan(plan.barrier) is None:
         return None
-    raise InvalidInputError(f"the plan is gone; cancel it and plan again. barrier={plan.barrier} file={plan.path}")
+    raise InvalidInputError(
+        f"the plan is missing. Cancel the plan and plan again. barrier={plan.barrier} file={plan.path}"
+    )

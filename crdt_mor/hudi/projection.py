@@ -1,13 +1,9 @@
-"""What Hudi's own readers are told: the files of Hudi's timeline directory, as a function of one value.
+"""Project events to Hudi's readers: the files of Hudi's timeline, as a function of one value.
 
-The table in `hudi.actions` says which files an action has, in which order they are put, and what they hold. The
-files of a cancelled plan are removed.
-
-The completion in the value, for some actions with its frozen plan, says everything that a completed file holds, so any
-helper can project any event, and all helpers put the same bytes. They are made only where a file is missing: those of a
-commit of 10,000 files take half a second, and the next publisher finds them there. Every completed file of a
-commit carries the value's joined schema, since Hudi's readers take the table's schema from the commit with the greatest
-requested time.
+`hudi.actions` defines the files of each action. The value's completion, for some actions with its frozen plan,
+determines a completed file, so all helpers put the same bytes. They are encoded only if the file is missing: for 10,000
+files that takes half a second. Every completed file contains the value's joined schema, as Hudi's readers take the
+schema of the last requested commit.
 """
 
 from __future__ import annotations
@@ -62,7 +58,7 @@ from crdt_mor.store.protocol import Stat
 
 @lru_cache(maxsize=64)
 def avro_schema(schema: str, table: str) -> str:
-    """Avro JSON of a schema as the timeline value holds it."""
+    """Convert a value's schema to Avro JSON."""
     return TableSchema.from_json(schema).avro(table)
 
 
@@ -74,32 +70,28 @@ class Projector:
 
     @property
     def folder(self) -> str:
-        """Hudi's timeline directory."""
         return join_path(".hoodie", self.config.timeline_path)
 
     @property
     def archive(self) -> str:
-        """Where Hudi archives what leaves that directory."""
         return join_path(self.folder, self.config.history_path)
 
     @property
     def history(self) -> HudiHistory:
-        """What moves from the one to the other."""
         return HudiHistory(self.folder, self.archive)
 
     def path(self, name: TimelineFileName) -> str:
         return f"{self.folder}/{name}"
 
     def claim_path(self, instant: InstantTime) -> str:
-        """The file of a pending write by which a commit that is alone claims its time."""
+        """Return the file that claims a write's time in `events.one_event`."""
         return self.path(TimelineFileName(instant, WRITE.name, "requested"))
 
     def inflight_path(self, instant: InstantTime) -> str:
-        """The other file of a pending write."""
         return self.path(TimelineFileName(instant, WRITE.name, "inflight"))
 
     def pending_paths(self, instant: InstantTime, action: str) -> list[str]:
-        """The files of a pending instant, in the order in which to put them."""
+        """Return the files of a pending instant, in put order."""
         row = action_named(action)
         return self._paths(instant, row, (*row.begun, *row.ending))
 
@@ -107,12 +99,11 @@ class Projector:
         return [self.path(TimelineFileName(instant, action.name, state)) for state in states]
 
     def place(self, value: Timeline) -> Steps[None]:
-        """Give the base files of the overwrite that `value.version` published, if it is one, their names."""
         completions = (*value.completions, *(yield from wide_completions(value)))
         yield from place(value, [c for c in completions if c.version == value.version])
 
     def files(self, value: Timeline) -> Steps[list[EventFile]]:
-        """The files of the events that `value.version` published, in the order in which to put them."""
+        """Return the files of this version's events, in put order."""
         files: list[EventFile] = []
         for pending in value.pending:
             if pending.version == value.version:
@@ -131,7 +122,7 @@ class Projector:
         return files
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove what was put for events whose instants were given up meanwhile, or whose table is no longer there."""
+        """Remove files of instants that were given up meanwhile, or of another table."""
         plans = [plan for instant in value.newly_pending if (plan := value.find_plan(instant)) is not None]
         for plan in plans:
             yield from self._withdraw(plan.barrier, plan.action)
@@ -139,37 +130,32 @@ class Projector:
             yield Delete(path)
 
     def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
-        """Those of `placed` that are the files of an instant."""
         names = ((path, timeline_file_name(path)) for path in placed)
         return [path for path, name in names if name is not None and name.requested == instant]
 
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
-        """Remove what the plans have left that this very version cancelled."""
         for cancelled in value.rolled_back:
             if cancelled.is_plan and cancelled.version == value.version:
                 yield from self._withdraw(cancelled.requested, cancelled.action)
 
     def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove those of `placed` whose instants have left Hudi's active timeline, in the order of an archiving."""
+        """Remove the `placed` files of archived instants, in archiving order."""
         names = ((path, timeline_file_name(path)) for path in placed)
         stale = [(path, name) for path, name in names if name and name.requested <= tail.archive.watermark]
         for path, _ in sorted(stale, key=lambda item: when_removed(item[1])):
             yield Delete(path)
 
     def move_archived(self, value: Timeline) -> Steps[None]:
-        """Move the instants to Hudi's history that this very version archived."""
         yield from self.history.project(value)
 
     def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
         yield from withdraw_dropped(tail, value, placed)
 
     def carry_out_restore(self, value: Timeline) -> Steps[None]:
-        """Remove what this very version dropped, if it restored the table to an earlier moment."""
         yield from carry_out(value, self.folder)
 
     def savepoint_paths(self, savepoint: Savepoint) -> list[str]:
-        """The files of a savepoint, in the order in which to remove them: none where Hudi is not told of it."""
+        """Return the files of a savepoint in removal order; none if Hudi does not know it."""
         names = (
             TimelineFileName(savepoint.marks, SAVEPOINT, "completed", savepoint.saved),
             TimelineFileName(savepoint.marks, SAVEPOINT, "inflight"),
@@ -177,7 +163,7 @@ class Projector:
         return [self.path(name) for name in names] if savepoint.told else []
 
     def _saved(self, value: Timeline, savepoint: Savepoint) -> Steps[list[EventFile]]:
-        """The files of a savepoint. Once the version is no longer kept, others have put them long ago."""
+        """Return the files of a savepoint; others put those of an old version long ago."""
         cut = Cut("completed", savepoint.at)
         shown = [c for c in value.completions if cut.shows(c)]
         try:
@@ -191,10 +177,9 @@ class Projector:
         return [EventFile(path, record) for path in reversed(self.savepoint_paths(savepoint))]
 
     def _withdraw(self, barrier: InstantTime, action: str) -> Steps[None]:
-        """Remove what a cancelled plan left: its outputs first (`events.plan` says why), then its files in Hudi's.
+        """Remove a cancelled plan: its outputs first (see `events.plan`), then its files in Hudi's timeline.
 
-        Where an output cannot be found or deleted, the plan stays in Hudi's timeline for a sweep by a user that may. A
-        plan that Hudi has executed before it knew stays as it is, and is adopted.
+        If an output stays, the plan stays for a sweep. A plan that Hudi executed stays and is adopted.
         """
         try:
             listed: list[Stat] = yield List(self.folder)
@@ -210,24 +195,25 @@ class Projector:
                 yield Delete(path)
 
     def _begun(self, instant: InstantTime, action: Action, make: Callable[[], bytes]) -> list[EventFile]:
-        """The files that say of an instant that it has begun.
+        """Return the files of an instant's begin.
 
-        A power cut that takes those of a write takes the writer as well, while a plan waits for any executor.
-        So the files of a write need not be durable, which saves a commit four of its twelve waits for the disk.
+        A power cut that takes a write's files also takes its writer, while a plan waits for any executor. So a write's
+        files need not be durable, which saves a commit four of its twelve disk waits.
         """
         durable = action is not WRITE
         return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begun)]
 
     def _ended(self, completion: Completion, schema: str) -> Steps[list[EventFile]]:
-        """The files of a completion. The completed one comes first: what Hudi finds begun, its writers roll back or
-        execute, if the process dies between the puts."""
+        """Return the files of a completion. The completed file comes first: Hudi's writers roll back or execute
+        unfinished instants.
+        """
         action = action_ending_as(completion.action)
         files: list[EventFile] = []
-        if action is WRITE and not completion.files:  # growth of the schema begins and ends in one event
+        if action is WRITE and not completion.files:  # schema growth is one event
             files += self._begun(completion.requested, WRITE, pending_record)
         if isinstance(action, MomentaryAction):
             files += self._begun(completion.requested, action, partial(action.encode_record, completion))
-        if completion.overwriting is not None:  # it begins and ends in one event as well
+        if completion.overwriting is not None:  # an overwrite is one event, too
             files += self._begun(completion.requested, action, overwrite_record)
         files += [EventFile(path, bytes) for path in self._paths(completion.requested, action, action.ending)]
         path = self.path(completed_name(completion))
@@ -237,7 +223,7 @@ class Projector:
             return [EventFile(path, partial(self._completed, completion, schema)), *files]
         plan = plan_path(completion.requested, completion.nonce)
         data = yield from read_named(plan)
-        if data is None:  # it goes only when all this was put, so that nothing is left to put where it is gone
+        if data is None:  # it is deleted only after all these files were put
             return []
         begun: list[EventFile] = []
         if not action.told_open:
@@ -247,10 +233,10 @@ class Projector:
     def _settled(
         self, completion: Completion, action: SettledAction[D], ending: Sequence[EventFile]
     ) -> Steps[list[EventFile]]:
-        """The files of an event that has begun and ended what its frozen plan says."""
+        """Return the files of a one-event action with a plan."""
         plan = plan_path(completion.requested, completion.nonce)
         data = yield from read_named(plan)
-        if data is None:  # another table is here by now
+        if data is None:  # the table was replaced
             return []
         begun = self._begun(completion.requested, action, partial(_settled_record, action, data, plan))
         outcome = partial(_settled_outcome, action, completion, data, plan)
@@ -262,51 +248,42 @@ class Projector:
 
 
 def _record(action: PlannedAction[P], data: bytes, path: str) -> bytes:
-    """What Hudi is told of the frozen plan in `data`, which is the object at `path`."""
     return action.encode_record(action.decode(data, path))
 
 
 def _outcome(action: PlannedAction[P], completion: Completion, data: bytes, path: str) -> bytes:
-    """What Hudi is told of a completion whose frozen plan is in `data`, which is the object at `path`."""
     assert action.encode_outcome is not None, "only actions of which Hudi is told more than the files"
     return action.encode_outcome(completion, action.decode(data, path))
 
 
 def _settled_record(action: SettledAction[D], data: bytes, path: str) -> bytes:
-    """What Hudi is told of what has begun, by its frozen plan in `data`, which is the object at `path`."""
     return action.encode_record(action.decode(data, path))
 
 
 def _settled_outcome(action: SettledAction[D], completion: Completion, data: bytes, path: str) -> bytes:
-    """What Hudi is told of its end."""
     return action.encode_outcome(completion, action.decode(data, path))
 
 
 def ended_in(names: Iterable[TimelineFileName | None]) -> set[InstantTime]:
-    """The instants whose completed file is among these names."""
     return {name.requested for name in names if name is not None and name.state == "completed"}
 
 
 def executed_twice(
     completions: Iterable[Completion], names: Iterable[TimelineFileName | None]
 ) -> list[tuple[TimelineFileName, TimelineFileName]]:
-    """The completed files that Hudi put for plans which we had completed, each after the name of ours."""
+    """Return Hudi's completed files of plans that we completed, each after ours."""
     own = {c.requested: completed_name(c) for c in completions if c.action == COMMIT and not c.adopted}
     ended = [name for name in names if name is not None and name.state == "completed" and name.action == COMMIT]
     return [(own[name.requested], name) for name in ended if name != own.get(name.requested, name)]
 
 
 def is_told(value: Timeline, listed: Iterable[Stat]) -> bool:
-    """Whether a listing of Hudi's timeline has the completed files of the commits that `value.version` carries."""
     own = {str(completed_name(c)) for c in value.completions if c.version == value.version and not c.adopted}
     return not own or own <= {stat.path.rpartition("/")[2] for stat in listed}
 
 
 def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
-    """The completions of this very version that stand in a segment, since they are wide.
-
-    Once the version is no longer kept, its segment may have been swept. Then others have projected it long ago.
-    """
+    """Return this version's wide completions, stored in a segment; others projected an old version long ago."""
     try:
         return (yield from fresh_completions(value))
     except SegmentGoneError:
@@ -317,6 +294,4 @@ def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class TablePublisher(Publisher):
-    """Publishes the events of one table, and tells Hudi's readers of them."""
-
     projector: Projector

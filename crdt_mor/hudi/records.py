@@ -1,4 +1,4 @@
-"""What stands in the files of Hudi's timeline: records of Hudi's, each with our key."""
+"""Encode the files of Hudi's timeline: Hudi's records, each with our key."""
 
 from __future__ import annotations
 
@@ -42,27 +42,25 @@ MIB: Final = 1 << 20
 
 @cache
 def pending_record() -> bytes:
-    """What both files of a pending write hold."""
     return encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1"}))
 
 
 def claim_record(nonce: str) -> bytes:
-    """What the claim of a time holds, which becomes one of the two files of a pending write: see `events.one_event`."""
+    """Encode the claim of a time, later a file of a pending write (`events.one_event`)."""
     return encode_commit(CommitMetadata(stats={}, operation="UPSERT", extra={OWN_KEY: "1", CLAIM_KEY: nonce}))
 
 
 @cache
 def overwrite_record() -> bytes:
-    """The plan of an overwrite, as Hudi's compaction plan: when it is put, the base files are there: it is complete.
+    """Encode the plan of an overwrite, as Hudi's compaction plan.
 
-    It names no file groups: Hudi's readers refuse two plans of one group, and a plan that the overwrite cancels may
-    stand for a while, where a process may not remove it.
+    It names no file groups: Hudi's readers refuse two plans of a group, and a cancelled plan may remain for a while.
     """
     return encode_compaction_plan(CompactionPlanRecord((), extra={OWN_KEY: "1"}))
 
 
 def encode_plan_record(plan: CompactionPlan) -> bytes:
-    """A frozen plan as Hudi's compaction plan: Hudi opens every pending plan, and hides only what one of them names."""
+    """Encode a frozen plan as Hudi's compaction plan. Hudi hides only groups named in pending plans."""
     operations = tuple(_operation(group) for group in plan.groups)
     return encode_compaction_plan(CompactionPlanRecord(operations, extra={OWN_KEY: "1"}))
 
@@ -81,7 +79,7 @@ def _operation(group: GroupInput) -> CompactionOperation:
 
 
 def _metrics(group: GroupInput) -> Mapping[str, float]:
-    """The sizes by which Hudi's executor plans its memory, and fails without them."""
+    """Return sizes for the memory planning of Hudi's executor, which fails without them."""
     logs = sum(file.size for file in group.logs)
     base = group.base.size if group.base else 0
     read, written = (logs + base) // MIB, base // MIB
@@ -92,7 +90,7 @@ def _metrics(group: GroupInput) -> Mapping[str, float]:
 
 
 def is_same_plan(data: bytes, expected: bytes, path: str) -> bool:
-    """Return whether a writer of ours put this record of the plan; earlier releases told Hudi no sizes."""
+    """Return True if a writer of ours put this plan record; earlier releases wrote no sizes."""
     if data == expected:
         return True
     plan = decode_compaction_plan(expected, path)
@@ -101,22 +99,19 @@ def is_same_plan(data: bytes, expected: bytes, path: str) -> bool:
 
 
 def plan_record_extra(data: bytes, path: str) -> Mapping[str, str]:
-    """The extra metadata of a compaction plan of Hudi's."""
     return decode_compaction_plan(data, path).extra or {}
 
 
 def commit_extra(data: bytes, path: str) -> Mapping[str, str]:
-    """The extra metadata of a commit of Hudi's."""
     return decode_commit(data, path).extra
 
 
 def encode_completed_write(completion: Completion, avro_schema: str) -> bytes:
-    """A write's commit metadata."""
     return _encode_completion(completion, avro_schema, compacted=None)
 
 
 def encode_completed_compaction(completion: Completion, avro_schema: str) -> bytes:
-    """A compaction's commit metadata. A log compaction has base files, too, which Hudi's log compaction has not."""
+    """Encode a compaction's commit metadata. Our log compactions write base files, so they count as compactions."""
     return _encode_completion(replace(completion, operation="COMPACT"), avro_schema, compacted=True)
 
 
@@ -132,12 +127,11 @@ def _encode_completion(completion: Completion, avro_schema: str, *, compacted: b
 
 
 def encode_rollback_record(completion: Completion) -> bytes:
-    """A rollback's plan, which names the write that was given up."""
     return encode_rollback_plan(_rollback(completion))
 
 
 def encode_completed_rollback(completion: Completion, avro_schema: str) -> bytes:  # noqa: ARG001  no commit's record
-    """A rollback's metadata. It names no files: they were removed before, when the write was given up."""
+    """Encode a rollback's metadata, without files: these were removed before."""
     return encode_rollback(_rollback(completion))
 
 
@@ -167,7 +161,6 @@ _POLICIES = {"time": KEEP_BY_TIME, "commits": KEEP_BY_COMMITS}
 
 
 def encode_clean_record(plan: CleanPlan) -> bytes:
-    """A frozen plan as Hudi's plan of a clean."""
     return encode_clean_plan(
         CleanPlanRecord(
             files=_names_by_partition(plan),
@@ -180,7 +173,7 @@ def encode_clean_record(plan: CleanPlan) -> bytes:
 
 
 def encode_completed_clean(completion: Completion, plan: CleanPlan) -> bytes:
-    """What a clean removed. From its `earliest` on Hudi's readers find every file; to before it they refuse to go."""
+    """Encode a completed clean. Hudi's readers refuse times before `earliest`."""
     return encode_clean(
         CleanMetadata(
             started=completion.requested,
@@ -195,12 +188,10 @@ def encode_completed_clean(completion: Completion, plan: CleanPlan) -> bytes:
 
 
 def clean_plan_extra(data: bytes, path: str) -> Mapping[str, str]:
-    """The extra metadata of a plan of a clean of Hudi's."""
     return decode_clean_plan(data, path).extra
 
 
 def clean_extra(data: bytes, path: str) -> Mapping[str, str]:
-    """The extra metadata of a completed clean of Hudi's."""
     return decode_clean(data, path).extra
 
 

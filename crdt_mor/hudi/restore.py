@@ -1,15 +1,14 @@
-"""Carrying out a restore, as protocol steps: any process may do it, as often and as late as it likes.
+"""Carry out a restore, as protocol steps: any process may do so, repeatedly and late.
 
-    1. older versions of the value   deleted, the oldest first: a helper of one of them that has stalled finds it gone,
-                                     looks at the tail, and withdraws what it put for an instant that was dropped
-    2. each dropped instant          the one that was completed last goes first: its completed file in Hudi's
-                                     timeline, so that it is pending to Hudi's readers, its data files, then the rest
+    1. older versions of the value   delete, oldest first: a stalled helper finds its version gone, looks at the tail,
+                                     and withdraws its files of dropped instants
+    2. each dropped instant          latest completion first: delete its completed file in Hudi's timeline, so that it
+                                     is pending to Hudi's readers, its data files, then the rest
 
-So Hudi's readers see the table as it was at one earlier moment after another. The files of one instant are gone, for
-good, before the next one is touched. Two pending compactions of one file group would make the table unreadable to
-Hudi's Spark reader, and Hudi's readers take a log file whose instant is older than all in the timeline for committed.
-So where a file cannot be deleted, as it is another user's, nothing that was completed before is touched: the rest is
-for a sweep by a user that may.
+So Hudi's readers see the table at earlier and earlier moments. An instant's files are durably gone before the next is
+touched. Two pending compactions of a file group would make the table unreadable to Hudi's Spark reader, and Hudi's
+readers take a log file older than the timeline for committed. So if a file cannot be deleted, no earlier instant is
+touched: the rest is for a sweep by the file's owner.
 """
 
 from __future__ import annotations
@@ -29,23 +28,22 @@ from crdt_mor.planners.restore import Dropped, RestorePlan
 from crdt_mor.store.protocol import Stat
 
 Named = dict[InstantTime, list[TimelineFileName]]
-"""The files in Hudi's timeline directory, by the requested times of their instants."""
+"""Files in Hudi's timeline, by requested time."""
 
 
 def restore_of_version(value: Timeline) -> Restore | None:
-    """The restore that this very version made; None where it made none."""
     return next((r for r in value.restores if r.version == value.version), None)
 
 
 def carry_out(value: Timeline, folder: str) -> Steps[None]:
-    """Carry out the restore of this very version, if it made one. folder: Hudi's timeline directory."""
+    """Carry out the restore of this version, if any. folder: Hudi's timeline."""
     restore = restore_of_version(value)
     if restore is None:
         return
     yield from delete_older_versions(value)
     data = yield from read_named(restore.path)
     if data is None:
-        return  # the table is another one by now
+        return  # the table was replaced
     plan = RestorePlan.decode(data, restore.path)
     named = yield from named_in(folder)
     if named.keys().isdisjoint(d.requested for d in plan.dropped):
@@ -56,17 +54,16 @@ def carry_out(value: Timeline, folder: str) -> Steps[None]:
 
 
 def delete_older_versions(value: Timeline) -> Steps[None]:
-    """Delete the versions before this one, strictly oldest first; the first one that cannot be deleted ends it."""
+    """Delete earlier versions, strictly oldest first, up to the first that stays."""
     names = yield from listed_versions()
     if not (yield from still_stands(value)):
-        return  # there are later ones, whose publishers have done this; or the table is another one
+        return  # later publishers have done this, or the table was replaced
     for name in names:
         if name.path >= version_path(value.version) or not (yield Delete(name.path)):
             return
 
 
 def named_in(folder: str) -> Steps[Named]:
-    """What stands in Hudi's timeline directory."""
     listed: list[Stat] = yield List(folder)
     found: Named = {}
     for stat in listed:
@@ -77,10 +74,10 @@ def named_in(folder: str) -> Steps[Named]:
 
 
 def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> Steps[bool]:
-    """Remove one instant; whether nothing is left of it.
+    """Remove an instant. Returns True if nothing is left.
 
-    What cannot be deleted of its data keeps it pending in Hudi's timeline, for a sweep; and where the completed file
-    cannot, the data stays, so that Hudi's readers see all of it or nothing.
+    If data stays, the instant stays pending for a sweep. If the completed file stays, so does all data: Hudi's readers
+    see all or nothing.
     """
     later = sorted(names, key=when_put, reverse=True)
     ended = [f"{folder}/{name}" for name in later if name.state == "completed"]
@@ -92,7 +89,7 @@ def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> St
 
 
 def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-    """Remove those of `placed`, files of this version's events, that were put after a restore had dropped them."""
+    """Remove `placed` files that were put after a restore dropped them."""
     if all(restore.version <= value.version for restore in tail.restores):
         return
     outcome: dict[InstantTime, bool] = {}
@@ -107,10 +104,9 @@ def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> 
 
 
 def dropped_by_restores(value: Timeline, named: Named, known: set[InstantTime]) -> Steps[dict[InstantTime, Dropped]]:
-    """The instants in Hudi's timeline that restores have dropped, and that somebody has left there.
+    """Return the instants that restores dropped and somebody left in Hudi's timeline.
 
-    known: the instants that the value has. Only where one is not known that was completed before a restore, and after
-    what that went back to, the plan of the restore is read, which names what it dropped.
+    A restore's plan is read only if an unknown instant completed in its dropped time.
     """
     found: dict[InstantTime, Dropped] = {}
     for restore in value.restores:

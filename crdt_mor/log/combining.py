@@ -1,17 +1,16 @@
-"""Combining: where many write, one version publishes the events of many writers.
+"""Combining: with many writers, one version publishes the events of several.
 
-    post        a writer that has lost two races puts its event among the posts, under a name for which nobody races
-    turn        those that have posted take turns: one of them publishes all events that are posted with its own
-    withdraw    a writer that sees the outcome of its event removes what it has posted
+    post        after two lost races, a writer puts its event among the posts, under a name of its own
+    turn        writers with posts take turns: each in its turn publishes all posted events
+    withdraw    a writer that knows the outcome removes its post
 
-No writer leads, and none waits for another: a writer that has posted goes on trying to publish. A writer that is alone
-does not post, and looks now and then for others, who would lose each race to it.
+No writer leads and none waits for another: a writer with a post goes on trying to publish. A lone writer does not post,
+and looks now and then for others, who would lose each race.
 
-*Why no write begins twice.* A posted event is open for a few versions after the one that it names, as every post is,
-and the version that publishes it notes its name for just as long (`model.posts`), also where its own writer does. So
-neither an old list, nor a late second copy, nor one that nobody has removed makes a write begin again that has begun. A
-version without that note must not land later: an event is not posted while a put of it may. An end that is taken late
-finds nothing pending.
+*Why no write begins twice.* A posted event is open for a few versions after the version in its name. The version that
+publishes the event notes its name for as long (`model.posts`). So an old listing, a late copy or a forgotten post
+begins no write twice. A version without that note must not land later, so an event is not posted while such a put may
+still land. An end that is taken late finds nothing pending.
 """
 
 from __future__ import annotations
@@ -30,23 +29,22 @@ from crdt_mor.model.timeline_json import knows_posts
 from crdt_mor.store.protocol import Stat
 
 LOST_MAX: Final = 1
-"""How many races an event has lost, at most, before its writer posts it."""
+"""Lost races before an event is posted."""
 
 LOOK_EVERY: Final = 8
-"""At how manieth event, one after another, of a process that is alone it looks whether others have posted."""
+"""Own events between two looks of a lone process for posts."""
 
 ABANDONED_MS: Final = 600_000
-"""The age, by the store's clock, from which on a sweep takes a service for dead that has asked for a turn."""
+"""Age at which a sweep treats a process with a turn request as dead, by the store's clock."""
 
 
 @dataclass(slots=True)
 class Crowd:
-    """Whether other writers were in the way of a process's last event: then it posts the next one at once.
+    """Whether other writers were in the way lately: then events are posted at once.
 
-    others: how many others had a part in what it has last posted. is_asked: whether it has seen that somebody asks for
-    a turn, see `log.giving_way`. has_met: whether it has seen events of others beside its last commit, which it takes
-    along. unlooked: how many events of its own it has published since it has looked for others'. commit_ms: how long a
-    commit of posts on a disk took lately; 0: it has made none.
+    others: other writers in the last version with posts. is_asked: some process asks for a turn (`log.giving_way`).
+    has_met: events of others were seen at the last commit. unlooked: own events since the last look.
+    commit_ms: recent duration of a commit of posts on a disk, or 0.
     """
 
     is_crowded: bool = False
@@ -57,18 +55,15 @@ class Crowd:
     commit_ms: int = 0
 
     def note_commit(self, took_ms: int) -> None:
-        """Note how long a commit has taken; one that was slow by chance is soon forgotten."""
         self.commit_ms = (self.commit_ms + took_ms) // 2 if self.commit_ms else took_ms
 
 
 @dataclass(slots=True)
 class Posting:
-    """One event that is being published, and what is known of those of others. Not thread-safe.
+    """State of an event during publication. Not thread-safe.
 
-    intent: what its writer may post; None, or no `crowd`: it is published by its writer alone.
-    attempt: how often its writer has put a version with it.
-    others: how many events of others that version would have published.
-    may_land: whether a version with it was put that may be the next one, or has landed.
+    intent: the event to post; None: its writer publishes alone. attempt: puts so far. others: events of others in the
+    last put. may_land: a put may still succeed, or has.
     """
 
     intent: Intent | None = None
@@ -88,14 +83,14 @@ class Posting:
         return bool(self._posted)
 
     def is_turn(self, tail: Timeline, *, may_land: bool = False) -> Steps[bool]:
-        """Post the event, if it is time; returns whether to try now to publish it as what follows a version.
+        """Post the event if due. Returns True if this process should try to publish now.
 
-        It is posted anew once its window has passed, as nobody could take it any more. may_land: whether a version with
-        it that was put after `tail` may land yet, which does not note the name that it would have from now on.
+        After its window nobody can take the post, and the event is posted again. may_land: an earlier put may still
+        land without noting a new name.
         """
         intent, crowd = self.intent, self.crowd
         if intent is None or crowd is None or tail.table_id is None or not knows_posts(tail.format):
-            return True  # its first event gives a table its id; older releases know of no posts
+            return True  # a table's first event sets its id; older releases know no posts
         steps: list[List | Put] = [List(POSTS)]
         if not self._is_open(tail):
             crowd.unlooked += 1
@@ -103,11 +98,11 @@ class Posting:
             data = encode_intent(intent, tail.table_id) if is_due else b""
             if 0 < len(data) <= BYTES_MAX:
                 name = PostName(tail.version, intent.nonce[:NAME_CHARS])
-                self._posted.append(name)  # or not, if the put is lost: that only costs the help of others
+                self._posted.append(name)  # a lost put only loses the help of others
                 self._turn = Turn(event_path(name), crowd.others + 1)
                 steps.append(Put(event_path(name), data, durable=False, decides=True))
             elif crowd.unlooked < LOOK_EVERY:
-                self._chosen = []  # an older version has judged them
+                self._chosen = []  # these belong to an older version
                 return True
         began: int = yield Now()
         listed, *_ = yield Together(tuple(steps))
@@ -117,15 +112,12 @@ class Posting:
         return not self._is_open(tail) or self._turn.is_due(tail, self._chosen)
 
     def _is_open(self, tail: Timeline) -> bool:
-        """Whether what was posted may be taken after a version, as far as its age goes."""
         return self.is_posted and is_open(self._posted[-1], tail.version)
 
     def leave_to_others(self, tail: Timeline) -> Steps[None]:
-        """Wait for the next look, where it is the turn of others."""
         yield from self._turn.pause(tail, self._look_ms, 0)
 
     def with_others(self, tail: Timeline, event: Timeline, wall_ms: int) -> Steps[Timeline]:
-        """The next value: `event`, which is this event alone, or with it those that others have posted."""
         own = self._posted[-1] if self._is_open(tail) else None
         if self.intent is None or self.crowd is None or not (own or self._chosen):
             return event
@@ -142,7 +134,6 @@ class Posting:
         return value
 
     def pause(self, tail: Timeline) -> Steps[None]:
-        """After a race that was lost. With a post that others take along there is no hurry."""
         if not self.is_posted and self.attempt >= giving_way.LOST_MAX:
             yield from self._request.ask()
         if self.is_posted:
@@ -151,7 +142,7 @@ class Posting:
             yield Pause(self.attempt - 1)
 
     def end(self, *, published: bool) -> Steps[None]:
-        """The outcome is seen: note whether there was a crowd, and withdraw. published: by its writer itself."""
+        """Note whether there was a crowd, then withdraw. published: by its own writer."""
         if self.crowd is not None:
             was_helped = self.is_posted and (not published or self.attempt > 1)
             self.crowd.is_crowded = was_helped or self.others > 0
@@ -159,6 +150,5 @@ class Posting:
         yield from self.withdraw()
 
     def withdraw(self) -> Steps[None]:
-        """Remove what was posted, which nobody needs any more. What stays is a sweep's."""
         if self.is_posted:
             yield Together(tuple(Delete(event_path(name)) for name in self._posted))

@@ -1,10 +1,9 @@
-"""What a failure means after a put that decides: the event may be visible, whatever class the store raises.
+"""Translate failures after a deciding put: the event may be visible, whatever the store raises.
 
-    before      the store's own error, which may say that nothing was published
+    before      the store's own error, which may promise that nothing was published
     after       `CommitUnknownError`, or the commit
 
-The runner of protocols (`log.steps.run`) notes the put, and hands later failures of the store to the protocol as
-`StorageUnavailableError`. The protocol says here what they mean.
+`log.steps.run` passes store failures after that put to the protocol, which translates them here.
 """
 
 from __future__ import annotations
@@ -28,22 +27,20 @@ from crdt_mor.store.protocol import Store
 _VERDICTS: Final = (
     CommitUnknownError, TableExistsError, TableNotFoundError, TableReplacedError, WriterExpiredError,
 )  # fmt: skip
-"""What a protocol raises itself, and knows. All else comes of the store, or of its bytes."""
+"""Errors of the protocols themselves."""
 
 _PROMISE: Final = re.compile(r"[;.:]? ?nothing was (?:published|put)\b", re.IGNORECASE)
-"""What an error of a store says as long as nothing was decided."""
+"""A store's promise, true only before the decision."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """Whether an event has been decided, or may have been."""
-
     is_made: bool
 
 
 @contextmanager
 def deciding(*, is_made: bool = False) -> Iterator[Decision]:
-    """Raise `CommitUnknownError` where the block fails once the decision `is_made`."""
+    """Raise `CommitUnknownError` if the block fails once the decision `is_made`."""
     decision = Decision(is_made)
     try:
         yield decision
@@ -54,7 +51,7 @@ def deciding(*, is_made: bool = False) -> Iterator[Decision]:
 
 
 def put_deciding(store: Store, path: str, content: bytes) -> bool:
-    """Put an object that decides, outside of a protocol. An error of an unknown class says nothing of the object."""
+    """Put a deciding object outside a protocol. After an unexpected error, the outcome is unknown."""
     try:
         return store.put(path, content)
     except CrdtMorError:
@@ -64,21 +61,20 @@ def put_deciding(store: Store, path: str, content: bytes) -> bool:
 
 
 def unknown_outcome(cause: Exception) -> CommitUnknownError:
-    """What a failure of the store means once something may have been published."""
     return CommitUnknownError(
-        "the store failed after it had been asked to publish, so this may be visible already: look at the table before "
-        f"writing again, or write with a token, which may be repeated. cause={_said(cause)}"
+        "the store failed while publishing, so the change may be visible already. Check the table before you write "
+        f"again; a write with a token may be repeated. cause={_said(cause)}"
     )
 
 
 def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
-    """What an error means once an event has been posted, or a put of it may land."""
+    """Return the error for an event that was posted or may still land."""
     return CommitUnknownError(
-        "this was stopped, and another process may have published it meanwhile: look at the table before writing "
-        f"again, or write with a token, which may be repeated. cause={_said(cause)}"
+        "the write was stopped, but another process may have published it. Check the table before you write again; "
+        f"a write with a token may be repeated. cause={_said(cause)}"
     )
 
 
 def _said(cause: Exception) -> str:
-    """The text of an error, without the promise that does not hold for the whole write."""
+    """Return the error text without its promise, which does not hold for the whole write."""
     return _PROMISE.sub("", str(cause))

@@ -1,7 +1,7 @@
-"""Intents: events as values, which their writer can publish itself, or post for others to publish.
+"""Intents: events as values. Their writer publishes them, or posts them for others to publish.
 
-Only the begin and the end of a write are posted so. Neither is decided before it is published: each derives the next
-value from the tail that there is then, or nothing where its outcome is there already or it has become impossible.
+Only begins and ends of writes are posted. Each derives the next value from the current tail, or nothing if done or
+impossible.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require
 from crdt_mor.model.timeline_parts import DataFile
 
 BYTES_MAX: Final = 1 << 14
-"""Bytes of an event that is posted. The end of a write of hundreds of file groups is published by its writer alone."""
+"""Size limit of a posted event. The end of a write in hundreds of file groups is published by its writer alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class BeginIntent:
-    """The begin of a write. store_ms: what the store's clock said before; nonce: by which its writer finds it."""
+    """The begin of a write. store_ms: an earlier reading of the store's clock."""
 
     nonce: str
     store_ms: int | None
@@ -36,7 +36,7 @@ class BeginIntent:
     declared: Declared = ANYTHING
 
     def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
-        """The next value; None if the write has begun. Raises where nothing may begin."""
+        """Return the next value, or None if the write has begun. Raises if nothing may begin."""
         if tail.find_by_nonce(self.nonce):
             return None
         require_open(tail, self.author)
@@ -45,7 +45,7 @@ class BeginIntent:
 
 @dataclass(frozen=True, slots=True)
 class CompleteIntent:
-    """The end of a pending write: the files that it commits. driver: of a distributed write, which alone may end it."""
+    """The end of a pending write. driver: the only driver that may end a distributed write."""
 
     nonce: str
     requested: InstantTime
@@ -55,12 +55,11 @@ class CompleteIntent:
     token: tuple[str, int] | None = None
 
     def may_end(self, tail: Timeline) -> bool:
-        """Whether the write is pending, and its driver's, and its token was not used before."""
         pending = tail.find_pending(self.requested)
         return pending is not None and pending.driver == self.driver and blocking_token(tail, self.token) is None
 
     def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
-        """The next value; None if it may not end, or has files that are void or misplaced, which are to go first."""
+        """Return the next value, or None if the write may not end, or void or misplaced files must go first."""
         if not self.may_end(tail) or void_files(tail, self.requested, self.files):
             return None
         if tail.file_ids.misplaced(self.files):
@@ -73,8 +72,6 @@ Intent = BeginIntent | CompleteIntent
 
 @dataclass(frozen=True, slots=True)
 class PostedEvent:
-    """An event, and the name under which it is posted."""
-
     post: PostName
     intent: Intent
 
@@ -86,12 +83,10 @@ def combine(
     commit: Timeline | None = None,
     unposted: Sequence[Intent] = (),
 ) -> tuple[Timeline, int]:
-    """One value that follows `tail` with all of these events that are possible, whose posts it notes; and how many are.
+    """Apply all possible events to `tail` and note their posts. Returns the value and the number of applied events.
 
-    commit: a value that follows `tail` with the publisher's commit, which comes before them. unposted: its own event.
-
-    It has the nonce of one of them, and is `tail` itself where there is none. Ends come before begins: so what a write
-    has begun from holds no commit that completed after its own time.
+    commit: the publisher's commit after `tail`, which comes first. Ends come before begins: a write begins from a value
+    without commits that complete later.
     """
     value, taken = commit or tail, list[PostName | None]()
     named = [*((intent, None) for intent in unposted), *((event.intent, event.post) for event in events)]
@@ -101,7 +96,7 @@ def combine(
         try:
             following = intent.derive(replace(value, version=tail.version), wall_ms)
         except CrdtMorError:
-            continue  # its writer will be told
+            continue  # its writer gets this error itself
         if following is not None:
             value = following
             taken.append(post)
@@ -114,7 +109,6 @@ def combine(
 
 
 def encode_intent(intent: Intent, table_id: str) -> bytes:
-    """The object of an intent."""
     head = {"format": FORMAT, "table_id": table_id, "nonce": intent.nonce}
     return json.dumps({**head, **_body(intent)}, separators=(",", ":")).encode()
 
@@ -128,10 +122,7 @@ def _body(intent: Intent) -> dict[str, object]:
 
 
 def decode_intent(data: bytes, table_id: str | None) -> Intent | None:
-    """The intent in an object; None for what is not one of this table, as this release knows them: nobody needs it.
-
-    The writer that has posted it publishes its event itself, if no other does.
-    """
+    """Decode an intent; None for another table or format: its writer publishes it."""
     try:
         document = json.loads(data)
         if document["format"] != FORMAT or document["table_id"] != table_id:

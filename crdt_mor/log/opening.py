@@ -1,13 +1,12 @@
-"""Opening a table in a bucket: three round trips, where nobody publishes at that very moment.
+"""Open a table in a bucket in three round trips, if nobody publishes at the same moment.
 
-    1    the properties        the versions, listed           what writers have posted, listed
-    2    the newest version    whether there is one after it               what the properties' object is
-    3    that version again    the versions, listed again    the properties again    Hudi's timeline, listed
+    1    the properties        the versions, listed           the posts, listed
+    2    the newest version    whether a version follows      the stat of the properties
+    3    that version again    the versions, listed again     the properties again    Hudi's timeline, listed
 
-These requests ask all that `tail.find_tail` and `session.first_tail` ask, in fewer steps. The second listing begins
-when the version has been read, so it shows a later one where that version is a ghost below the tail. The second read of
-the version, after nothing was found behind it, proves that nothing behind it was ever deleted. Where any of these shows
-anything but one newest version that stands, nothing is concluded: the search goes the long way, as on other stores.
+These requests check the same as `tail.find_tail` and `session.first_tail`. The second listing shows a later version if
+the read version is a ghost. The second read, after no later version was found, proves that none was ever deleted. If
+any reply differs, the search goes the long way.
 """
 
 from __future__ import annotations
@@ -29,11 +28,6 @@ from crdt_mor.store.protocol import Bucket, Stat, Store
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """What the first round trip has brought: the properties, None where there are none, and the versions by path.
-
-    posts: what writers have posted, by which this process knows at once whether it is alone.
-    """
-
     properties: bytes | None
     versions: Sequence[Stat]
     posts: Sequence[Stat] = ()
@@ -41,10 +35,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The newest value; the properties as they were after it was read, and Hudi's timeline, listed after it.
-
-    settings: the object of the properties before they were read so: as long as it is the same, they are.
-    """
+    """The newest value, with properties and Hudi's timeline read later. settings: the properties' earlier stat."""
 
     tail: Timeline
     properties: bytes | None
@@ -53,15 +44,11 @@ class Found:
 
 
 def look(store: Bucket) -> First:
-    """The first round trip."""
     return First(*_at_once(lambda: properties_in(store), lambda: versions_in(store), lambda: store.list(POSTS)))
 
 
 def find(store: Bucket, first: First, hudi: str) -> Found | None:
-    """The other two; None where they do not show that nobody has published meanwhile. hudi: the folder of its timeline.
-
-    Raises `FormatError` where the newest version is not one.
-    """
+    """Make the other round trips; None if somebody may have published meanwhile. hudi: the timeline folder."""
     if not first.versions:
         return None
     path = first.versions[-1].path
@@ -75,7 +62,9 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
         return None
     tail = Timeline.decode(data, path)
     if version_path(tail.version) != path:
-        raise FormatError(f"this is another version than its name says: restore it. file={path} found={tail.version}")
+        raise FormatError(
+            f"the file contains a different version than its name: restore the file. file={path} found={tail.version}"
+        )
     name = tail.file_ids.stored
     again, versions, properties, instants, file_ids = _at_once(
         lambda: store.read(path), lambda: versions_in(store), lambda: properties_in(store), lambda: store.list(hudi),
@@ -91,35 +80,30 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
 
 
 def properties_in(store: Store) -> bytes | None:
-    """The file of properties, or its backup where a process died while it changed them."""
+    """Read the properties, or their backup if a process died while changing them."""
     found = surely(store, PROPERTIES, store.read)
     return store.read(BACKUP) if found is None else found
 
 
 def has_lost_properties(store: Store) -> bool:
-    """Whether a timeline is there whose properties are gone.
-
-    The properties are put before the timeline, so they are looked at after it.
-    """
+    """Return True if the properties are missing beside a timeline. They are put first, so they are checked last."""
     return bool(versions_in(store)) and properties_in(store) is None
 
 
 def properties_beside_timeline(store: Store, properties: bytes | None, uri: str) -> bytes | None:
-    """The properties, which are asked for again where they were None: another process may have made the table since.
+    """Return the properties, read again if None, as the table may have been created since.
 
-    Raises `TableNotFoundError` where a timeline is there whose properties are gone.
+    Raises `TableNotFoundError` if a timeline exists without properties.
     """
     if properties is not None:
         return properties
     if has_lost_properties(store):
         raise TableNotFoundError(
-            "there is no table here, as its file of properties is not there, though its timeline is: restore the file "
-            "from a backup; or, where a copy or the making of a table was stopped on its way, run that again. "
-            f"path={uri} file={PROPERTIES}"
+            "the table's properties are missing, but its timeline exists. Restore the file from a backup, or run an "
+            f"interrupted copy or creation again. path={uri} file={PROPERTIES}"
         )
     return properties_in(store)
 
 
 def _at_once(*requests: Callable[[], Any]) -> list[Any]:
-    """What requests give that are made side by side."""
     return list(in_threads(lambda request: request(), requests, len(requests)))

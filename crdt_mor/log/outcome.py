@@ -1,7 +1,7 @@
-"""What has become of an instant: looked up in a value, and where the value does not carry it, in its segments.
+"""Find the outcome of an instant, in a value and its segments.
 
-A value may have dropped commits that no view needs any more (`planners.packing`). So an instant that is found nowhere
-was given up only if it cannot have been among them, see `may_be_dropped`.
+A value drops commits that no view needs (`planners.packing`). So a missing instant was given up only if it cannot be a
+dropped commit, see `may_be_dropped`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 
 ValueOf = NewType("ValueOf", Timeline)
-"""The value of the version in which a write began. It holds no commit that was requested after the write.
+"""The value of the version in which a write began, without commits requested later.
 
-A `Tail` may hold such commits: another process may have published the begin, and others have followed. A write that
-computes from what it reads therefore takes a `ValueOf`."""
+A `Tail` may contain such commits, if another process published the begin. So writes that compute from reads take this.
+"""
 
 
 def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
-    """Return the value in which a write of `tail` began, or None where that version is not kept.
+    """Return the value in which a write of `tail` began, or None if that version is not kept.
 
-    A version that is kept was not deleted, so no late put has taken its name.
+    A late put may have taken the name of a deleted version.
     """
     if tail.version == begun.version:
         return ValueOf(tail)
@@ -43,18 +43,13 @@ def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
 
 
 def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
-    """Whether an instant that was pending in `known` is rolled back or cancelled by now.
-
-    One whose commit may have been dropped counts as given up as well: nobody needs its files, whichever it was.
-    """
     tail = yield from find_tail(known)
     return (yield from is_given_up_in(instant, tail))
 
 
 def is_given_up_in(instant: InstantTime, tail: Timeline) -> Steps[bool]:
-    """Whether an instant that was pending once is rolled back or cancelled, as the newest value says.
-
-    So is one that the value does not know any more: of a commit that it has forgotten nobody needs any file.
+    """Return True if a once pending instant is rolled back, cancelled or forgotten. Nobody needs a forgotten commit's
+    files.
     """
     if tail.find_pending(instant) is not None or tail.find_plan(instant) is not None:
         return False
@@ -65,28 +60,23 @@ def is_given_up_in(instant: InstantTime, tail: Timeline) -> Steps[bool]:
 
 
 def may_be_dropped(requested: InstantTime, tail: Timeline) -> bool:
-    """Whether an instant that `tail` does not have may have been a commit that the value has dropped."""
+    """Return True if an instant missing from `tail` may be a dropped commit."""
     return requested < tail.retention.dropped
 
 
 def find_completion(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of an instant, in the value or in its segments."""
     return (yield from _find_after(requested, lambda completion: completion.requested == requested, tail))
 
 
 def find_rollback(requested: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of the rollback that undid a write, once its files were known to be gone."""
     return (yield from _find_after(requested, lambda completion: completion.undone == requested, tail))
 
 
 def find_completion_by_nonce(nonce: str, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of the write that a begin with this nonce made, which was not before `since`."""
     return (yield from _find_after(since, lambda completion: completion.nonce == nonce, tail))
 
 
 def find_overwrite(write: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of the overwrite that a write has become; None where it has become none."""
-
     def became(completion: Completion) -> bool:
         return completion.overwriting is not None and completion.overwriting.write == write
 
@@ -94,12 +84,10 @@ def find_overwrite(write: InstantTime, tail: Timeline) -> Steps[Completion | Non
 
 
 def find_taken(post: PostName, since: InstantTime, tail: Timeline) -> Steps[Completion | None]:
-    """The completion of the commit that took a post, which was made when the table's clock was at `since`."""
     return (yield from _find_after(since, lambda completion: completion.find_member(post) is not None, tail))
 
 
 def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: Timeline) -> Steps[Completion | None]:
-    """A completion after `since`, in the value or in its segments."""
     while True:
         try:
             for completion in reversed(tail.completions):
@@ -116,7 +104,7 @@ def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: 
 
 
 def all_completions(value: Timeline) -> Steps[list[Completion]]:
-    """Every completion of a value, those of its segments included, but for those that have been dropped since."""
+    """Return all completions of a value and its segments, except those dropped since."""
     completions = {c.requested: c for c in value.completions}
     tail = value
     while True:
@@ -126,7 +114,7 @@ def all_completions(value: Timeline) -> Steps[list[Completion]]:
         except SegmentGoneError:
             tail = yield from newer_value(tail)
             continue
-        # Those of a later value include all of an earlier one, and more.
+        # A later value contains all earlier completions.
         if tail is not value:
             completions |= {c.requested: c for c in tail.completions}
         own = {c.requested for c in value.completions}
@@ -134,7 +122,7 @@ def all_completions(value: Timeline) -> Steps[list[Completion]]:
 
 
 def newer_value(value: Timeline) -> Steps[Tail]:
-    """The tail, where a segment of `value` was swept since that is no longer kept; raises where the tail lacks it."""
+    """Return the tail after a segment of an old value was swept. Raises if the tail misses the segment, too."""
     tail = yield from find_tail(value)
     if tail.version == value.version:
         for segment in value.segments:

@@ -1,20 +1,20 @@
-"""Where the objects of a table's own timeline live, below Hudi's folder `.hoodie`.
+"""Paths of the objects in a table's own timeline, below Hudi's folder `.hoodie`.
 
-.hoodie/.heartbeat/<T>                    touched by the writer of the pending instant T while it runs
-.hoodie/.crdt_mor/timeline/<version>.json one version of the timeline's value
+.hoodie/.heartbeat/<T>                    touched by the writer of the pending instant T
+.hoodie/.crdt_mor/timeline/<version>.json a version of the timeline's value
 .hoodie/.crdt_mor/segments/<name>.json    a run of older completions
-.hoodie/.crdt_mor/plans/<b>-<nonce>.json  a frozen plan, whose instant's time is b
-.hoodie/.crdt_mor/plans/failed-<digest>   empty: a file group that could not be compacted, with these very files
-.hoodie/.crdt_mor/staged/<T>-<nonce>      what a task of a distributed write has staged
+.hoodie/.crdt_mor/plans/<b>-<nonce>.json  a frozen plan with instant b
+.hoodie/.crdt_mor/plans/failed-<digest>   empty: compaction of a file group with these files failed
+.hoodie/.crdt_mor/staged/<T>-<nonce>      staged by a task of a distributed write
 .hoodie/.crdt_mor/staged/<job>.ticket     the value that a distributed write began from
-.hoodie/.crdt_mor/given_up/<job>          empty: the write of this job was given up, and the value has forgotten it
+.hoodie/.crdt_mor/given_up/<job>          empty: this job's write was given up and forgotten by the value
 .hoodie/.crdt_mor/posts/turn-<nonce>      empty: a process asks writers for a turn
-.hoodie/.crdt_mor/posts/<version>-<name>  a whole small write that its writer has posted for others to commit
-.hoodie/.crdt_mor/posts/<…>-<name>.json   an event that its writer has posted for others to publish, at a version
-.hoodie/.crdt_mor/erasures/<T>.json       an erasure that is under way, whose delete is requested at T
+.hoodie/.crdt_mor/posts/<version>-<name>  a small write, posted for others to commit
+.hoodie/.crdt_mor/posts/<…>-<name>.json   an event, posted at a version for others to publish
+.hoodie/.crdt_mor/erasures/<T>.json       a running erasure with a delete requested at T
 .hoodie/.crdt_mor/erasures/<T>.stable     when no older write than that delete was pending any more
-.hoodie/.crdt_mor/resolved/<name>         a hint: which rows of some files a reader sees
-.hoodie/.crdt_mor/loads/<table id>/…      what a first load puts before its table is there, but for base files
+.hoodie/.crdt_mor/resolved/<name>         a hint: the visible rows of some files
+.hoodie/.crdt_mor/loads/<table id>/…      files of a first load before its table exists, except base files
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from crdt_mor.store.protocol import Stat
 
 PROPERTIES = ".hoodie/hoodie.properties"
 BACKUP = ".hoodie/hoodie.properties.backup"
-"""What Hudi's readers and ours take where there are no properties, as a process died that changed them."""
+"""Read if the properties are missing, because a process died while changing them."""
 
 METADATA_TABLE = ".hoodie/metadata"
 OWN_FOLDER = ".hoodie/.crdt_mor"
@@ -70,108 +70,93 @@ _OWN_NAMES = {
         (TEMP_FOLDER, f"clock-{_NONCE}"),
     )
 }
-"""The names that releases put into the folders from which sweeps delete."""
+"""Names that releases put into folders with sweeps."""
 
 TICKET = ".ticket"
-"""What the name of a ticket ends with; it tells the tickets in `STAGED` from what tasks have staged there."""
+"""Suffix of tickets in `STAGED`."""
 
 
 def version_path(version: int) -> str:
-    """The object of a version of the timeline. Names sort as versions do."""
     return f"{VERSIONS}/{version:020d}.json"
 
 
 def is_version(path: str) -> bool:
-    """Whether an object is a version; people, programs and file systems may leave others in the folder."""
+    """Return True for a version. People and programs may leave other files in the folder."""
     return _VERSION.fullmatch(path) is not None
 
 
 def is_own(path: str) -> bool:
-    """Whether a release could have put this object, by its name. A sweep deletes no other one from these folders."""
+    """Return True if a release may have put this object. Sweeps delete no other objects."""
     folder, _, name = path.rpartition("/")
     names = _OWN_NAMES.get(folder)
     return names is not None and names.fullmatch(name) is not None
 
 
 def only_own(listed: Iterable[Stat]) -> list[Stat]:
-    """The objects of a listing that a release could have put."""
     return [stat for stat in listed if is_own(stat.path)]
 
 
 def outside_other_tables(listed: Sequence[Stat]) -> list[Stat]:
-    """The files of a walk without the files of other tables, whose folders lie in this table's folder."""
+    """Return the files of a walk without nested tables."""
     folders = tuple({stat.path.partition("/.hoodie/")[0] + "/" for stat in listed if "/.hoodie/" in stat.path})
     return [stat for stat in listed if not stat.path.startswith(folders)]
 
 
 def segment_path(name: str) -> str:
-    """The object of a segment."""
     return f"{SEGMENTS}/{name}.json"
 
 
 def plan_path(barrier: InstantTime, nonce: str) -> str:
-    """The object of a frozen plan: one for each attempt to schedule it, since each derives it anew."""
+    """Return the path of a frozen plan, one per attempt to schedule."""
     return f"{PLANS}/{barrier}-{nonce}.json"
 
 
 def failure_path(digest: str) -> str:
-    """The object that notes that a file group could not be compacted. Names sort behind those of plans."""
     return f"{FAILURES}{digest}"
 
 
 def heartbeat_path(requested: InstantTime) -> str:
-    """The object that the writer of a pending instant touches while it runs."""
     return f"{HEARTBEATS}/{requested}"
 
 
 def ticket_path(job: str) -> str:
-    """The object in which the processes of a distributed write find the value that their write began from."""
     return f"{STAGED}/{job}{TICKET}"
 
 
 def note_path(job: str) -> str:
-    """The object that notes that the write of a job was given up."""
     return f"{GIVEN_UP}/{job}"
 
 
 def post_path(post: PostName) -> str:
-    """The object in which a writer has posted a whole write."""
     return f"{POSTS}/{post.version}-{post.name}"
 
 
 def event_path(post: PostName) -> str:
-    """The object in which a writer has posted an event, the begin or the end of a write."""
     return post_path(post) + _EVENT
 
 
 def is_event(path: str) -> bool:
-    """Whether an object among the posts is that of an event, and not of a whole write."""
     return path.endswith(_EVENT)
 
 
-@lru_cache(maxsize=1024)  # a writer asks for the same ones with each look
+@lru_cache(maxsize=1024)  # a writer repeats the same paths
 def post_in(path: str) -> PostName | None:
-    """The post whose object this is; None for an object that is none's."""
     version, dash, name = path.rpartition("/")[2].removesuffix(_EVENT).partition("-")
     number = whole_number(version)
     return PostName(number, name) if dash and name and number is not None else None
 
 
 def resolved_path(name: str) -> str:
-    """The object in which it is noted which rows of some files a reader sees. name: of the files."""
     return f"{RESOLVED}/{name}"
 
 
 def copied_path(version: int) -> str:
-    """The object that notes, in a copy of a table, a version of that table which the copy is made to show."""
     return f"{COPIED}/{version:020d}.json"
 
 
 def erasure_path(requested: InstantTime) -> str:
-    """The object that notes an erasure which is under way."""
     return f"{ERASURES}/{requested}.json"
 
 
 def stable_path(requested: InstantTime) -> str:
-    """The object that notes from when on the delete of an erasure is stable."""
     return f"{ERASURES}/{requested}.stable"

@@ -1,12 +1,9 @@
-"""Posts as objects: what writers put down for others to publish, and how a publisher finds and reads it.
+"""Posts: objects put for other writers to publish, and how publishers find and read them.
 
-    post      one object, put under a name that nobody else has: a whole small write, with its statement, author and
-              token; or an event, the begin or the end of another write (`log.intents`)
-    choose    a publisher lists the posts; those that are open, not taken yet and fresh go into its version
-    turn      those that have posted rank themselves, by how long they have waited; the first one publishes, and the
-              others look for the outcome
-
-What a statement means is the affair of `write.posts`; here it is bytes.
+post      put an object under a unique name: a small write with statement, author and token; or an event, the begin
+          or end of another write (`log.intents`)
+choose    a publisher lists the posts and takes all that are open, fresh and not taken
+turn      writers with posts rank themselves by waiting time: the first publishes, the others look for the outcome
 """
 
 from __future__ import annotations
@@ -29,54 +26,51 @@ from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, knows_posts
 from crdt_mor.store.protocol import Stat
 
 BYTES_MAX: Final = 1 << 18
-"""Bytes of a statement that is posted, at most."""
+"""Size limit of a posted statement."""
 
 POSTS_MAX: Final = 256
-"""Whole writes that one commit takes, at most, and events that one version publishes."""
+"""Most writes in a commit, and most posted events in a version."""
 
 GROUP_BYTES_MAX: Final = 8 << 20
-"""Bytes of the whole writes that one commit takes, at most."""
+"""Size limit of all writes in a commit."""
 
 EVENTS_BYTES_MAX: Final = 1 << 15
-"""Bytes of the events that one version publishes, at most: it carries their completions itself."""
+"""Size limit of a version's posted events: the version carries their completions."""
 
 FRESH_MS: Final = 60_000
-"""The age of a post, by the store's clock, up to which it is taken: rows of a dead process should not surface hours
-later. No writer relies on it."""
+"""Age up to which a post is taken, by the store's clock: a dead process's rows should not appear hours later."""
 
 NAME_CHARS: Final = 12
-"""How long the name of a post is: every version carries many."""
+"""Length of a post's name. Every version carries many."""
 
 LOOKS_A_RANK: Final = 3
-"""After how many looks at one version the next one of those that have posted publishes: the ones before may be dead."""
+"""Looks at a version before the next writer in rank publishes: the earlier may be dead."""
 
 GIVEN_MAX: Final = 16
-"""How often a process looks, at most, while a process asks for a turn, before it publishes all the same."""
+"""Most turns left to others."""
 
 LOOKS_MAX: Final = 64
-"""How often a process looks at one version, at most, that neither it nor another can follow, before it gives its post
-up and goes the long way, which says why."""
+"""Looks at a stuck version before a process goes the long way to get the error."""
 
 GATHERING_LOOKS: Final = 2
-"""How often a process looks, at most, before it publishes a group that is smaller than the last one, by an eighth."""
+"""Most looks to wait for a group smaller than the last by an eighth."""
 
 _LOOKS_A_COMMIT: Final = 4
-"""The part of the time of a commit on a disk that is waited for there as in a bucket the time of a look."""
+"""On a disk, wait for this part of a commit's time."""
 
 _GLANCES: Final = 8
-"""How often a process on a disk sees, at most, whether its next look is worth while, before the time has come."""
+"""Most glances per wait on a disk."""
 
 _FIRST_WAIT: Final = 3
 _NEXT_WAIT: Final = 1.2
-"""How long a process waits before it looks again, first and later, in times that a look takes."""
+"""First and later waits, in multiples of a look's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A whole small write. name: None as long as it is not posted. statement: of what kind it is.
+    """A small write, with encoded rows (`write.posts`).
 
-    plain: whether its deletes have no ordering value. rows, deletes: how many keys it writes and deletes.
-    content: its rows, as `write.posts` encodes them.
+    name: None until posted. plain: deletes have no ordering value. rows, deletes: numbers of keys.
     """
 
     name: PostName | None
@@ -90,12 +84,10 @@ class Post:
 
     @property
     def member(self) -> Member:
-        """The part of it in the commit that takes it."""
         return Member(self.author, self.rows, self.deletes, self.token, self.name)
 
 
 def encode_post(post: Post, table_id: str | None) -> bytes:
-    """The object of a post: a line of JSON, then its content."""
     head = {
         "format": FORMAT, "table_id": table_id, "author": author_json(post.author), "token": post.token,
         "statement": post.statement, "plain": post.plain, "rows": post.rows, "deletes": post.deletes,
@@ -105,7 +97,7 @@ def encode_post(post: Post, table_id: str | None) -> bytes:
 
 
 def decode_post(data: bytes, path: str, table_id: str | None) -> Post | None:
-    """The post in an object; None for what is not one of this table, as this release knows them: its owner will see."""
+    """Decode a post; None for another table or format: its owner finds out."""
     line, _, content = data.partition(b"\n")
     try:
         head: dict[str, Any] = json.loads(line)
@@ -124,10 +116,9 @@ def decode_post(data: bytes, path: str, table_id: str | None) -> Post | None:
 
 
 def chosen(listed: Sequence[Stat], tail: Timeline, now_ms: int) -> list[Stat]:
-    """Of the objects of posts those that the version after `tail` may take, in the order in which they are committed.
+    """Return the posts that the version after `tail` may take, in commit order.
 
-    now_ms: the store's clock. Those that were put at one time are in the order of their names. An older release may
-    follow a value that it has written, and would forget which were taken: then there is none.
+    Empty if an older release wrote the value: such releases forget the taken posts.
     """
     if not knows_posts(tail.format):
         return []
@@ -139,12 +130,10 @@ def chosen(listed: Sequence[Stat], tail: Timeline, now_ms: int) -> list[Stat]:
 
 @dataclass(slots=True)
 class Turn:
-    """Whose turn it is to publish, among those that have posted. own: the path of this process's post.
+    """Decides which writer with a post publishes. own: the path of this process's post.
 
-    members: how many wrote the last group that this process knows of: as long as fewer have posted again, the others
-    are about to, and a commit of a few would make them wait for the next.
-    looks: how often it has looked at the same version since they have. gathered: how often it has looked before that.
-    given: how often it has left the turn to a service.
+    members: size of the last group: a smaller commit would make the others wait. looks: looks at the same version since
+    that many posted. gathered: looks before that. given: turns left to others.
     """
 
     own: str
@@ -156,9 +145,8 @@ class Turn:
     _is_gathering: bool = False
 
     def is_due(self, tail: Timeline, posted: Sequence[Stat], *, is_asked: bool = False) -> bool:
-        """Whether this process publishes what follows `tail`: its rank is low, or others have had the time to.
-
-        is_asked: whether another process asks for a turn, which it gets for a while.
+        """Return True if this process publishes next: its rank is low, or others had time. is_asked: another process
+        asks.
         """
         if tail.version != self._version:
             self._version, self.looks, self.gathered = tail.version, 0, 0
@@ -176,10 +164,10 @@ class Turn:
         return rank <= self.looks // LOOKS_A_RANK and not self._is_gathering
 
     def pause(self, tail: Timeline, look_ms: int, commit_ms: int) -> Steps[None]:
-        """Wait before the next look, in which the owners that are due may publish.
+        """Wait before the next look, so that owners with a turn can publish.
 
-        look_ms: how long a look takes, of which a commit in a bucket is a few. commit_ms: how long a commit on a disk
-        took lately, which is many looks. There it is seen at a glance what is worth one. 0: in a bucket, or not known.
+        look_ms: duration of a look. commit_ms: duration of a commit on a disk, or 0. As it takes many looks, glances
+        may end the wait.
         """
         times = _NEXT_WAIT if self.looks or self._is_gathering else _FIRST_WAIT
         wait_ms = max(1, look_ms, commit_ms / _LOOKS_A_COMMIT) * times
@@ -190,7 +178,6 @@ class Turn:
             yield Wait(wait_ms / parts)
 
     def _is_news(self, tail: Timeline) -> Steps[bool]:
-        """Whether there is a reason to look before the time is over, as can be seen at a glance on a disk."""
         if self._is_gathering:
             listed: list[Stat] = yield List(POSTS)
             return not self._is_few(len(listed))
@@ -198,34 +185,28 @@ class Turn:
         return following is not None
 
     def _is_few(self, posted: int) -> bool:
-        """Whether others of the last group are about to post again."""
         return 8 * posted < 7 * self.members
 
 
 _LAST: Final = (sys.maxsize, 0, "")
-"""The place of a post that is not listed yet."""
+"""The place of an unlisted post."""
 
 
 def _place(tail: Timeline, stat: Stat) -> tuple[int, int, str]:
-    """A place among those that have posted: the first one has waited longest, and may have begun to publish.
-
-    Of those that were put at one time, it differs from version to version.
-    """
+    """Return a post's place: the first has waited longest, and may be publishing. Ties differ between versions."""
     return stat.modified_ms, crc32(f"{tail.nonce} {stat.path}".encode()), stat.path
 
 
 def writes_in(stats: Sequence[Stat], own: str) -> list[str]:
-    """The objects of others' whole writes that a publisher reads: as many and as large as one commit takes."""
     return _within_bounds([stat for stat in stats if not is_event(stat.path)], own, GROUP_BYTES_MAX)
 
 
 def events_in(stats: Sequence[Stat], own: str) -> list[str]:
-    """The objects of others' events that a publisher reads: as many and as large as one version carries."""
     return _within_bounds([stat for stat in stats if is_event(stat.path)], own, EVENTS_BYTES_MAX)
 
 
 def _within_bounds(stats: Sequence[Stat], own: str, bytes_max: int) -> list[str]:
-    """own: the publisher's own, which counts and is not read."""
+    """Limit number and size. own: the publisher's own post, which counts and is not read."""
     paths, size = list[str](), 0
     for stat in stats:
         size += stat.size
@@ -237,7 +218,6 @@ def _within_bounds(stats: Sequence[Stat], own: str, bytes_max: int) -> list[str]
 
 
 def decode(data: bytes | None, path: str, table_id: str | None) -> Post | PostedEvent | None:
-    """What is posted in an object; None for what is gone, or nothing of this table that this release knows."""
     if data is None:
         return None
     if not is_event(path):

@@ -1,10 +1,9 @@
-"""Projection: others are told of each version's events, in files of their own (Hudi's readers: `hudi.projection`).
+"""Projection: publish each version's events to others as files (for Hudi's readers, `hudi.projection`).
 
-    project      withdraw what was cancelled ─ put the files that are missing ─ look whether they came too late
+    project      withdraw cancelled plans ─ put the missing files ─ check whether they were too late
 
-Two of the rules of `log.publish` are about it: version n is projected before n + 1 is put (rule 2), and a write is
-acknowledged once its own version is projected (rule 4). Any number of processes may project one version, now or much
-later, and each puts only the files that it does not find. The projector says what the files hold.
+Version n is projected before n + 1 is put (rule 2 of `log.publish`), and a write is acknowledged after its version is
+projected (rule 4). Any number of processes may project a version, however late; each puts only missing files.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 
 _BESIDE = 15
-"""How many files of writes that begin are put beside one that lasts."""
+"""Files of begins put in parallel with a durable file."""
 
 _FEW = 16
-"""Files of a version that are looked for side by side. Of more, the last one is looked for first."""
+"""Up to so many files are looked for in parallel; of more, the last first."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventFile:
-    """A file that tells others of an event. `make` makes its bytes, which a process asks for that finds it missing."""
+    """A file of an event. `make` encodes its bytes if it is missing."""
 
     path: str
     make: Callable[[], bytes]
@@ -38,7 +37,6 @@ class EventFile:
 
     @property
     def data(self) -> bytes:
-        """The bytes, made anew each time."""
         return self.make()
 
     @property
@@ -48,53 +46,40 @@ class EventFile:
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """Files that tell others of a version, whose process has not looked yet whether they were put too late."""
+    """Projected files, not yet checked for being too late."""
 
     value: Timeline
     paths: tuple[str, ...]
 
 
 class EventProjector(Protocol):
-    """Tells others of the events of each version, in files of their own. What is in them is its affair alone."""
+    """Projects the events of each version as files."""
 
-    def place(self, value: Timeline) -> Steps[None]:
-        """Give the data files their names that this very version asks for."""
-        ...
+    def place(self, value: Timeline) -> Steps[None]: ...
 
     def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
-        """The files of the events that this very version published, in the order in which they are put.
-
-        They are a function of the value and of immutable objects, so that everybody who helps puts the same bytes.
-        """
+        """Return the files of this version's events, in put order. All helpers get the same bytes."""
         ...
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove `placed`, files of this version's events that were put too late: nobody else comes to remove them."""
+        """Remove `placed` files put too late: nobody else removes them."""
         ...
 
-    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]:
-        """Those of `placed` that are the files of an instant."""
-        ...
+    def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]: ...
 
-    def withdraw_cancelled(self, value: Timeline) -> Steps[None]:
-        """Remove what the plans have left that this very version cancelled."""
-        ...
+    def withdraw_cancelled(self, value: Timeline) -> Steps[None]: ...
 
     def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove those of `placed` that were put after their instants had been archived, as `tail` says."""
+        """Remove files among `placed` put after their instants were archived."""
         ...
 
-    def move_archived(self, value: Timeline) -> Steps[None]:
-        """Move to the archive what this very version archived."""
-        ...
+    def move_archived(self, value: Timeline) -> Steps[None]: ...
 
     def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove those of `placed`, files of `value`, that were put after a restore had dropped them."""
+        """Remove files among `placed` put after a restore dropped them."""
         ...
 
-    def carry_out_restore(self, value: Timeline) -> Steps[None]:
-        """Remove what this very version dropped, if it restored the table to an earlier moment."""
-        ...
+    def carry_out_restore(self, value: Timeline) -> Steps[None]: ...
 
 
 def project(
@@ -105,16 +90,13 @@ def project(
     after: Sequence[str] = (),
     late: list[Projected] | None = None,
 ) -> Steps[list[str]]:
-    """Remove what is left of plans that the value cancelled; put the files of its own events where there are none.
+    """Remove files of cancelled plans, then put the missing files of the version's events. Returns the missing paths.
 
-    Returns the paths of the files that were missing.
+    In this order, Hudi's readers never find two plans of a file group, nor an overwrite's base file before a cancelled
+    plan.
 
-    In this order, so that Hudi's readers never find two plans of one file group, nor a base file of an overwrite in
-    front of a plan that is not to come any more.
-
-    own: it was published just now by this process. after: objects whose names last before a file does that lasts, and
-    in any case in the end. late: where it is noted which files were put, for `look_again`; None: whether they came too
-    late is seen at once.
+    own: this process published the version. after: objects made durable first. late: collects put files for
+    `look_again`; None: check them at once.
     """
     yield from projector.withdraw_cancelled(value)
     yield from projector.place(value)
@@ -129,11 +111,10 @@ def project(
 
 
 def _put_files(projector: EventProjector, value: Timeline, *, own: bool, after: Sequence[str]) -> Steps[list[str]]:
-    """Put the files of a version's own events where there are none; returns the paths of those that were missing.
+    """Put the missing files of a version's events; returns their paths. For `own`, all are missing.
 
-    Those that last are put one after another, as Hudi's readers go by their order. Those of writes that begin come
-    first, side by side; many of them are put beside those that last, and before the last one. own, after: as for
-    `project`; none is looked for of those that are `own`.
+    Durable files are put one after another, as Hudi's readers rely on their order. Files of begins go first and in
+    parallel; many go beside durable files, before the last.
     """
     files = yield from projector.files(value)
     missing = files if own else (yield from _missing(files))
@@ -151,18 +132,16 @@ def _put_files(projector: EventProjector, value: Timeline, *, own: bool, after: 
 
 
 def look_again(projector: EventProjector, late: Sequence[Projected]) -> Steps[None]:
-    """Remove of the files in `late` those that were put too late."""
     for projected in late:
         yield from _withdraw_late(projector, projected.value, projected.paths)
 
 
 def _withdraw_late(projector: EventProjector, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-    """Remove of the files that were just put those that do not belong there any more.
+    """Remove just put files from where they no longer belong.
 
-    Put-if-absent is not idempotent once somebody may delete the file: if the instant was given up or archived in
-    the meantime, its files have been removed by somebody who will not come again. If the table was, they were put
-    into another one. Nothing is archived while the version stands that published it, so that suffices for events
-    that nobody can give up.
+    If an instant was given up or archived meanwhile, its files were removed by a process that will not return. If the
+    table was recreated, they were put into the new table. Nothing is archived while its version still stands: that
+    check suffices for events that nobody can give up.
     """
     begun = value.newly_pending
     try:
@@ -180,14 +159,14 @@ def _withdraw_late(projector: EventProjector, value: Timeline, placed: Sequence[
 
 
 def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
-    """Those files that are not there. Those that are there last from here on.
+    """Return the missing files, and make the others durable.
 
-    The maker of one may have died before it was durable, and what follows it must not outlast it.
+    A file's writer may have died before that, and later objects must not outlast it.
     """
     if not files:
         return []
     if len(files) > _FEW and files[-1].durable and (yield GetStat(files[-1].path)) is not None:
-        yield MakeDurable(files[-1].path)  # its maker has put all others before
+        yield MakeDurable(files[-1].path)  # its writer put all others before
         return []
     stats = yield Together(tuple(GetStat(file.path) for file in files))
     for file, stat in zip(files, stats, strict=True):
@@ -197,9 +176,8 @@ def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
 
 
 def wait_for_projection(projector: EventProjector, value: Timeline) -> Steps[bool]:
-    """Whether the publisher of a version, who comes to it after the put, is seen to have projected it after some looks.
-
-    All whose events it holds would do so at once otherwise, each with a wait for the disk, or a request a file.
+    """Return True if a version's publisher was seen to project it. Otherwise all waiting writers would project
+    at once.
     """
     files = yield from projector.files(value)
     for _ in range(2 * LOOKS_A_RANK if files and files[-1].durable else 0):

@@ -1,24 +1,21 @@
-"""Publishing: one value of the timeline follows another, by put-if-absent alone.
+"""Publish: a value of the timeline follows another, by put-if-absent alone.
 
     publish      loop:  tail ─ derive the next value ─ help project the tail's events ─ put version n+1
                         lost or unsure: pause, look at the new tail, derive again
-    project      a projector tells others of the event, put-if-absent (`log.projection`)
+    project      a projector publishes the event's files, put-if-absent (`log.projection`)
 
-The rules that make it correct. Leaving out any one of them makes `tests/simulation/test_small_world.py` fail:
+The rules that make it correct. Leaving out any of them makes `tests/simulation/test_small_world.py` fail:
 
   1. One terminal event per instant: `complete` and `roll_back` derive only from a value in which it is pending.
-  2. Help before you publish: version n is projected before n+1 is put, so what others are told never has a hole.
-  3. Own it before any side effect: after a put that failed, read back, it may be ours; after one that succeeded,
-     version n must still be there, else the object may be a ghost below the tail (deletion is oldest first). What was
-     read back, or put by somebody else, is made durable before it is acknowledged or built upon.
-  4. Acknowledge last, after one's own projection.
+  2. Help before you publish: version n is projected before n+1 is put, so projected events never have a gap.
+  3. Own it before any side effect. After a failed put, read back: the version may be ours. After a successful put,
+     version n must still stand, or ours may be a ghost below the tail (deletion is oldest first). A version read back
+     or put by others is made durable before it is acknowledged or built upon.
+  4. Acknowledge last, after your own projection.
 
-The first event of a table that was made without an id gives it one, which is its nonce. A process that loses that race
-derives again from a value that has the id.
-
-What is true of every version and the one that follows it is stated in `model.invariants`, and asked before each put.
-
-An event whose outcome the tail holds already derives nothing (`None`), so a process that is unsure starts again.
+The first event of a table without an id sets the id to its nonce. `model.invariants` relates consecutive versions,
+and is checked before each put. An event derives nothing (`None`) if the tail contains its outcome, so an unsure process
+starts again.
 """
 
 from __future__ import annotations
@@ -50,29 +47,25 @@ from crdt_mor.model.invariants import require_invariants, require_sealed
 from crdt_mor.model.timeline import Timeline
 
 EXPIRE_EVERY = 32
-"""A publisher whose version is a multiple of this deletes the versions that are too old. Readers delete nothing."""
+"""Versions between two deletions of expired versions by publishers. Readers delete nothing."""
 
 CLOCK_AHEAD_MAX_MS = 60_000
-"""How far a writer's wall clock may be ahead of the store's clock when it moves the table's clock.
-
-A wall clock that is behind the store's or the table's clock does no harm, however wrong it is: it moves nothing."""
+"""How far a writer's clock may be ahead of the store's when it moves the table's clock. A slow clock moves nothing."""
 
 Derive = Callable[[Timeline, int], Timeline | Steps[Timeline | None] | None]
-"""(tail, wall clock in ms) -> the next value, or None if the tail holds the event's outcome already.
-
-A plain function where the tail says everything; a generator of steps where something has to be looked up for it.
+"""(tail, wall clock in ms) -> the next value, or None if the tail contains the event's outcome. A generator if it must
+read objects.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Shortcuts:
-    """How a process saves requests when it publishes: by what it knows before, does afterwards, or leaves to others.
+    """How a process saves requests when publishing.
 
-    looked: the value that it goes by was the tail a moment ago, so that the put itself tells whether it still is.
-    helped: a version that it knows to be projected; -1: it knows of none.
-    store_ms: a time that the store's clock has reached; None: it knows of none.
-    late: where it is noted which files were put, for `look_again`; None: whether they came too late is seen at once.
-    crowd: with it an intent may be published with others', or by others: see `log.combining`.
+    looked: the known value was the tail a moment ago, so the put checks it. helped: a version known to be projected, or
+    -1.
+    store_ms: a reached time of the store's clock. late: collects put files for `look_again`; None: check them at
+    once. crowd: an intent may be published with or by others (`log.combining`).
     """
 
     looked: bool = False
@@ -83,11 +76,10 @@ class Shortcuts:
 
     @property
     def is_far(self) -> bool:
-        """Whether every round trip counts, so that what may not be needed is asked for beside what is."""
+        """True if round trips are expensive: requests run in parallel even if perhaps unnecessary."""
         return self.late is not None
 
     def after_a_look(self, store_ms: int | None) -> Shortcuts:
-        """The same of a process that has found the tail just now, and noted the store's clock."""
         return replace(self, looked=True, store_ms=store_ms)
 
 
@@ -96,10 +88,7 @@ NO_SHORTCUTS = Shortcuts()
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes the events of one table, and has a projector tell others of them.
-
-    tell: is told of what happened, once it has; nothing here depends on it.
-    """
+    """Publishes and projects the events of a table. Nothing depends on `tell`."""
 
     projector: EventProjector
     tell: Tell = tell_nobody
@@ -112,13 +101,11 @@ class Publisher:
         intent: Intent | None = None,
         wall_ms: int | None = None,
     ) -> Steps[Tail]:
-        """Publish one event; the value returned is genuine and projected, and holds the event's outcome.
+        """Publish an event. Returns a genuine, projected value with its outcome, perhaps later
+        (`log.outcome.value_of`).
 
-        It may be of a later version than the event's: see `log.outcome.value_of`.
-
-        intent: the same event as a value, which may be posted.
-        wall_ms: the time to which the event moves the table's clock, where that is not the wall clock's. The store's
-            clock has passed it.
+        intent: the event as a value, which may be posted. wall_ms: the time for the table's clock, instead of the wall
+        clock; the store's clock has passed it.
         """
         assert known is not None or not shortcuts.looked
         tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
@@ -140,7 +127,6 @@ class Publisher:
     def _publish(
         self, derive: Derive, tail: Timeline, posting: Posting, shortcuts: Shortcuts, wall_ms: int | None
     ) -> Steps[Tail]:
-        """As `publish`, from the newest version that is known."""
         segments: Contents = {}
         unmade = 0
         while True:
@@ -152,7 +138,7 @@ class Publisher:
                     yield from posting.leave_to_others(tail)
                     tail = yield from find_tail(tail)
                     continue
-                posting.may_land |= event is None and posting.attempt > 0  # it has landed, or has ended otherwise
+                posting.may_land |= event is None and posting.attempt > 0  # landed, or ended otherwise
                 if tail.version != shortcuts.helped:
                     told = posting.is_posted and (yield from wait_for_projection(self.projector, tail))
                     if not told:
@@ -163,14 +149,14 @@ class Publisher:
                 event = yield from posting.with_others(tail, event, time_ms)
                 value = yield from next_version(tail, event, segments, own)
             except SegmentGoneError:
-                tail = yield from newer_value(tail)  # this process slept while many were published
+                tail = yield from newer_value(tail)  # this process slept while many versions were published
                 continue
             owned = yield from claim(tail, value)
             posting.attempt += 1
             posting.may_land = True
             if owned is not None:
                 yield from self.project(owned, own=True, late=shortcuts.late)
-                if not shortcuts.is_far:  # else it is done with the late looks
+                if not shortcuts.is_far:  # otherwise done with the late looks
                     yield from expire_in_turn(owned)
                 yield from posting.end(published=True)
                 return Tail(owned)
@@ -186,20 +172,19 @@ class Publisher:
             tail = newest
 
     def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Tail]:
-        """The tail after a put that did not succeed.
+        """Return the tail after an unsuccessful put.
 
-        If the table was replaced or removed, `lost` is deleted: it may stand above the tail of the table that is there
-        now. If the table is still there, and only a version of an earlier table stands above its tail, then `lost` may
-        become part of it yet.
+        If the table was replaced or removed, delete `lost`: it may stand above the new table's tail. If the table
+        exists below a version of an earlier table, `lost` may still become part of it.
         """
         try:
             return (yield from find_tail(tail))
         except (TableReplacedError, TableNotFoundError) as error:
             if (yield from still_stands(tail)):
                 raise CommitUnknownError(
-                    "a process that has an earlier table of this place open writes here, so that it is not known "
-                    "whether this write is visible: look at the table before writing again, or write with a token, "
-                    f"which may be repeated. cause={error}"
+                    "a process with an earlier table at this address writes here, so it is unknown whether this "
+                    "write is visible. Check the table before you write again; a write with a token may be "
+                    f"repeated. cause={error}"
                 ) from error
             path = version_path(lost.version)
             data = yield Read(path)
@@ -208,54 +193,45 @@ class Publisher:
             raise
 
     def help_project(self, tail: Timeline) -> Steps[list[str]]:
-        """Rule 2: the publisher that follows a version makes sure that its events are projected.
-
-        Returns the paths of the files that were missing.
-        """
+        """Rule 2: make sure that a version is projected before another follows. Returns the missing paths."""
         yield MakeDurable(version_path(tail.version))
         return (yield from self.project(tail))
 
     def project(
         self, value: Timeline, *, own: bool = False, after: Sequence[str] = (), late: list[Projected] | None = None
     ) -> Steps[list[str]]:
-        """Tell others of a version's own events, in files: as `log.projection.project`."""
         return (yield from project(self.projector, value, own=own, after=after, late=late))
 
     def look_again(self, late: Sequence[Projected]) -> Steps[None]:
-        """Remove of the files in `late` those that were put too late, and versions that are too old, if it is time."""
         yield from look_again(self.projector, late)
         for projected in late:
             yield from expire_in_turn(projected.value)
 
 
 def expire_in_turn(value: Timeline) -> Steps[None]:
-    """Delete the versions that are too old, if it is the turn of the publisher of `value`."""
     if value.version % EXPIRE_EVERY == 0:
         yield from expire_versions(value)
 
 
 def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
-    """Whether another version followed `tail`, so that `value` is not part of the table and will never be.
+    """Return True if another version follows `tail`, so that `value` will never be part of the table.
 
-    What stands in the place of `value` tells only as long as `tail` stands, too. Else it may be a ghost: `value` was
-    there, others followed it, and it was deleted.
+    Only while `tail` stands: otherwise the other version may be a ghost after `value` was deleted.
     """
     data = yield Read(version_path(value.version))
     return data is not None and not value.is_in(data) and (yield from still_stands(tail))
 
 
 def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
-    """The outcome of a derivation of either kind."""
     outcome = derive(tail, wall_ms)
     return (yield from outcome) if isinstance(outcome, Generator) else outcome
 
 
 def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
-    """The wall clock, which the next event may move the table's clock to: for good, so a broken one is refused.
+    """Return the wall clock for the next event. It may move the table's clock for good, so a broken clock is refused.
 
-    It is compared with the store's clock, never with the table's, which a fast clock takes along, event by event. The
-    store is not asked as long as a time will do that its clock has reached for sure: `store_ms`, or the one that a
-    pending write noted at its begin. So neither the begin nor the end of a short write asks for it.
+    It is compared with the store's clock: a fast writer moves the table's. The store is not asked if a known time
+    suffices: `store_ms`, or a pending write's begin.
     """
     wall_ms: int = yield Now()
     reached = [p.begun_ms for p in tail.pending if p.begun_ms is not None]
@@ -265,19 +241,16 @@ def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
         now_ms: int = yield StoreNow()
         if wall_ms > now_ms + CLOCK_AHEAD_MAX_MS:
             raise ClockError(
-                "this machine's clock is far ahead of the store's, and no later commit of anybody could be earlier "
-                f"than one of ours: set the clock, then write again. wall_clock={from_ms(wall_ms)} "
-                f"store_clock={from_ms(now_ms)} ahead_s={(wall_ms - now_ms) // 1000}"
+                "this machine's clock is far ahead of the store's, and would move the table's clock ahead for "
+                f"good. Set the clock, then write again. wall_clock={from_ms(wall_ms)} store_clock={from_ms(now_ms)} "
+                f"ahead_s={(wall_ms - now_ms) // 1000}"
             )
     return wall_ms
 
 
 def next_version(tail: Timeline, event: Timeline, segments: Contents, own: list[str]) -> Steps[Timeline]:
-    """The version that is put for an event that follows `tail`, once the invariants have nothing against it.
-
-    segments, own: as for `seal`.
-    """
-    nonce = yield Nonce()  # an attempt's own, so that it lands at most once
+    """Return the version to put for an event after `tail`, checked against the invariants."""
+    nonce = yield Nonce()  # unique to the attempt: lands at most once
     event = replace(event, nonce=nonce, table_id=tail.table_id or nonce)
     value = yield from seal(tail, event, segments, own)
     require_invariants(tail, event)
@@ -286,40 +259,38 @@ def next_version(tail: Timeline, event: Timeline, segments: Contents, own: list[
 
 
 def claim(tail: Timeline, value: Timeline) -> Steps[Timeline | None]:
-    """Rule 3: put `value` after `tail`. The published value if it is genuinely ours; None if lost or unsure."""
+    """Rule 3: put `value` after `tail`. Returns the value if genuinely ours, or None if lost or unsure."""
     created = yield Put(version_path(value.version), value.encode(), decides=True)
     return (yield from confirmed(tail, value, created))
 
 
 def confirmed(tail: Timeline, value: Timeline, created: bool | None) -> Steps[Timeline | None]:
-    """As `claim`, once `value` was put. created: what the put has answered."""
+    """Check the outcome of a put. created: its reply."""
     path = version_path(value.version)
     with deciding(is_made=True):
         if not created:
-            data = yield Read(path)  # stores and SDKs repeat a put that had succeeded, and a lost reply says nothing
+            data = yield Read(path)  # stores and SDKs repeat successful puts, and replies get lost
             if data is None:
                 return None
             stored = Timeline.decode(data, path)
             if stored.nonce != value.nonce:
                 return None
             value = yield from with_file_ids(stored, value)
-            yield MakeDurable(path)  # what was read back may not last yet
+            yield MakeDurable(path)  # perhaps not durable yet
         return value if (yield from is_genuine(tail)) else None
 
 
 def _never_made(value: Timeline) -> CommitUnknownError:
-    """The error where the store makes no next version, nor has another process made one."""
     return CommitUnknownError(
-        "the store makes no next version of the timeline: again and again it says that there is one already, or does "
-        "not say what became of it, and a look finds none. If it goes on so, try with crdt-mor check-store what its "
-        "conditional puts do. Look at the table before writing again, or write with a token, which may be repeated. "
-        f"path={version_path(value.version)} tries={PUTS_MAX}"
+        "the store repeatedly refused the next version or did not answer, but no next version exists. Test the "
+        "store's conditional puts with crdt-mor check-store. Check the table before you write again; a write with a "
+        f"token may be repeated. path={version_path(value.version)} tries={PUTS_MAX}"
     )
 
 
 def is_genuine(tail: Timeline) -> Steps[bool]:
-    """Whether the version that was just put after `tail` can be trusted: deletion is oldest first.
+    """Return True if the version just put after `tail` can be trusted: deletion is oldest first.
 
-    The nonce matters: what stands there may itself be a ghost, put by somebody who derived from a still older tail.
+    The nonce matters: the object may be a ghost with an older tail.
     """
     return (yield from still_stands(tail))

@@ -1,22 +1,16 @@
-"""Segments: immutable objects to which a value's older completions are moved, so that the value stays small.
+"""Segments: immutable objects with a value's older completions, which keep the value small.
 
     completions of the value ──seal──► a segment of level 0 ──16 of a level──► one of the next level, and so on
-    a wide commit            ──────────► a segment of its own, in the very event that publishes it
-    a clean that completes   ──────────► what nobody needs any more goes, what is mostly stale is packed anew
+    a wide commit            ──────────► a segment of its own, in the same event
+    a completed clean        ──────────► unneeded completions are dropped, mostly stale segments packed again
 
-Rolling up parts a run in two: completions that the latest snapshot needs, and completions that only history needs,
-whose files a compaction has superseded. So opening the latest snapshot reads few segments however long the history is.
-`planners.packing` says which completions share a segment.
+Rolling up separates completions of the latest snapshot from superseded ones, which only history needs. So the latest
+snapshot reads few segments. `planners.packing` groups completions. Many file ids of buckets (`model.file_ids`) also
+move to an object, in the event that changes them; `log.tail` reads them with a value.
 
-The file ids of buckets (`model.file_ids`) are in an object of their own as well, once they are many: as a wide commit,
-in the very event that changes them. So a version comes with ids that are still to be read, and `log.tail` reads them
-where it finds a value, unless the process has read the same object before.
-
-A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so that all
-processes that follow that tail put the same objects. What only one event needs has a name of that attempt, and a
-publisher that loses the race deletes it again (`discard`). What a crash leaves is swept: a segment whose name has a
-version that is not above the oldest one that stands, and that neither this nor the tail names, is named by no version
-(`events.sweep`).
+A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so all processes
+put the same objects. Segments of a single event bear the attempt's name, and the loser of a race deletes them
+(`discard`). A sweep removes leftovers (`events.sweep`).
 """
 
 from __future__ import annotations
@@ -35,31 +29,29 @@ from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superse
 from crdt_mor.planners.packing import SEGMENT_BYTES_FULL, Chunk, Ends, in_chunks, repack
 
 FILE_IDS_MAX = 256
-"""How many file ids of buckets a version carries itself, of fifty bytes each. Most tables have none at all."""
+"""File ids in a version itself, at fifty bytes each."""
 
 _CLEAN = "clean"
-"""The action of a clean, as `model.names` has it, which knows Hudi's words and is not for what publishes."""
+"""The action of a clean; `model.names` must not be imported here."""
 
 
 class SegmentGoneError(FormatError):
-    """A segment is not there: damage, unless the value that names it is so old that it was swept meanwhile."""
+    """A segment is missing: damage, or its value is so old that a sweep deleted the segment."""
 
 
 Contents = dict[str, tuple[Completion, ...]]
-"""Completions by the name of their segment, so that each is read once however often an event loses its race."""
+"""Completions by segment name, read once."""
 
 
 def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> Steps[Timeline]:
-    """`value`, derived from `tail`, with completions in segments once they are many, or large.
+    """Return `value`, derived from `tail`, with many or large completions moved to segments.
 
-    Those of the tail are projected already. Those of `value` itself are moved only if they are large, so that no
-    version carries them: a process that projects the event finds them by `fresh_completions`.
-
-    known: what was read of segments. own: the paths of the segments that are put for this attempt alone are added.
+    The tail's completions are projected already. Those of `value` move only if large; `fresh_completions` finds them.
+    own: collects paths put for this attempt.
     """
     value = yield from _with_stored_ids(tail, value, own)
     if len(value.restores) > len(tail.restores):
-        return value  # a restore has made its segments itself; those of the tail hold what it drops
+        return value  # a restore makes its own segments; the tail's contain dropped completions
     before = {c.requested for c in tail.completions}
     fresh = [c for c in value.completions if c.requested not in before]
     many = len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX
@@ -77,7 +69,7 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
     attempt = SegmentName(tail.version, value.nonce, 0, "wide", own)
     if wide:
         moved += fresh
-        adopted = [c for c in fresh if c.adopted]  # nobody projects these, so that they may be in several segments
+        adopted = [c for c in fresh if c.adopted]  # nobody projects these, so they may be in several segments
         ours = tuple(c for c in fresh if not c.adopted)
         segments += yield from put_chunks(attempt, [*_live(adopted), *([Chunk(ours, None)] if ours else [])])
     retention = value.retention
@@ -99,21 +91,19 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
 
 
 def discard(own: list[str]) -> Steps[None]:
-    """Delete the segments that were put for attempts of which it is certain that they have lost their race."""
+    """Delete the segments of certainly lost attempts."""
     while own:
         yield Delete(own[-1])
         own.pop()
 
 
 def read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]]:
-    """The completions of a segment, which are noted in `known`."""
     if segment.name not in known:
         known[segment.name] = yield from read_segment(segment)
     return known[segment.name]
 
 
 def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
-    """The completions of a segment; raises `SegmentGoneError` where it is not there."""
     path = segment_path(segment.name)
     return decode_segment((yield from _read(path)), path)
 
@@ -121,14 +111,14 @@ def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
 def _read(path: str) -> Steps[bytes]:
     data = yield from read_named(path)
     if data is None:
-        raise SegmentGoneError(f"a segment of the timeline is missing; restore it from a backup. file={path}")
+        raise SegmentGoneError(f"a segment of the timeline is missing. Restore the file from a backup. file={path}")
     return data
 
 
 def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
-    """What this very version completed and has moved to a segment already. Mostly nothing, and then nothing is read.
+    """Return this version's own completions in a segment, usually none.
 
-    It is in the segment whose last completion is at the value's clock, which no earlier version had reached.
+    Their segment ends at the value's clock, which no earlier version had reached.
     """
     for segment in value.segments:
         if segment.last == value.clock:
@@ -140,10 +130,7 @@ def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
 
 
 def with_file_ids(value: Timeline, known: Timeline | None = None) -> Steps[Timeline]:
-    """`value`, which was decoded, with its file ids; raises `SegmentGoneError` where the object is not there.
-
-    known: a value of the same table that a process has, whose ids it has read.
-    """
+    """Read a value's file ids, unless `known` contains them. Raises `SegmentGoneError` if their object is missing."""
     name = value.file_ids.stored
     if not isinstance(value.file_ids, Unread) or name is None:
         return value
@@ -153,12 +140,11 @@ def with_file_ids(value: Timeline, known: Timeline | None = None) -> Steps[Timel
 
 
 def holding_file_ids(value: Timeline, name: str, data: bytes) -> Timeline:
-    """`value` with the file ids that an object holds. name: the one by which the value names it; data: what it is."""
     return replace(value, file_ids=replace(decode_file_ids(data, segment_path(name)), stored=name))
 
 
 def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[Timeline]:
-    """`value` with many file ids in an object of their own: that of the tail, if they are the same."""
+    """Move many file ids to an object, or reuse the tail's."""
     ids = tail.file_ids if value.file_ids == tail.file_ids else value.file_ids
     if ids.stored is None and len(ids.groups) > FILE_IDS_MAX:
         name = SegmentName(tail.version, value.nonce, 0, "file-ids", own).of(0)
@@ -172,8 +158,6 @@ def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[T
 
 
 def _roll_up_full(tail: Timeline, segments: list[Segment], known: Contents) -> Steps[list[Segment]]:
-    """The segments with each level rolled up that is full, live and history apart."""
-
     def full_at(level: int, *, history: bool) -> list[Segment]:
         at = [s for s in segments if s.level == level and (s.superseded is not None) == history]
         small = [s for s in at if s.size < SEGMENT_BYTES_FULL]
@@ -192,7 +176,6 @@ def _roll_up_full(tail: Timeline, segments: list[Segment], known: Contents) -> S
 def _roll_up_live(
     tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
 ) -> Steps[list[Segment]]:
-    """`full` become one run: what the latest snapshot needs, and what only history needs."""
     run: list[Completion] = []
     for segment in full:
         run += yield from read_once(segment, known)
@@ -208,7 +191,7 @@ def _roll_up_live(
 def _roll_up_history(
     tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
 ) -> Steps[list[Segment]]:
-    """`full` become one run. Each commit is superseded when its segment was, since more is not known of it here."""
+    """Roll up `full`. Each commit inherits the end of its segment."""
     run: list[Completion] = []
     ends: dict[InstantTime, InstantTime | None] = {}
     for segment in full:
@@ -224,7 +207,7 @@ def _roll_up_history(
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """What the names of segments are made of. `own`: where the paths are noted of those that are of one attempt."""
+    """The parts of a segment's name. `own`: collects the paths of one attempt."""
 
     version: int
     nonce: str
@@ -252,7 +235,7 @@ def put_chunks(name: SegmentName, chunks: Iterable[Chunk]) -> Steps[list[Segment
 
 
 def _live(completions: Iterable[Completion]) -> list[Chunk]:
-    """Completions of which it is not asked yet whether a compaction has superseded them."""
+    """Return completions as live: compactions that supersede them are not checked yet."""
     chosen = list(completions)
     ends: Ends = dict.fromkeys(c.requested for c in chosen)
     return in_chunks(chosen, ends)

@@ -1,7 +1,7 @@
-"""Store operations as values, so that a protocol can be written without doing any I/O.
+"""Store operations as values, so that protocols do no I/O.
 
-A protocol is a generator that yields operations and is sent their results. `run` drives one against a real store;
-the exhaustive tests drive the same generators through every interleaving, with a crash possible at each operation.
+A protocol is a generator that yields operations and gets their results. `run` drives it against a store; exhaustive
+tests drive it through every interleaving, with a possible crash at each operation.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Read:
 class Put:
     """-> bool | None: created, exists already, or unknown (the reply was lost).
 
-    after: paths of objects whose names last before this object gets its name.
-    decides: whether the object decides an event. Any later failure leaves the outcome unknown: see `log.deciding`.
+    after: paths that become durable before this object gets its name. decides: later failures leave the outcome unknown
+    (`log.deciding`).
     """
 
     path: str
@@ -46,7 +46,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """-> bool, whether this very step has created `target`; not where there is one, or no `source`."""
+    """-> bool: created by this step; False if `target` exists, or without `source`."""
 
     source: str
     target: str
@@ -73,10 +73,10 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """-> bool, whether the object is gone; removing what is not there is fine.
+    """-> bool, whether the object is gone.
 
-    Only what nobody needs is ever deleted. So a process that may not delete it, or whose store does not answer, goes
-    on: the object stays for a process that may. After a power cut it may be back: see `delete_for_good`.
+    Only unneeded objects are deleted, so a failure leaves the object to another process. A power cut may bring it back:
+    see `delete_for_good`.
     """
 
     path: str
@@ -84,14 +84,14 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """-> None; the object's modification time is the store's now. A hint: where the store refuses, nothing happens."""
+    """-> None; sets the object's modification time to the store's now. A hint: failures are ignored."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class MakeDurable:
-    """-> None; the object, which somebody else may have put, now survives a power cut; a deleted one stays away."""
+    """-> None; the object, put by anybody, now survives a power cut; a deleted object stays away."""
 
     path: str
 
@@ -108,19 +108,19 @@ class StoreNow:
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """-> str, a text that nobody has used before."""
+    """-> str, a unique text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """-> None, after a moment that grows with `attempt`, with jitter."""
+    """-> None, after a pause growing with `attempt`, with jitter."""
 
     attempt: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """-> None, after so many milliseconds, and up to a quarter more."""
+    """-> None, after so many milliseconds plus up to a quarter."""
 
     milliseconds: float
 
@@ -132,9 +132,8 @@ Single = (
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """-> list, the results in the order of `steps`, which may be done in any order, or all at once.
-
-    If the store fails at one of them, the others may have been done or not.
+    """-> list, the results of `steps`, which run in any order or in parallel. If one fails, others may or may not have
+    run.
     """
 
     steps: tuple[Single, ...]
@@ -142,19 +141,19 @@ class Together:
 
 Step = Single | Together
 Steps = Generator[Step, Any, T]
-"""A protocol that ends in a `T`."""
+"""A protocol with result `T`."""
 
 PUTS_MAX = 10
-"""How often a put is repeated whose reply was lost."""
+"""How often a put with a lost reply is repeated."""
 
 PAUSE_MAX_S = 0.25
 _PAUSE_S = 0.001
 
 
 def run(steps: Steps[T], store: Store, environment: Environment) -> T:
-    """Drive a protocol against a store to its end. When the store fails it is told, and can say what that means.
+    """Run a protocol against a store. The protocol decides what store failures mean.
 
-    Once an object was put that decides, every failure of the store is a `StorageUnavailableError` to the protocol.
+    After a deciding put, every failure is a `StorageUnavailableError` to the protocol.
     """
     reply: object = None
     failure: Exception | None = None
@@ -174,8 +173,8 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
                 else:
                     reply = perform(step, store, environment)
             except AssertionError:
-                raise  # a mistake in the program, and no failure of the store
-            except Exception as error:  # noqa: BLE001  the protocol raises it again, or says what it means
+                raise  # a programming error, not a failure of the store
+            except Exception as error:  # noqa: BLE001  the protocol raises the error or translates it
                 failure = error
             is_decided = is_decided or _decides(step, failure)
             if is_decided and failure is not None and not isinstance(failure, _FAILURES):
@@ -185,25 +184,23 @@ def run(steps: Steps[T], store: Store, environment: Environment) -> T:
 
 
 _FAILURES = (StorageUnavailableError, CommitUnknownError)
-"""What the protocol of stores raises where a store fails. A store may raise other classes all the same."""
+"""Expected errors of stores. A store may raise others."""
 
 
 def _failed(error: Exception) -> StorageUnavailableError:
-    """The failure of a store, as the protocol of stores has it."""
     failed = StorageUnavailableError(f"the store failed. cause={type(error).__name__}: {error}")
     failed.__cause__ = error
     return failed
 
 
 def _decides(step: Step, failure: Exception | None) -> bool:
-    """Whether an event may be decided after a step. A put that raises was not carried out; of several some may be."""
+    """Return True if an event may be decided after a step. A single put that raises was not carried out."""
     if isinstance(step, Together):
         return any(isinstance(part, Put) and part.decides for part in step.steps)
     return isinstance(step, Put) and step.decides and failure is None
 
 
 def perform(step: Single, store: Store, environment: Environment) -> object:
-    """Do one operation and return its result."""
     match step:
         case Put():
             return _put(step, store)
@@ -242,7 +239,7 @@ def _put(put: Put, store: Store) -> bool | None:
     except CrdtMorError:
         raise
     except Exception:
-        if put.decides:  # of a class that no store should raise, and that says nothing of the object
+        if put.decides:  # an unexpected class: the outcome is unknown
             return None
         raise
 
@@ -268,7 +265,7 @@ def _look(
 
 
 def read_named(path: str) -> Steps[bytes | None]:
-    """Read an object that something names; None only where its folder does not list it, see `store.absences`."""
+    """Read an object that another object names; None only if its folder does not list it (`store.absences`)."""
     data: bytes | None = yield Read(path)
     for _ in range(LOOKS):
         if data is not None or all(stat.path != path for stat in (yield List(folder_of(path)))):
@@ -280,19 +277,17 @@ def read_named(path: str) -> Steps[bytes | None]:
 
 
 def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
-    """Put objects, side by side, whose content is the same in all processes that put them.
+    """Put objects in parallel that all processes put with the same contents. A put with a lost reply is repeated.
 
-    A lost reply says nothing, so the put is made again. All of them are durable afterwards, also those that were there:
-    the process that put them may have died before it had made them so.
-
-    Returns whether each was answered at once, so that none can land later than this; and those that were there.
+    Afterwards all are durable, also existing ones: their writer may have died before. Returns whether none can land
+    later, and the existing objects.
     """
     answered, there, _ = yield from put_all_beside(puts, ())
     return answered, there
 
 
 def put_all_beside(puts: Sequence[Put], looks: Sequence[GetStat]) -> Steps[tuple[bool, list[Put], list[Stat | None]]]:
-    """As `put_all_surely`, and looks beside them, whose replies are returned as well."""
+    """Do as `put_all_surely`, with looks in parallel."""
     unanswered, there = list(puts), list[Put]()
     seen: list[Stat | None] | None = None
     for attempt in range(PUTS_MAX):
@@ -309,22 +304,17 @@ def put_all_beside(puts: Sequence[Put], looks: Sequence[GetStat]) -> Steps[tuple
             return attempt == 0, there, seen
         yield Pause(attempt)
     raise CommitUnknownError(
-        "the store does not say what became of an object, however often it is asked for it: it may be there or not. "
-        "Look at the table before writing again, or write with a token, which may be repeated. "
-        f"path={unanswered[0].path} tries={PUTS_MAX}"
+        "the store did not confirm whether an object exists, after several tries. Check the table before you write "
+        f"again; a write with a token may be repeated. path={unanswered[0].path} tries={PUTS_MAX}"
     )
 
 
 def put_surely(put: Put) -> Steps[None]:
-    """`put_all_surely`, of one object."""
     yield from put_all_surely([put])
 
 
 def delete_for_good(paths: Sequence[str]) -> Steps[bool]:
-    """Delete objects that must not be back after a power cut, since an event, or what is deleted next, relies on that.
-
-    Returns whether all of them are gone.
-    """
+    """Delete objects durably, as an event or the next deletion relies on it. Returns True if all are gone."""
     gone, all_gone = list[str](), True
     for path in paths:
         if (yield Delete(path)):

@@ -1,10 +1,10 @@
-"""The tail: the newest version of the timeline. How it is found, and how the oldest versions are deleted.
+"""The tail: the newest version of the timeline. How to find it, and how old versions are deleted.
 
-    find_tail    remembered value ─ gallop upward ─ look again that it still stands;  else list, take the highest
+    find_tail    remembered value ─ gallop upward ─ check that it still stands;  else list, take the highest
 
 The two belong together. Versions are deleted strictly oldest first, those before a restore at once. So a version that
-still stands vouches for all that were found above it: none of them was deleted, and none is a *ghost*, an object that a
-late put has left below the tail.
+still stands vouches for all versions found above: none of them was deleted, and none is a *ghost*, an object that a
+late put left below the tail.
 """
 
 from __future__ import annotations
@@ -22,29 +22,28 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.store.protocol import Stat, Store
 
 Tail = NewType("Tail", Timeline)
-"""The newest value when a process looked. It holds the outcome of an event of the process, and maybe later events."""
+"""The newest value when a process looked: it contains the outcome of the process's event, and maybe later events."""
 
 KEPT_VERSIONS = 128
-"""Versions behind the tail that are kept, so that a process that remembers one of them needs no listing."""
+"""Versions kept behind the tail, so a process with a recent version needs no listing."""
 
 
 _PROBES = 4
-"""How many later versions are asked for side by side, once there is one."""
+"""Later versions to check in parallel."""
 
 _STEP_MAX = 1 << 40
-"""The step from which a climb ends: a store that has so many versions says of every name that it is there."""
+"""The step that ends a climb: a store with so many versions claims that every name exists."""
 
 _AHEAD = 2
-"""How many later versions a process reads that looks again and again: one or two have followed since it has looked."""
+"""Later versions to read when looking repeatedly."""
 
 
 def listed_versions() -> Steps[list[Stat]]:
-    """The versions that stand, by their numbers."""
+    """List the existing versions, by number."""
     return _versions((yield List(VERSIONS)))
 
 
 def versions_in(store: Store) -> list[Stat]:
-    """What `listed_versions` gives, of a store at once."""
     return _versions(store.list(VERSIONS))
 
 
@@ -53,15 +52,15 @@ def _versions(listed: Sequence[Stat]) -> list[Stat]:
 
 
 def find_tail(known: Timeline | None) -> Steps[Tail]:
-    """The newest value. `known` is a value that was genuine once: the search begins there, without a listing.
+    """Return the newest value, searched from `known`, without a listing.
 
-    Raises `TableReplacedError` where the table is no longer the one that `known` is of.
+    Raises `TableReplacedError` if the table of `known` was replaced.
     """
     tail = yield from _find_tail(known)
     while True:
         try:
             return Tail((yield from with_file_ids(tail, known)))
-        except SegmentGoneError:  # damage, unless so many versions have followed since that this one is gone as well
+        except SegmentGoneError:  # damage, unless this version was deleted as well meanwhile
             later = yield from _find_tail(known)
             if later.version == tail.version:
                 raise
@@ -69,7 +68,6 @@ def find_tail(known: Timeline | None) -> Steps[Tail]:
 
 
 def _find_tail(known: Timeline | None) -> Steps[Timeline]:
-    """The same, as it is decoded."""
     if known is not None:
         tail = yield from _gallop(known)
         if tail is not None:
@@ -77,16 +75,18 @@ def _find_tail(known: Timeline | None) -> Steps[Timeline]:
     while True:
         names = yield from listed_versions()
         if not names:
-            raise TableNotFoundError(f"there is no timeline here; was the table's {OWN_FOLDER} folder removed?")
+            raise TableNotFoundError(
+                f"the table's timeline is missing. Restore the folder {OWN_FOLDER} if it was removed"
+            )
         path = names[-1].path
         data = yield Read(path)
         if data is None:
-            continue  # deleted since: the tail has moved on
+            continue  # deleted since: the tail moved on
         newest = _decode_version(data, path)
         if known is not None and (yield from _is_elsewhere(known, newest)):
             raise table_replaced(known.table_id, newest.table_id)
-        # It may be a ghost: deleted after the listing, and put again by a late put before it was read. But then more
-        # than KEPT_VERSIONS newer versions had been published before it was read, and another listing shows the newest.
+        # A ghost? Perhaps deleted after the listing, and put again by a late put before the read. But then more than
+        # KEPT_VERSIONS newer versions were published before the read, and another listing shows the newest.
         names = yield from listed_versions()
         if names and names[-1].path < version_path(newest.version + KEPT_VERSIONS):
             tail = yield from _gallop(newest)
@@ -95,15 +95,13 @@ def _find_tail(known: Timeline | None) -> Steps[Timeline]:
 
 
 def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Steps[tuple[Timeline, list[Any]]]:
-    """The newest value, for a process that looks again and again, in one round trip where there is little news.
+    """Return the newest value for a process that looks repeatedly, usually in one round trip.
 
-    beside: what is done beside that round trip; its replies are returned, too. again: whether the process has looked a
-    moment ago, so that only the next version is asked for.
+    beside: requests in parallel. again: the process has just looked, so only the next version is read.
 
-    That `known` still stands is read beside the later versions, not after them, or not at all. So what is found may not
-    be the newest, and where more than `KEPT_VERSIONS` versions followed meanwhile it may be a ghost. Then a version
-    that is put after it is one as well, for all that rule 3 can tell. So nothing may be done by it before a value that
-    was found by `find_tail`, and from which the looks began, is seen to stand once more.
+    `known` is read beside the later versions, or not at all. So the result may not be the newest. After more than
+    `KEPT_VERSIONS` versions it may be a ghost, and so would be a version put after it, undetected by rule 3. So before
+    acting, check that the `find_tail` value from which the looks began still stands.
     """
     ahead = 1 if again else _AHEAD
     reads = [Read(version_path(known.version + i)) for i in range(1 if again else 0, ahead + 1)]
@@ -126,9 +124,9 @@ def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Ste
 
 
 def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
-    """The version after `known`, whose bytes were read before, if it is genuine and the newest one; in one round trip.
+    """Return the version after `known`, from its bytes, if it is genuine and the newest.
 
-    `known` is read again after it, as after a climb: so that version is no ghost.
+    `known` is read again afterwards, so that version is no ghost.
     """
     following = _decode_version(data, version_path(known.version + 1))
     standing, later = yield Together((Read(version_path(known.version)), GetStat(version_path(known.version + 2))))
@@ -142,37 +140,33 @@ def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
 
 
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
-    """Whether a listing, made after a version was read, has shown a later one than a climb from there has reached.
+    """Return True if a later listing shows a version above the climb's result.
 
-    A restore deletes versions at once. So what was read may be a ghost, however few versions have followed it.
+    A restore deletes versions at once, so the read version may be a ghost, however few follow.
     """
     return version_path(tail.version) < listed
 
 
 def _decode_version(data: bytes, path: str) -> Timeline:
-    """The value of a version; raises `FormatError` where its number is not that of its name."""
     value = Timeline.decode(data, path)
     if version_path(value.version) != path:
-        raise FormatError(f"this is another version than its name says: restore it. file={path} found={value.version}")
+        raise FormatError(
+            f"the file contains a different version than its name: restore the file. file={path} found={value.version}"
+        )
     return value
 
 
 def first_kept(tail: Timeline) -> int:
-    """The first version that nobody deletes while `tail` is the newest: from it on they stand without a gap.
-
-    What is found below it may be a ghost.
-    """
+    """Return the first version that nobody deletes while `tail` is the newest. An earlier version may be a ghost."""
     restored = tail.restores[-1].version if tail.restores else 0
     return max(0, restored, tail.version - KEPT_VERSIONS)
 
 
 def is_kept(known: Timeline, tail: Timeline) -> bool:
-    """Whether `known` is too young to have been deleted when `tail` is the newest version of the same table."""
     return tail.version < known.version + KEPT_VERSIONS
 
 
 def _is_elsewhere(known: Timeline, newest: Timeline) -> Steps[bool]:
-    """Whether `newest`, the newest version that is there, is of another table than `known`."""
     if _is_foreign(newest, known):
         return True
     if restored_since(newest.restores, known.version) is not None:
@@ -181,24 +175,23 @@ def _is_elsewhere(known: Timeline, newest: Timeline) -> Steps[bool]:
 
 
 def _is_foreign(value: Timeline, known: Timeline) -> bool:
-    """Whether a value is certainly of another table. A table that was made without an id may have one by now."""
+    """Return True if a value certainly belongs to another table. A table without an id may have got one."""
     return known.table_id is not None and value.table_id != known.table_id
 
 
 def table_replaced(opened: str | None, found: str | None) -> TableReplacedError:
-    """The error of a process that has one table open and finds another one in its place."""
     return TableReplacedError(
-        "the table here is another one than the one that was opened: it was removed and made again, or restored from a "
-        f"copy. Nothing was written; open it anew. opened={opened} found={found}"
+        "the table here is another table than the opened one: it was recreated, or restored from a copy. Nothing "
+        f"was written. Open the table again. opened={opened} found={found}"
     )
 
 
 def _gallop(start: Timeline) -> Steps[Timeline | None]:
-    """The tail above `start`; None if `start` is no longer there.
+    """Return the tail above `start`, or None if `start` is gone.
 
-    Versions stand without a gap from the oldest kept one to the tail, so galloping and narrowing find the end. A probe
-    that hits nothing may have hit a deleted version, so `start` is read again *after* the last probe: versions go
-    oldest first, and if `start` still stands, nothing above it was ever deleted, nor is anything found there a ghost.
+    Versions stand without a gap up to the tail, so galloping and narrowing find the end. A failed probe may have hit a
+    deleted version, so `start` is read again *after* the last probe. If `start` still stands, nothing above was
+    deleted, as versions go oldest first, and none is a ghost.
     """
     low, tail = start.version, start
     if (yield GetStat(version_path(low + 1))) is not None:
@@ -213,12 +206,12 @@ def _gallop(start: Timeline) -> Steps[Timeline | None]:
     if not (yield from still_stands(start)):
         return None
     if _is_foreign(tail, start):
-        raise table_replaced(start.table_id, tail.table_id)  # `start` stands, so a writer of an earlier table died here
+        raise table_replaced(start.table_id, tail.table_id)  # `start` stands: a writer of an earlier table died here
     return tail
 
 
 def _climb(low: int) -> Steps[int]:
-    """The highest version above `low`, which is there, that probes side by side find: ever farther up, then closer."""
+    """Return the highest version that parallel probes find, with growing and then shrinking steps."""
     step = 1
     while True:
         probes = [low + step * (i + 1) for i in range(_PROBES)]
@@ -226,7 +219,7 @@ def _climb(low: int) -> Steps[int]:
         hits = [version for version, stat in zip(probes, stats, strict=True) if stat is not None]
         low = max([low, *hits])
         if step > _STEP_MAX:
-            return low  # no table has so many versions: what stands there is read, and says what answers
+            return low  # no table has so many versions: read that name
         if len(hits) == _PROBES:
             step *= _PROBES
         elif step == 1:
@@ -236,17 +229,16 @@ def _climb(low: int) -> Steps[int]:
 
 
 def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None]:
-    """Delete the objects that were put for an event which was then refused, if the table of `known` is gone.
+    """Delete the objects of a refused event if the table of `known` is gone.
 
-    An event is also refused while the table is there, if a process of an earlier table at this place has put a version
-    above its tail. Then the event may be part of the table already, and its objects stay.
+    If the table exists below a version of an earlier table, the event may be part of it, and its objects stay.
     """
     for path in paths if not (yield from _is_here(known)) else ():
         yield Delete(path)
 
 
 def _is_here(known: Timeline) -> Steps[bool]:
-    """Whether the table of `known` is still there, which its oldest version tells. When in doubt, yes."""
+    """Return True if the table of `known` exists, judged by its oldest version, or in doubt."""
     if (yield from still_stands(known)):
         return True
     names = yield from listed_versions()
@@ -257,20 +249,20 @@ def _is_here(known: Timeline) -> Steps[bool]:
 
 
 def still_stands(value: Timeline) -> Steps[bool]:
-    """Whether the object of this very version is still there: with its nonce, so that a ghost is not taken for it."""
+    """Return True if this very version exists: its nonce excludes a ghost."""
     data = yield Read(version_path(value.version))
     return data is not None and value.is_in(data)
 
 
 def expire_versions(tail: Timeline) -> Steps[None]:
-    """Delete the versions that are too old, strictly oldest first and one at a time. Safety rests on that order.
+    """Delete expired versions, strictly oldest first, one at a time. Safety depends on that order.
 
-    So the first version that cannot be deleted ends it: the next publisher whose turn it is tries again.
+    So the first failed deletion ends the loop; a later publisher tries again.
     """
-    with suppress(StorageUnavailableError):  # the event is published, and old versions do no harm
+    with suppress(StorageUnavailableError):  # the event is published; old versions do no harm
         names = yield from listed_versions()
         if not (yield from still_stands(tail)):
-            return  # the listing may be of another table, which was made here since
+            return  # the listing may show another table, created here since
         for name in names:
             if name.path >= version_path(tail.version - KEPT_VERSIONS) or not (yield Delete(name.path)):
                 return

@@ -128,7 +128,7 @@ def test_it_goes_on_until_it_is_asked_to_end_whatever_happens_to_a_table(
     assert [line.split(",")[0].split("; ")[0].split(": ")[1] for line in done.stdout.splitlines()] == [
         "compaction done", "compaction done", "nothing is due"
     ]  # fmt: skip
-    assert "there is no timeline here" in done.stderr
+    assert "timeline is missing" in done.stderr
     assert "stopped; the next run, or another process, finishes the interrupted work" in done.stderr
     assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == handlers
 

@@ -245,7 +245,7 @@ def test_a_full_disk_at_any_moment_of_a_commit_is_a_clear_error_or_does_no_harm(
                 outcomes.add("refused")
                 expected = [FIRST]
             except CommitUnknownError as error:
-                messages.append(str(error).replace("this may be visible already", "disk full; nothing was published"))
+                messages.append(str(error).replace("change may be visible already", "disk full; nothing was published"))
                 outcomes.add("unknown")
                 expected = [FIRST, SECOND]
             else:

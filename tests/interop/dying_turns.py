@@ -139,7 +139,7 @@ class DyingTurns(Turns):
         """
         said = self._refused(lambda: Table.open(self.root), UnsupportedFeatureError)
         if said:
-            assert "does not contain a commit" in said, f"{said}\n{self.story}"
+            assert "misses an earlier commit" in said, f"{said}\n{self.story}"
             self._take_back(said)
             return
         found = ours(Table.open(self.root))

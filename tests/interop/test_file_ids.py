@@ -256,7 +256,7 @@ def test_a_commit_that_hudi_has_hidden_is_named_and_shown_again_once_hudis_is_ta
     replacing = hudi.drop("p=mon")
     table.upsert(rows(NEW))
     for use in (Table.open, lambda root: table.refresh()):
-        with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours .*instant={replacing} "):
+        with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours.*instant={replacing} "):
             use(make.root)
     for path in (make.root / ".hoodie/timeline").glob(f"{replacing}*"):
         path.unlink()
@@ -327,7 +327,7 @@ def test_what_is_written_in_a_bucket_within_a_minute_of_hudis_turn_is_shown_or_r
     hudi = HudiTurns(make.root)
     HUDI[turn](hudi)
     if door in WITHOUT_A_LOOK and turn != "opens":
-        with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours .*instant={hudi.requested} "):
+        with pytest.raises(UnsupportedFeatureError, match=rf"a later commit of ours.*instant={hudi.requested} "):
             written_and_opened(table, door)
         for path in (make.root / ".hoodie/timeline").glob(f"{hudi.requested}*"):
             path.unlink()
@@ -377,7 +377,7 @@ def test_file_ids_that_are_many_are_in_an_object_of_their_own(
     assert newest_version(make.root)["file_ids"] == stored, "what has not changed is not put anew"
     assert by_all(make.root) == {NEW, ("b", "tue", 1), ("h", "wed", 9), ("h", "fri", 8)}
     object_.unlink()
-    with pytest.raises(FormatError, match=r"restore it from a backup. file=.*/segments/"):
+    with pytest.raises(FormatError, match=r"Restore the file from a backup. file=.*/segments/"):
         Table.open(make.root).upsert(rows(NEW))
 
 

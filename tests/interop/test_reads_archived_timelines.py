@@ -239,7 +239,7 @@ def test_archived_commits_of_ours_without_our_own_timeline_are_an_error(make: Ma
     archive(make.root, 1)
     for path in (make.root / ".hoodie/.crdt_mor/timeline").iterdir():
         path.unlink()
-    with pytest.raises(FormatError, match="restore the folder"):
+    with pytest.raises(FormatError, match="Restore the folder"):
         Table.open(make.root)
 
 
@@ -335,7 +335,7 @@ def test_base_files_that_are_not_parquet_are_refused_by_name(root: Path, ending:
         return replace(commit, stats=stats)
 
     edit(root, other)
-    with pytest.raises(UnsupportedFeatureError, match=rf"not Parquet.*\.{ending}"):
+    with pytest.raises(UnsupportedFeatureError, match=rf"only Parquet.*\.{ending}"):
         Table.open(root)
 
 

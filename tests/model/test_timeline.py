@@ -877,7 +877,7 @@ def test_our_own_files_pending_ones_and_given_up_ones_are_never_adopted(monkeypa
     value = scene.run(rollback.give_up(PUBLISHER, value, begun.requested, None))
     put_hudi(scene, begun.requested, completed=True)
     assert value.find_rolled_back(begun.requested) == RolledBack(begun.requested, begun.nonce, value.version)
-    with pytest.raises(UnsupportedFeatureError, match="very same moment"):  # Hudi's own: its rows must not be lost
+    with pytest.raises(UnsupportedFeatureError, match="same requested time"):  # Hudi's own: its rows must not be lost
         scene.run(adoption.adopt(PUBLISHER, value))
     assert scene.tail() == value
 

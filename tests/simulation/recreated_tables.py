@@ -251,7 +251,7 @@ class Place:
         try:
             found = use(held.what)
         except REFUSED as error:
-            if isinstance(error, InvalidInputError) and not (foreign or "the plan is gone" in str(error)):
+            if isinstance(error, InvalidInputError) and not (foreign or "the plan is missing" in str(error)):
                 raise
             if here and not self.overtaken and not foreign:
                 raise AssertionError(self.story(f"table {held.life.number} is there, and was refused")) from error

@@ -62,7 +62,7 @@ def test_the_zombie_of_an_earlier_driver_commits_nothing_twice(spark: Any, tmp_p
     shutil.copytree(home / "checkpoint", home / "zombie")
     run(spark, home, table.uri)
     assert total(table) == 30
-    with pytest.raises(Exception, match="below the last one of its application"):
+    with pytest.raises(Exception, match="below the last number of its application"):
         run(spark, home, table.uri, "zombie")  # its batch 1 comes after batch 2 of the living one
     assert total(table) == 30
     assert (leftovers(table.uri), pending(table.uri)) == ([], [])

@@ -242,7 +242,7 @@ def test_a_table_whose_properties_are_gone(fast_path: Path) -> None:
     Table.create(str(fast_path / "t"), SCHEMA, key="id")
     (fast_path / "t/.hoodie/hoodie.properties").unlink()
     with pytest.raises(
-        TableNotFoundError, match=r"its timeline is: restore the file.*file=\.hoodie/hoodie\.properties"
+        TableNotFoundError, match=r"its timeline exists. Restore the file.*file=\.hoodie/hoodie\.properties"
     ):
         Table.open(str(fast_path / "t"))
 
@@ -360,7 +360,7 @@ def test_a_missing_data_file_is_an_error_never_fewer_rows(make: Make, path: str,
     table.upsert(frame(("c", "eu", 3, 3.5)))
     missing = max(Path(path).glob(kind))
     missing.unlink()
-    with pytest.raises(SnapshotExpiredError, match=rf"restore it from a backup. file={re.escape(missing.name)}"):
+    with pytest.raises(SnapshotExpiredError, match=rf"Restore the file from a backup. file={re.escape(missing.name)}"):
         table.scan().to_arrow()
 
 

@@ -280,7 +280,7 @@ def test_a_store_that_has_what_is_not_there_ends_a_write_with_words(
     bucket.fail(lambda request, number: answered(status) if request.conditional else None)
     seconds, error = took_s(bucket, lambda: OPERATIONS[name](table))
     assert isinstance(error, StorageUnavailableError | CommitUnknownError)
-    assert "says that there is one already" in str(error)
+    assert "no next version exists" in str(error)
     assert "check-store" in str(error)
     assert "None" not in str(error)
     assert seconds <= DEADLINE_S

@@ -108,7 +108,7 @@ def test_a_handle_of_a_table_that_was_made_anew_is_refused_with_both_ids(make: M
     old = {door: Table.open(path) for door in DOORS}
     new = replaced(path, commits)
     before = files(path)
-    told = f"open it anew. opened={first_id} found={table_id(new)}"
+    told = f"Open the table again. opened={first_id} found={table_id(new)}"
     for door, use in DOORS.items():
         with pytest.raises(TableReplacedError, match=told):
             use(old[door])
