@@ -1,9 +1,8 @@
-"""Keys that Hudi wrote, compared with where we would put them: a row that is written again elsewhere would live twice.
+"""Check that Hudi's rows lie where this engine would put them, or a rewritten row would live twice.
 
-Hudi keeps what decides a key's file group in the options of its writers: how many buckets there are, and which columns
-the hash is of. Users tell us in `hoodie.properties`, and may be wrong. So before this process writes to a table that
-Hudi made, some rows of it are keyed again: their record key, partition path and bucket have to be those that they have.
-`services.verify` asks that of every row that a snapshot shows.
+The options of Hudi's writers decide a key's file group: the number of buckets and the hashed columns. Users repeat them
+in `hoodie.properties`, perhaps wrongly. So before the first write to a table made by Hudi, `require_placed_keys` keys a
+sample of rows again and compares record key, partition path and bucket. `services.verify` checks every visible row.
 """
 
 from __future__ import annotations
@@ -34,26 +33,26 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.open_slice import base_source, open_slice
 
 FILES_MAX: Final = 32
-"""Files from which rows are taken, of as many file groups."""
+"""The number of sampled files, each of another file group."""
 
 ROWS_MAX: Final = 1_000
-"""Rows that are taken from each."""
+"""Sampled rows per file."""
 
 _COUNTS_TRIED: Final = 1 << 10
-"""Numbers of buckets among which the one is looked for that fits."""
+"""Upper bound of the bucket numbers tried for a hint in the error."""
 
 _HASHING_FOLDER: Final = ".hoodie/.bucket_index/partition_bucket_index_meta"
-"""Where Hudi keeps the numbers of buckets of single partitions."""
+"""Hudi's folder with the bucket numbers of single partitions."""
 
 _COPY: Final = "copy it: Table.create(...).append(Table.open(...).scan())"
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A row that would be keyed otherwise if it were written again.
+    """A row that would get another key, partition or bucket if it were written again.
 
-    what: "record key", "partition path" or "bucket". found, made: the one that it has, and the one that it would get;
-    None: there is no such bucket.
+    what: "record key", "partition path" or "bucket".
+    found, made: the stored value and the recomputed one; None: there is no such bucket.
     """
 
     what: str
@@ -65,9 +64,9 @@ class Misplaced:
 
 
 def require_placed_keys(session: Session, value: Timeline) -> None:
-    """Raise where rows that Hudi wrote would be put elsewhere if they were written again, as far as a sample tells.
+    """Raise if sampled rows of Hudi would be written to another place.
 
-    A process looks once, when it begins to write, and again for what it adopts later.
+    A process checks once when it begins to write, and later only newly adopted commits.
     """
     if session.config.ours:
         return
@@ -83,14 +82,13 @@ def require_placed_keys(session: Session, value: Timeline) -> None:
 
 
 def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -> None:
-    """Raise where rows of some of these files are misplaced, as far as the value shows them."""
     config = session.config
     live = fold_slices(session.views.snapshot_completions(value))
     written = [(slice_, file) for slice_ in live for file in slice_.files if file.path in paths]
     types = merging_of(config, value.schema).columns.schema
     if absent := [name for name in key_columns(config) if name not in types]:
         raise UnsupportedFeatureError(
-            f"the key or partition of this table is of fields in columns, which this release only reads: {_COPY}. "
+            f"the key or partition of this table uses nested fields, which this release only reads: {_COPY}. "
             f"fields={absent}"
         )
 
@@ -104,8 +102,8 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
         number = bucket_of_file_id(slice_.file_id)
         if number is not None and config.buckets is not None and number >= config.buckets:
             raise InvalidInputError(
-                "a file group of Hudi's is of a bucket beyond the number that hoodie.properties says, so that its rows "
-                f"would live twice if they were written again: {_way(config, 'bucket', rows)}. bucket={number} "
+                "Hudi has a file group with a bucket beyond the number in hoodie.properties; its rows would live twice "
+                f"after a rewrite: {_way(config, 'bucket', rows)}. bucket={number} "
                 f"buckets={config.buckets} partition={slice_.partition!r} file_group={slice_.file_id}"
             )
     for slice_, frame in rows:
@@ -115,7 +113,7 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
 
 
 def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice, DataFile]]:
-    """One file of each of some file groups, of as many partitions as there are."""
+    """Return one file for each of some file groups, spread over the partitions."""
     groups = {slice_.group: (slice_, file) for slice_, file in files}
     seen = Counter[str]()
     ranked = []
@@ -128,12 +126,12 @@ def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice
 
 
 def key_columns(config: TableConfig) -> list[str]:
-    """The columns that say where a row is, and those that say where it would be put."""
+    """Return Hudi's key columns and the columns from which they are made."""
     return list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *config.key.fields, *config.key.partition_fields]))
 
 
 def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[pl.DataFrame]:
-    """A few rows of a file, where it has all columns of the key. What was cleaned meanwhile has none."""
+    """Yield some rows of a file if it contains all key columns; a cleaned file yields none."""
     names = key_columns(session.config)
     try:
         if file.is_base:
@@ -153,7 +151,7 @@ def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[
 
 
 def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Misplaced]:
-    """The rows of one file group that would be keyed otherwise."""
+    """Yield the misplaced rows of a file group."""
     if not frame.height:
         return
     data, key = frame.to_arrow(), config.key
@@ -161,7 +159,7 @@ def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) ->
         made, paths = key.record_keys(data), key.partition_paths(data)
     except InvalidInputError as error:
         raise InvalidInputError(
-            f"a row that Hudi wrote could not be written again: {error} Let Hudi write this table, or {_COPY}. "
+            f"a row by Hudi cannot be rewritten: {error} Let Hudi write this table, or {_COPY}. "
             f"partition={slice_.partition!r} file_group={slice_.file_id}"
         ) from error
     compared = [
@@ -178,10 +176,10 @@ def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) ->
 
 
 def _refuse_counts_of_partitions(session: Session) -> None:
-    """Raise where Hudi's partitions have numbers of buckets of their own, which this release does not follow."""
+    """Raise if partitions have bucket numbers of their own, which this release does not follow."""
     if PARTITION_BUCKETS in session.config.properties or session.store.list(_HASHING_FOLDER):
         raise UnsupportedFeatureError(
-            "partitions of this table have numbers of buckets of their own, which this release only reads: let Hudi "
+            "partitions of this table have their own bucket numbers, which this release only reads: let Hudi "
             f"write it, or {_COPY}. folder={_HASHING_FOLDER}"
         )
 
@@ -189,10 +187,9 @@ def _refuse_counts_of_partitions(session: Session) -> None:
 def _refusal(
     config: TableConfig, wrong: Misplaced, sample: Sequence[tuple[FileSlice, pl.DataFrame]]
 ) -> InvalidInputError:
-    """The error about a row that would live twice, with what would fit all rows that were looked at."""
     return InvalidInputError(
-        f"Hudi gave a row another {wrong.what} than this release would, so that it would live twice if it were written "
-        f"again: {_way(config, wrong.what, sample)}. "
+        f"Hudi gave a row another {wrong.what} than this release would; the row would live twice after a rewrite: "
+        f"{_way(config, wrong.what, sample)}. "
         f"key={wrong.key!r} {wrong.what.replace(' ', '_')}={wrong.found!r} ours={wrong.made!r} "
         f"buckets={config.buckets} hash_fields={list(config.key.hash_fields or config.key.fields)} "
         f"partition={wrong.partition!r} file_group={wrong.file_id}"
@@ -200,17 +197,16 @@ def _refusal(
 
 
 def _way(config: TableConfig, what: str, sample: Sequence[tuple[FileSlice, pl.DataFrame]]) -> str:
-    """What to do about rows whose key, partition or bucket, `what`, is another one than would be made of them."""
     others = f"let Hudi write this table, or {_COPY}"
     if what != "bucket":
         return others
     if fitting := _fitting(config, sample):
-        return f"this would fit the rows that were looked at, in hoodie.properties: {fitting}. Otherwise {others}"
-    return f"no one number of buckets fits, as where {PARTITION_BUCKETS} gives partitions their own: {others}"
+        return f"set in hoodie.properties, which fits the sampled rows: {fitting}. Otherwise {others}"
+    return f"no single number of buckets fits; perhaps {PARTITION_BUCKETS} gives partitions their own: {others}"
 
 
 def _fitting(config: TableConfig, sample: Sequence[tuple[FileSlice, pl.DataFrame]]) -> str:
-    """The properties with which all rows of a sample are where they would be put; empty where none are found."""
+    """Return the properties under which all sampled rows are placed right, or ""."""
     numbered = [(bucket_of_file_id(slice_.file_id), frame[RECORD_KEY].to_arrow()) for slice_, frame in sample]
     texts = [(number, keys.cast(pa.string())) for number, keys in numbered if number is not None]
     if not texts:

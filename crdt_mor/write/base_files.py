@@ -1,4 +1,4 @@
-"""Base files: rows in the order that the table asks for, encoded in row groups while they are put."""
+"""Write base files: rows in the table's layout, encoded in row groups while the file is put."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from crdt_mor.write.log_files import avro_with_meta, stored_table, with_constant
 
 @dataclass(slots=True)
 class RowStatistics:
-    """What a base file's metadata says of its rows."""
+    """Statistics of the rows for a base file's metadata."""
 
     rows: int = 0
     least_key: str | None = None
@@ -55,11 +55,11 @@ def base_file(
     threads: int,
     layout: Layout,
 ) -> tuple[Chunks, RowStatistics]:
-    """The chunks of a base file, encoded as they are taken, and what is known of its rows once they are.
+    """Return the chunks of a base file, encoded on demand, and its statistics, complete after the last chunk.
 
-    file_name: what Hudi's column says of each row. rows: with the columns of `schema` and those of Hudi's that differ
-    from row to row, sorted by key; one frame at least. schema: the columns that the file holds. threads: how many row
-    groups are encoded at a time.
+    file_name: the value of `_hoodie_file_name`.
+    rows: the stored columns of `schema` and Hudi's varying columns, sorted by key; at least one frame.
+    threads: the number of row groups encoded at a time.
     """
     statistics = RowStatistics()
     constants = {"_hoodie_partition_path": partition, "_hoodie_file_name": file_name}
@@ -70,7 +70,7 @@ def base_file(
             statistics.add(frame)
             yield frame
 
-    lookup = None if layout.by_key else RECORD_KEY  # the statistics of keys in order tell more
+    lookup = None if layout.by_key else RECORD_KEY  # in key order, statistics are more selective
 
     def encode(frame: pl.DataFrame) -> memoryview:
         table = with_constants(stored_table(frame.select(columns), schema), constants)
@@ -93,9 +93,9 @@ def base_file(
 
 
 def _arranged(rows: Iterable[pl.DataFrame], layout: Layout) -> Iterator[pl.DataFrame]:
-    """The row groups of a file whose rows come in the order of their keys, and are to be in that of `layout`.
+    """Yield key-sorted rows as row groups in the order of `layout`.
 
-    Only the order of keys is made part by part; any other has all the rows of the file group in memory.
+    Any order but the keys' holds all rows of the file group in memory.
     """
     if layout.by_key:
         yield from _row_groups(rows, ROW_GROUP_ROWS)
@@ -106,9 +106,9 @@ def _arranged(rows: Iterable[pl.DataFrame], layout: Layout) -> Iterator[pl.DataF
 
 
 def _row_groups(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The rows of `frames`, cut into frames of about so many rows; where there are no rows, one empty frame.
+    """Yield even slices of about `rows` rows; without rows, one empty frame.
 
-    Each frame is cut evenly, so one that is not much larger than a row group stays whole.
+    A frame not much larger than a row group stays whole.
     """
     empty, has_rows = pl.DataFrame(), False
     for frame in frames:

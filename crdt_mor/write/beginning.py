@@ -1,4 +1,4 @@
-"""The begin of a write that is an event of its own, and of the write of a job; refuses tables that are not written."""
+"""Begin writes in three phases and jobs, and refuse tables that cannot be written."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ from crdt_mor.write.refusals import require_own_groups, require_writable
 
 
 def begin_writable(session: Session, author: Author, declared: Declared) -> tuple[ValueOf, Pending]:
-    """Begin a write; refuses tables that cannot be written, which is looked at meanwhile where a look is a round trip.
-
-    A write that has begun and is refused is rolled back.
-    """
+    """Begin a write after checking the table, in parallel on far stores; a failed check rolls the begin back."""
     if not session.is_far:
         require_writable(session)
         return begin(session, author, declared)
@@ -50,7 +47,7 @@ def begin_writable(session: Session, author: Author, declared: Declared) -> tupl
 
 
 def begin(session: Session, author: Author, declared: Declared) -> tuple[ValueOf, Pending]:
-    """Begin a write; refuses a table with file groups that the bucket index did not make."""
+    """Begin a write; raise if the bucket index did not make all file groups."""
     with _nothing_published():
         value, begun = session.begin(author, declared)
     _refuse_what_hudi_wrote(session, value, begun)
@@ -60,7 +57,7 @@ def begin(session: Session, author: Author, declared: Declared) -> tuple[ValueOf
 def join(
     session: Session, job: str, planned: InstantTime, author: Author, declared: Declared
 ) -> tuple[ValueOf, Pending] | events.WriteOutcome:
-    """Begin the write of a job, or join it, or find the commit that it has become; refuses what `begin` refuses."""
+    """Begin a job's write, join it, or return its commit; raise like `begin`."""
     with _nothing_published():
         joined = session.join(job, planned, author, declared)
     if not isinstance(joined, events.WriteOutcome):
@@ -70,11 +67,11 @@ def join(
 
 @contextmanager
 def _nothing_published() -> Iterator[None]:
-    """An unknown outcome of a begin is a failure of the store: at most an empty write is pending, which expires."""
+    """Turn an unknown outcome of a begin into a failure of the store: at most an empty write stays, and expires."""
     try:
         yield
     except events.DroppedHistoryError:
-        raise  # a job, which may have been committed long ago
+        raise  # an old job may have committed
     except CommitUnknownError as error:
         cause = error.__cause__ or error
         raise StorageUnavailableError(
@@ -83,7 +80,6 @@ def _nothing_published() -> Iterator[None]:
 
 
 def _refuse_what_hudi_wrote(session: Session, value: Timeline, begun: Pending) -> None:
-    """Give the write up where the table has file groups to which no bucket leads, or keys elsewhere."""
     try:
         require_placed_keys(session, value)
         require_own_groups(value)
@@ -93,5 +89,4 @@ def _refuse_what_hudi_wrote(session: Session, value: Timeline, begun: Pending) -
 
 
 def _give_up(session: Session, value: Timeline, begun: Pending) -> None:
-    """Roll back a write that has staged nothing."""
     session.run(rollback.give_up(session.publisher, value, begun.requested, [], begun.driver))

@@ -1,4 +1,4 @@
-"""What a write declares at its begin that it will touch: as its user says it, or as its condition implies."""
+"""Declare everything that a write will touch: the user's declaration, or one derived from its condition."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from crdt_mor.write.named import shown_table
 from crdt_mor.write.open_write import OpenWrite
 
 Declare = Callable[[Timeline], Declared]
-"""What a write declares that begins in a value, whose columns and rules say what it writes."""
+"""Compute a write's declaration from the value at its begin, whose columns and rules matter."""
 
 
 def begin(session: Session, token: tuple[str, int] | None, info: Info, declare: Declare | None) -> OpenWrite:
-    """Begin a write that declares what it touches; None: it may touch anything.
+    """Begin a write with its declaration; None: it may touch anything.
 
-    Where others have changed columns or rules just before it began, so that it would say something else by now, the
-    write is given up, and begins again.
+    If a concurrent change of columns or rules alters the declaration, give the write up and begin again.
     """
     if declare is None:
         return OpenWrite.begin(session, token, info)
@@ -52,7 +51,6 @@ def begin(session: Session, token: tuple[str, int] | None, info: Info, declare: 
 
 
 def _still_declares(declare: Declare, declared: Declared, before: Timeline, begun: Timeline) -> bool:
-    """Whether a write that began in a value declares there what it declared by an earlier one."""
     same = (before.schema, before.alterations, before.rules) == (begun.schema, begun.alterations, begun.rules)
     return same or declare(begun) == declared
 
@@ -63,11 +61,11 @@ def declared_by_user(
     columns: Collection[str] | None,
     brought: Iterable[str] = (),
 ) -> Declared:
-    """The declaration of partitions, named as for an overwrite, and of columns; raises for what the table has not.
+    """Return the user's declaration; raise for unknown partitions or columns.
 
-    brought: names of columns that the rows are known to have, also such as the table lacks.
+    partitions: named as for an overwrite. brought: column names of the rows, including new ones.
     """
-    from crdt_mor.write.overwrite import scope_of  # which only overwrites and declarations need
+    from crdt_mor.write.overwrite import scope_of  # rarely needed
 
     tail = session.tail()
     rehearsal = OpenWrite(session, ValueOf(tail), Pending(EPOCH, "", tail.version))
@@ -76,32 +74,31 @@ def declared_by_user(
     for kind, given in (("partitions", paths), ("columns", names)):
         if given is not None and len(given) > NAMES_MAX:
             raise InvalidInputError(
-                f"a write declares at most {NAMES_MAX} {kind}, as every version of the timeline names them while the "
-                f"write is under way: leave them out, and later updates wait for it. {kind}={len(given)}"
+                f"a write declares at most {NAMES_MAX} {kind}, because each timeline version stores them: declare "
+                f"fewer, or omit them, and later updates wait for this write. {kind}={len(given)}"
             )
     _refuse_unknown(columns or (), session.config, tail, brought)
     return declared_of(paths, names, existing=False)
 
 
 def _refuse_unknown(columns: Collection[str], config: TableConfig, tail: Timeline, brought: Iterable[str]) -> None:
-    """Raise for names that neither the table has nor the rows, as `brought` says."""
     schema = shown_table(config, tail)[1]
     known = [*schema.declared.names, *brought]
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise InvalidInputError(
-            "a write declares columns that the table or its rows have, and these are none"
+            "the declared columns are in neither the table nor the rows"
             f"{schema.meant(unknown)}. unknown={unknown} known={[*dict.fromkeys(known)]}"
         )
 
 
 def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> list[str]:
-    """The columns that rows set besides the key's and the partition's, also such as they bring; stored names."""
+    """Return the stored names of columns that rows set, without key and partition, including new columns."""
     if isinstance(columns, str | bytes | Mapping) or not all(isinstance(name, str) for name in columns):
-        raise InvalidInputError(f'columns are a list of names, ["price"]. columns={columns!r}')
+        raise InvalidInputError(f'pass columns as a list of names, ["price"]. columns={columns!r}')
     if not config.merge.partial:
         raise InvalidInputError(
-            "a write of this table gives whole rows, so that it touches all columns: declare partitions, or create "
+            "writes to this table contain whole rows, which touch all columns: declare partitions, or create "
             f"the table with merge=PartialUpdate(). columns={list(columns)}"
         )
     known = tail.names.by_shown(tail.columns)
@@ -110,9 +107,9 @@ def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> l
 
 
 def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:
-    """What an update touches: rows that are there, in the partitions that its condition names.
+    """Declare an update: existing rows of the condition's partitions, and the set columns.
 
-    Beside the columns that are set it writes those that checks ask, or payloads decide, together with them.
+    Columns that checks or payloads evaluate together with the set columns are included.
     """
     columns = None
     if config.merge.partial and isinstance(set_, Mapping):
@@ -123,12 +120,11 @@ def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableC
 
 
 def declared_by_delete(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:
-    """What a delete by a condition touches."""
     return declared_of(_pinned(where, config, value), None, existing=False)
 
 
 def declared_by_merge(plan: MergePlan, config: TableConfig, value: Timeline) -> Declared:
-    """What a merge touches: the partitions of its source's rows, where these are of the rows that they meet."""
+    """Declare a merge: the partitions of its source rows, if matching rows share the partition."""
     stored_fields = config.key.partition_fields
     fields = [value.names.shown(name) for name in stored_fields]
     if not fields or plan.reads_all or not all(_stays(plan, name) for name in fields):
@@ -138,19 +134,19 @@ def declared_by_merge(plan: MergePlan, config: TableConfig, value: Timeline) -> 
         rows = schema.select(fields).normalise(plan.source_keys(schema).select(fields))
         paths = config.key.partition_paths(rows.rename_columns([*stored_fields]))
         return declared_of(paths.unique().to_pylist(), None, existing=False)
-    except CrdtMorError:  # of rows that the statement is going to refuse
+    except CrdtMorError:  # the statement will refuse these rows
         return ANYTHING
 
 
 def _stays(plan: MergePlan, name: str) -> bool:
-    """Whether rows meet by a column of this name, and every clause leaves it as it is, or as the source has it."""
+    """Return True if rows match by this column and every clause keeps it or takes the source's value."""
     given = [clause.given[name] for clause in plan.clauses if clause.given is not None and name in clause.given]
     as_source = f"{plan.aliases[0]}.{name}"
     return (name, name) in plan.on and all(isinstance(value, str) and value == as_source for value in given)
 
 
 def _pinned(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> tuple[str, ...] | None:
-    """The partitions that a condition names; None for one that the statement is going to refuse."""
+    """Return the partitions of a condition; None if the statement will be refused."""
     if where is None or not config.key.partition_fields:
         return None
     schema, names = TableSchema.from_json(value.schema), value.names

@@ -1,4 +1,4 @@
-"""Checks of a statement: against the declaration of its write, and of ordering values."""
+"""Check statements against the declaration of their write, and check ordering values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 
 def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], config: TableConfig) -> None:
-    """Raise where rows lie in other partitions than a write has declared, or set other columns."""
+    """Raise if rows lie in undeclared partitions or set undeclared columns."""
     if declared == ANYTHING:
         return
     if declared.partitions is not None:
@@ -33,29 +33,28 @@ def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], confi
 
 
 def hold_deletes(declared: Declared, partitions: Iterable[str]) -> None:
-    """Raise where deletes are not among what a write has declared: a delete touches all columns."""
+    """Raise if deletes exceed the declaration; a delete touches all columns."""
     if declared.columns is not None:
         raise InvalidInputError(
-            "this write has declared the columns that it sets, and a delete touches all of them: delete in another "
-            f"write, or declare partitions alone. columns={list(declared.columns)}"
+            "this write declared its columns, and a delete touches all columns: delete in another write, or declare "
+            f"only partitions. columns={list(declared.columns)}"
         )
     hold_partitions(declared, partitions)
 
 
 def hold_scope(declared: Declared, scope: Scope) -> None:
-    """Raise where an overwrite replaces more than a write has declared."""
+    """Raise if an overwrite replaces more than the declaration."""
     if declared == ANYTHING:
         return
     if declared.columns is not None or scope.partitions is None:
         raise InvalidInputError(
-            "this write has declared what it touches, and an overwrite replaces more: leave the declaration out. "
+            "this overwrite replaces more than its write declared: omit the declaration. "
             f"partitions={declared.partitions} columns={declared.columns}"
         )
     hold_partitions(declared, scope.partitions)
 
 
 def hold_partitions(declared: Declared, partitions: Iterable[str]) -> None:
-    """Raise where something lies in another partition than a write has declared."""
     outside = declared.outside(partitions)
     if outside:
         raise _outside("partitions", outside, declared.partitions or ())
@@ -63,22 +62,21 @@ def hold_partitions(declared: Declared, partitions: Iterable[str]) -> None:
 
 def _outside(kind: str, found: Collection[str], declared: Collection[str]) -> InvalidInputError:
     return InvalidInputError(
-        f"this write has declared at its begin which {kind} it touches, and others do not wait for it as they read "
-        f"other ones: declare these as well, or leave the declaration out. {kind}={list(found)[:5]} "
-        f"declared={list(declared)[:5]}"
+        f"this write touches {kind} beyond its declaration, and other writers rely on that: declare these as well, "
+        f"or omit the declaration. {kind}={list(found)[:5]} declared={list(declared)[:5]}"
     )
 
 
 def hold_ordering(rows: pa.Table, ordering: str, are_kept: bool) -> None:
-    """Raise for an ordering value that would always lose or win: null, and NaN in rows that the table lacks.
+    """Raise for ordering values that would always lose or win: null, and NaN unless the table has the row.
 
-    are_kept: whether these are rows of the table, which keep their ordering values.
+    are_kept: the rows are the table's and keep their ordering values.
     """
     values = rows[ordering]
     if values.null_count:
         raise InvalidInputError(f"an ordering value must not be null: it would lose silently. column={ordering!r}")
     if not are_kept and pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         raise InvalidInputError(
-            "an ordering value must not be NaN: it is the greatest, so no later row would win. Leave such rows out, or "
+            "an ordering value must not be NaN: NaN is the greatest, so no later row would win. Omit such rows, or "
             f"give them a number. column={ordering!r}"
         )

@@ -1,33 +1,24 @@
-"""A distributed write: many processes stage its rows, and it is still one commit.
+"""A distributed write: many processes stage its rows for a single commit.
 
-    driver    plan      the columns are checked and the schema grows, before anything runs; nothing has begun yet
-    tasks     stage     the first to come begins the write, the others join it by its ticket; each puts whole log files
+    driver    plan      check the columns and grow the schema, before anything runs; nothing has begun yet
+    tasks     stage     the first task begins the write, the others join it by its ticket; each puts whole log files
                         below `.hoodie/.crdt_mor/staged`, and returns a receipt
-    driver    complete  gives the files that the receipts name their final names, and publishes one commit
+    driver    complete  give the files of the receipts their final names, and publish the commit
 
-Hudi's readers take every log file by its name for part of the table, once its instant is completed. So no task ever
-writes under a final name: what failed, repeated, speculative and late tasks stage lies where nobody looks, and is
-removed with the write, or by a later sweep.
+Hudi's readers show every log file of a completed instant by its name, so no task writes under a final name. Files of
+failed, repeated or late tasks lie where no reader looks; the end of the write or a later sweep removes them.
 
-The write begins with its first task, since what runs before that may take hours in which nobody could keep it alive.
-While tasks run they touch its heartbeat. Each of these processes may run on another machine; all that they share is the
-`WriteJob`.
+The write begins with its first task, because nobody could refresh its heartbeat in the hours before. A job begins once,
+and after its commit every call returns that commit.
 
-A job is one write, however often its tasks and its driver are run: it begins once, and once it has become a commit,
-every later call returns that commit.
+Drivers may run at once with different receipts, so with other bytes for a file group. A driver therefore first *takes
+the write over* by an event: from then on it alone may complete, and its number is in each placed file's name. No two
+drivers place files of the same name, so a commit's facts are true of the bytes under that name. The driver removes
+files of earlier drivers; a sweep removes files that they place later.
 
-Drivers that follow one another, or run at once, may hold different receipts, so other bytes for one file group. Hence a
-driver first *takes the write over*, by an event of the timeline: from then on it alone may complete the write, under a
-number that stands in the name of every file that it places. No two drivers ever place files of one name, so what a
-commit says of a file is true of the bytes under that name. Earlier drivers cannot complete any more, so this one
-removes what they placed; what an earlier driver that was asleep places still later is swept.
-
-A file group gets one log file a commit, each key in it at most once. Where several tasks staged rows of one group, the
-driver joins their blocks, if no key is in two of them, and else folds them in the order of the tasks, as if one process
-had written them all. A program that brings the rows of a group together first, by `file_groups`, saves the driver this
-work.
-
-An overwrite is such a write whose tasks stage base files, see `write.job_overwrite`.
+A commit puts one log file into a file group, with each key at most once. If several tasks staged rows of a group, the
+driver joins their blocks if no key repeats, and otherwise folds them in the order of the tasks. `file_groups` lets a
+program group the rows first. An overwrite stages base files instead: `write.job_overwrite`.
 """
 
 from __future__ import annotations
@@ -85,12 +76,12 @@ def plan(
     replaced: Partitions | Literal[False] = False,
     declared: Declared = ANYTHING,
 ) -> Job:
-    """Check what can be checked without rows; then `mode="merge"` grows the table's schema.
+    """Check everything that needs no rows; then `mode="merge"` grows the table's schema.
 
-    replaced: of an overwrite, the partitions that it replaces, which it declares; False: the write replaces nothing.
-    declared: all that any other write may touch.
+    replaced: the partitions of an overwrite, which also declare it; False: no overwrite.
+    declared: everything that any other write may touch.
 
-    The columns stay if the rows are refused later: growth that waited for them might meet another writer's by then.
+    Growth stays even if the rows are refused later: delayed growth might conflict with another writer's.
     """
 
     def rehearse(write: OpenWrite) -> Replacing | None:
@@ -103,11 +94,11 @@ def plan(
 def planned(
     session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacing | None], declare: Declare | None = None
 ) -> Job:
-    """A job that may begin, or whose token was used before.
+    """Return a job that may begin, or one whose token was used before.
 
-    job: without its name and what the table says. rehearse: makes the statements of no rows, which raises where the
-    write is refused whatever its rows are, and returns what an overwrite replaces. declare: what the write may touch;
-    None: what the job says.
+    job: without its name and the table's facts.
+    rehearse: makes statements without rows, raises for a write that is always refused, and returns the replaced scope.
+    declare: computes the declaration; None: the job's own.
     """
     require_writable(session)
     session.adopt()
@@ -115,7 +106,7 @@ def planned(
     require_placed_keys(session, tail)
     require_own_groups(tail)
     planned_at = max(tail.clock, from_ms(session.environment.now_ms()))
-    author = session.author(application_of(job.info, job.token), job.info)  # tasks are of the driver's application
+    author = session.author(application_of(job.info, job.token), job.info)  # tasks use the driver's application
     job = replace(job, name=ticket.job_name(session.environment.nonce(), planned_at), table_id=tail.table_id)
     if stopping.blocking_token(tail, job.token) is not None:
         stopping.repeated_token(tail, job.token)
@@ -136,9 +127,9 @@ def planned(
 
 
 def stage(session: Session, job: Job, read: Callable[[Callable[[], pa.Schema]], pa.Table], task: int) -> Receipt:
-    """Stage rows as log files that nobody sees yet; nothing where the job is done.
+    """Stage rows as invisible log files; do nothing if the job is done.
 
-    read: returns the rows. It is called with what returns the types of texts, as `text_types` does.
+    read: returns the rows; its argument returns the text types, as `text_types` does.
     """
 
     def collect(write: OpenWrite) -> int:
@@ -151,7 +142,7 @@ def stage(session: Session, job: Job, read: Callable[[Callable[[], pa.Schema]], 
 
 
 def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], task: int) -> Receipt:
-    """As `stage`, of what `collect` adds to the statements of the write; it returns how many rows these have."""
+    """Stage the statements that `collect` adds; it returns their number of rows."""
     session.require_table(job.table_id)
     if job.repeated:
         return Receipt(task)
@@ -160,10 +151,10 @@ def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], 
         return Receipt(task, joined.completion.requested)
     value, begun = joined
     store = session.store
-    store.touch(heartbeat_path(begun.requested))  # the process may be gone before its first beat
+    store.touch(heartbeat_path(begun.requested))  # the process may die before its first beat
     try:
         with beating(store, session.environment, begun.requested, session.expiry_ms), staging():
-            # An overwrite is held to what it replaces, which says more.
+            # An overwrite is checked against its scope instead.
             held = begun if job.replacing is None else replace(begun, declared=ANYTHING)
             write = OpenWrite(session, value, held, task=task)
 
@@ -178,7 +169,7 @@ def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], 
             logs = job.replacing is None or job_overwrite.needs_logs(write)
             files = tuple(write.stage(statements, put)) if logs else ()
             write.require_pending()
-    except WriterExpiredError:  # the write ended meanwhile, and what ended it did not see the files staged here
+    except WriterExpiredError:  # the write ended meanwhile, without removing the files staged here
         _clear(session, job, begun)
         with suppress(StorageUnavailableError):
             store.delete(heartbeat_path(begun.requested))
@@ -189,9 +180,9 @@ def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], 
 def complete(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None, info: Info = ()
 ) -> events.WriteOutcome:
-    """Publish the files that the receipts name as one commit; all other files that were staged of it are removed.
+    """Publish the receipts' files as one commit, and remove all other staged files.
 
-    info: what its commit says of itself, besides what the job says.
+    info: the commit's entries, in addition to the job's.
     """
     application = application_of(info, token) or job.application
     session.require_table(job.table_id)
@@ -201,8 +192,8 @@ def complete(
         tail = session.durable_tail()
         if stopping.blocking_token(tail, token) is None:
             raise WriterExpiredError(
-                "the commit that this write repeats was dropped by a restore since the write was planned, and nothing "
-                f"was staged for another one: plan the write anew. job={job.name} token={token}"
+                "a restore dropped the commit that this write repeats, and nothing was staged for a new commit: plan "
+                f"the write anew. job={job.name} token={token}"
             )
         return events.WriteOutcome(stopping.repeated_token(tail, token), tail, repeated=True)
     author = session.author(application, tuple({**dict(job.info), **dict(info)}.items()))
@@ -232,19 +223,18 @@ def complete(
 
 
 def _repeated(session: Session, ended: Completion | Token) -> events.WriteOutcome:
-    """The commit that the write of a job has become before. ended: the completion of the write."""
+    """Return the earlier commit of a job; `ended` is its completion."""
     tail = session.durable_tail()
     overwrite = session.run(find_overwrite(ended.requested, tail))
     return events.WriteOutcome(overwrite or ended, tail, repeated=True)
 
 
 def abandon(session: Session, job: Job, driver: str | None = None) -> None:
-    """Roll the write back, if it has begun, and remove what its tasks staged.
+    """Roll the write back if it has begun, and remove its staged files.
 
-    driver: the one that gives up; a write that another driver has taken over goes on. None: whatever driver it has.
+    driver: the driver that gives up, unless another has taken over; None: any driver.
 
-    Where the store fails, others clean up after the write's expiry: the error that the write itself ends with says what
-    is known of its commit.
+    If the store fails, others clean up after the expiry. The error of the write itself reports its commit.
     """
     with suppress(Exception):
         value = session.tail()
@@ -254,19 +244,19 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
 
 
 def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
-    """Partition and bucket of each row."""
+    """Return partition and bucket of each row."""
     require_bucketed(config)
     needed = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
     absent = [name for name in needed if name not in data.column_names]
     if absent:
-        raise InvalidInputError(f"the file group of a row follows from its key and partition columns. missing={absent}")
+        raise InvalidInputError(f"pass all key and partition columns, which decide the file group. missing={absent}")
     keys = keyed(config, schema.normalise(data.select(list(needed))))
     return {"partition": keys[PARTITION_PATH].to_arrow().cast(pa.string()), "bucket": keys[BUCKET].to_arrow()}
 
 
 def _clear(session: Session, job: Job, begun: Pending) -> None:
-    """Remove what was staged, unless the write goes on under another driver."""
-    with suppress(Exception):  # else it is swept
+    """Remove the staged files, unless another driver continues the write."""
+    with suppress(Exception):  # otherwise a sweep removes them
         session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
 
 
@@ -280,7 +270,7 @@ def _collect(
     *,
     are_new: bool,
 ) -> None:
-    """Make the rows the one statement of a write. names: those under which they come."""
+    """Add the rows as the write's only statement; `names` are their columns' names."""
     statements = NamedStatements(write.statements, names)
     if operation == "DELETE":
         statements.delete(rows, plain)
@@ -289,7 +279,6 @@ def _collect(
 
 
 def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:
-    """What an overwrite of these partitions replaces."""
     if partitions == "dynamic":
         return Replacing(None)
     return Replacing(scope_of(rehearsal, partitions))
@@ -302,7 +291,7 @@ def _refuse_other_writes(receipts: Sequence[Receipt], requested: InstantTime) ->
     for receipt in receipts:
         if receipt.requested not in (None, requested):
             raise InvalidInputError(
-                "a receipt of another job: complete each job with its own. "
+                "a receipt belongs to another job: pass only receipts of this job. "
                 f"task={receipt.task} requested={receipt.requested} of_this_job={requested}"
             )
 
@@ -311,6 +300,6 @@ def _refuse_tasks_twice(receipts: Sequence[Receipt]) -> None:
     tasks = [receipt.task for receipt in receipts]
     if len(set(tasks)) < len(tasks):
         raise InvalidInputError(
-            "two receipts of one task: keep the one whose attempt counts, the other's rows are the same. "
+            "two receipts of the same task, with the same rows: pass only the successful attempt's. "
             f"task={next(t for t in tasks if tasks.count(t) > 1)}"
         )

@@ -1,9 +1,8 @@
-"""Placing: the files that tasks of a distributed write staged become one log file per file group, under its final name.
+"""Place the staged files of a distributed write: one log file per file group, under its final name.
 
-A file that one task alone staged of its group is copied. Where several tasks staged many rows of one group, and none
-has a key of another, their blocks are put one after another as they are, and only the keys of the rows are read. Other
-files are read back as the statements that they were made of, and folded in the order of the tasks. Many files are
-placed at once, on a disk as well, whose journal makes what several threads have written durable in one go.
+A group's only file is copied. If several tasks staged many rows of a group with disjoint keys, their blocks are
+concatenated, and only the keys are read. Otherwise the files are read back as statements and folded in the order of
+the tasks. Many files are placed at once, on a disk as well, because its journal makes them durable together.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statement, has_places, refuse_repeats
 
 JOINED_ROWS_MIN: Final = 8_192
-"""The least number of rows of a task, on average, whose blocks stay as they are. To a reader a block costs as much as
-some thousand rows, so that smaller ones are folded into blocks of the usual size."""
+"""Least average rows per task for concatenating blocks. A block costs a reader as much as some thousand rows, so
+smaller ones are folded."""
 
 
 def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
-    """Give every touched file group its one log file, under a name that no other driver of this write gives."""
+    """Give each touched file group its log file, under a name that no other driver uses."""
     drivers = write.take_over()
     if stopping.blocking_token(write.require_pending(), write.token) is not None:
         return []  # completing finds the earlier commit
@@ -53,7 +52,7 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
     def place(group: Group) -> DataFile:
         parts = groups[group]
         if write.file_ids.misplaced(staged.file for _, staged in parts):
-            return _fold(write, operation, parts)  # the rows of a file name its file group
+            return _fold(write, operation, parts)  # rows contain their file group
         if len(parts) == 1:
             return _copy(write, parts[0][1])
         return _join(write, [staged for _, staged in parts]) or _fold(write, operation, parts)
@@ -68,7 +67,7 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
 
 
 def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
-    """Place what one task alone staged of a file group: a copy of its file."""
+    """Copy a group's only staged file to its final name."""
     name = replace(staged.file.name, token=write.write_token)
     file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
     write.expect_file(file)
@@ -76,7 +75,7 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
     try:
         store.copy(staged.path, file.path)
     except StorageUnavailableError:
-        write.require_pending()  # a write that was given up a moment ago has lost what its tasks staged
+        write.require_pending()  # a rollback removes the staged files
         raise
     write.note_placed(file)
     stat = store.stat(file.path)
@@ -85,19 +84,19 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
 
 
 def _require_whole(write: OpenWrite, staged: StagedFile, size: int | None) -> None:
-    """Raise unless `size`, that of what is there of a staged file, is that of what its task wrote."""
+    """Raise unless `size`, the size found, equals the task's."""
     if size != staged.file.size:
         write.require_pending()
         raise InvalidInputError(
-            "a staged file is not what its task wrote, as after a power cut: plan the write again. "
+            "a staged file differs from the file its task wrote, as after a power cut: plan the write again. "
             f"file={staged.path} size={size} written={staged.file.size}"
         )
 
 
 def _join(write: OpenWrite, parts: Sequence[StagedFile]) -> DataFile | None:
-    """Place the blocks of several tasks one after another; None where they are small, or a key may be in two of them.
+    """Concatenate the blocks of several tasks; None if they are small or may share a key.
 
-    Files with deletes are folded, since deletes stand before all rows of a file.
+    Files with deletes are folded, because deletes precede all rows of a file.
     """
     rows = sum(staged.file.rows for staged in parts)
     if rows < JOINED_ROWS_MIN * len(parts) or any(staged.file.deletes for staged in parts):
@@ -113,7 +112,7 @@ def _join(write: OpenWrite, parts: Sequence[StagedFile]) -> DataFile | None:
 
 
 def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
-    """Place what several tasks staged of a file group: one log file in which each key is once."""
+    """Fold the staged files of a group into one log file with unique keys."""
     refuse_crowded(write, [receipt for receipt, _ in parts])
     statements = [statement for _, staged in parts for statement in reopen(write, staged)]
     if operation == "INSERT":
@@ -124,22 +123,22 @@ def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt,
 
 
 def refuse_crowded(write: OpenWrite, receipts: Sequence[Receipt]) -> None:
-    """Raise where tasks that share a file group have more rows than can be told apart, and some payload has to."""
+    """Raise if tasks of a file group have too many rows to be told apart and a payload needs that."""
     crowded = next((r for r in receipts if not has_places(r.task, r.rows)), None)
     if crowded is not None and _keeps_states(write):
         raise InvalidInputError(
-            "too many tasks or rows to tell the writes of one key apart that came from different tasks: bring the rows "
-            f"of each file group together first (file_groups says which). task={crowded.task} rows={crowded.rows}"
+            "too many tasks or rows to tell one task's writes of a key from another's: bring the rows of each file "
+            f"group together first, by file_groups. task={crowded.task} rows={crowded.rows}"
         )
 
 
 def _keeps_states(write: OpenWrite) -> bool:
-    """Whether some payload keeps a state, in which it may tell writes of one commit apart by their places."""
+    """Return True if a payload keeps a state, and may tell writes of a commit apart by their places."""
     return any(member.hidden is not None for member in write.statements.merging.rule.members)
 
 
 def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
-    """A staged log file as the statements that it was made of."""
+    """Read a staged log file back as statements."""
     group = of_group(staged.file.group)
     rule = write.statements.merging.rule
     statements: list[Statement] = []
@@ -156,7 +155,7 @@ def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
 
 
 def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
-    """All that a staged log file holds; raises where it is not what its task wrote."""
+    """Return a staged file's bytes; raise if they differ from the task's."""
     data = surely(write.session.store, staged.path, write.session.store.view)
     if data is None:
         write.require_pending()
@@ -166,7 +165,6 @@ def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
 
 
 def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[DataBlock | DeleteBlock]:
-    """The blocks of a staged log file, which holds `data`."""
     assert isinstance(staged.file.name, LogFileName)
     blocks = read_log(data, staged.path)
     config, partition = write.session.config, staged.file.partition
@@ -174,14 +172,14 @@ def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[Data
 
 
 def bucket_of(group: FileGroup) -> Group:
-    """The bucket of a file group. Tasks that began at different moments may know other file groups of one bucket."""
+    """Return the bucket of a file group. Tasks may know different file groups of the same bucket."""
     partition, file_id = group
     bucket = bucket_of_file_id(file_id)
-    assert bucket is not None, "no write begins in a table that has others"
+    assert bucket is not None, "writes refuse tables with other file groups"
     return partition, bucket
 
 
 def of_group(group: FileGroup) -> dict[str, pl.Expr]:
-    """The columns that say of rows in which file group they are."""
+    """Return the partition and bucket columns of a file group's rows."""
     partition, bucket = bucket_of(group)
     return {PARTITION_PATH: pl.lit(partition), BUCKET: pl.lit(bucket, pl.Int32)}

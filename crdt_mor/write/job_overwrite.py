@@ -1,13 +1,13 @@
-"""A distributed overwrite: tasks stage base files, and the driver publishes one overwrite of what their receipts name.
+"""A distributed overwrite: tasks stage base files, and the driver publishes one overwrite.
 
-    tasks     stage_part      one base file for each file group that the task has rows of, where nobody looks
-    driver    gather_parts    a base file that one task alone staged of its group is taken as it is; where several tasks
-                              staged rows of one group, the driver merges them, in the order of the tasks, into another
-              publish         `events.overwrite`: one event, by the driver alone that took the write over last
+    tasks     stage_part      a base file for each file group of the task's rows, where no reader looks
+    driver    gather_parts    take a group's only base file; if several tasks staged rows of a group, merge them in the
+                              order of the tasks into another
+              publish         `events.overwrite`: one event, by the last driver that took the write over
 
-A staged base file holds the rows as they will be read, without what a state needs to be merged with rows of other
-tasks, nor which columns a partial row has left out. So in tables that merge by columns each task stages the same rows
-as log files as well, which the driver reads where several tasks share a file group, and which are removed in any case.
+A staged base file contains the visible rows, without payload states and without a record of omitted columns. So in
+tables that merge by columns each task also stages its rows as log files. The driver reads them if tasks share a file
+group, and they are removed in any case.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from crdt_mor.write.overwrite import BaseStaging, require_inside, scope_of_rows
 from crdt_mor.write.statements import Statement
 
 Part = tuple[Receipt, StagedBase, StagedFile | None]
-"""What one task staged of a file group: its receipt, the base file, and the log file of the same rows if there is one.
-"""
+"""A task's receipt, its base file of a group, and its log file of the same rows, if any."""
 
 
 # --- the task's part --------------------------------------------------------------------------------------------------
 
 
 def stage_part(write: OpenWrite, statements: Sequence[Statement], replacing: Replacing) -> tuple[StagedBase, ...]:
-    """Stage the base files of a task; raises where it has rows of partitions that are not to be replaced."""
+    """Stage the base files of a task; raise for rows outside the replaced partitions."""
     if replacing.scope is not None:
         frames = [statement.rows for statement in statements if isinstance(statement, RowsWrite)]
         require_inside(replacing.scope, {path for rows in frames for path in rows[PARTITION_PATH].unique()})
@@ -48,7 +47,7 @@ def stage_part(write: OpenWrite, statements: Sequence[Statement], replacing: Rep
 
 
 def needs_logs(write: OpenWrite) -> bool:
-    """Whether base files do not hold all that is needed to merge their rows with those of other tasks."""
+    """Return True if merging rows of several tasks needs more than base files contain."""
     return write.statements.merging.rule.kind == "columns"
 
 
@@ -56,7 +55,7 @@ def needs_logs(write: OpenWrite) -> bool:
 
 
 def gather_parts(write: OpenWrite, replacing: Replacing, receipts: Sequence[Receipt]) -> StagedOverwrite:
-    """Take the write over, and make of what its tasks staged the one base file of each file group that has rows."""
+    """Take the write over, and return one base file for each file group with rows."""
     write.take_over()
     write.require_pending()
     groups: dict[Group, list[Part]] = {}
@@ -78,22 +77,22 @@ def gather_parts(write: OpenWrite, replacing: Replacing, receipts: Sequence[Rece
 
 
 def _take(write: OpenWrite, base: StagedBase) -> StagedBase:
-    """The base file of a group that one task alone has staged; raises where it is not what its task wrote.
+    """Return a group's only base file; raise if it differs from the task's file.
 
-    The event names it, and nothing else is committed before it has its final name.
+    The event names the file, and no commit follows before the file has its final name.
     """
     stat = write.session.store.stat(base.path)
     if stat is None or stat.size != base.size:
-        write.require_pending()  # a write that was given up a moment ago has lost what its tasks staged
+        write.require_pending()  # a rollback removes the staged files
         raise InvalidInputError(
-            "a staged file is not what its task wrote, as after a power cut: plan the write again. "
+            "a staged file differs from the file its task wrote, as after a power cut: plan the write again. "
             f"file={base.path} size={stat and stat.size} written={base.size}"
         )
     return base
 
 
 def _merge(staging: BaseStaging, parts: Sequence[Part]) -> StagedBase:
-    """Stage one base file of what several tasks staged of a file group, as if one of them had had all of its rows."""
+    """Stage one base file with the rows of several tasks, like a single task with all rows."""
     write = staging.write
     refuse_crowded(write, [receipt for receipt, _, _ in parts])
     statements = [s for _, base, log in parts for s in (reopen(write, log) if log else [_rows_of(write, base)])]
@@ -102,7 +101,7 @@ def _merge(staging: BaseStaging, parts: Sequence[Part]) -> StagedBase:
 
 
 def _rows_of(write: OpenWrite, base: StagedBase) -> RowsWrite:
-    """A staged base file as the statement that it was made of."""
+    """Read a staged base file back as a statement."""
     _take(write, base)
     data = surely(write.session.store, base.path, write.session.store.view)
     if data is None:

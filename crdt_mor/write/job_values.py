@@ -1,4 +1,4 @@
-"""What the processes of a distributed write pass to each other. Jobs and receipts are pickled."""
+"""Values that the processes of a distributed write exchange. Jobs and receipts are pickled."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from crdt_mor.write.statements import Operation
 
 @dataclass(frozen=True, slots=True)
 class Replacing:
-    """What a job that overwrites replaces. scope: None: the partitions that its rows turn out to be in."""
+    """The scope of a job's overwrite; None: the partitions of its rows."""
 
     scope: Scope | None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all processes of a distributed write know.
+    """The facts of a distributed write that all its processes share.
 
-    name: no other job's; its begin in the timeline has it as its nonce.
-    repeated: the token was used before, so that nothing is written.
-    table_id: the table's id; None where it had none yet.
-    planned: the table's clock when the job was planned; it has not begun before that.
-    application, info: what its commit says of itself, unless `complete_write` says more.
-    payloads: the classes of the table's payloads, which need not be imported where a task runs.
-    replacing: of an overwrite; None of any other write. declared: all that its tasks may touch.
-    names: of the columns when the job was planned, under which its tasks bring their rows.
+    name: unique; also the nonce of its begin.
+    repeated: the token was used before, so nothing is written.
+    table_id: None before the table has an id.
+    planned: the table's clock at planning, a lower bound of the begin.
+    application, info: the commit's author, unless `complete_write` overrides them.
+    payloads: the payload classes, which tasks need not import.
+    replacing: the scope of an overwrite, else None.
+    declared: everything that its tasks may touch.
+    names: the column names at planning, used by the tasks' rows.
     """
 
     name: str
@@ -61,12 +62,11 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one task staged.
+    """The staged files of a task.
 
-    requested: the time of the write that it is a part of; None where the write's token was used before.
-    files: its log files; none where the task had no rows, or where the write was complete already when the task came.
-    bases: of an overwrite, the base files. Log files of the same rows are beside them where a base file does not hold
-        all that is needed to merge the rows with those of other tasks.
+    requested: the requested time of the write; None if the write's token was used before.
+    files: its log files; none without rows or if the write was already complete.
+    bases: the base files of an overwrite. Log files of the same rows accompany them if merging needs them.
     """
 
     task: int

@@ -1,13 +1,10 @@
-"""A first load: the rows of a table that nobody else sees yet, sorted once, and put as base files.
+"""A first load: sort the rows of an invisible table once, and put them as base files.
 
     batches ─ checked, keyed, lifted ─► runs ─ merged (load_sorting.py) ─► a base file for each file group ─► one commit
 
-Base files serve readers best: nothing is merged, and row groups say which keys they have. Only the first write of a
-table may put them under its own time. A base file begins a file slice, and what others had written or folded there
-before would be hidden by it; that is why the table is not there for others until the load is complete
-(`events/load.py`).
-
-A key that stands twice is found where the sorted rows come together, so it is named without all keys in memory.
+Base files are the fastest to read. Only the first write of a table may put them under its own time: a base file begins
+a file slice, and would hide earlier rows and folds of others. So the table stays invisible until the load is complete
+(`events/load.py`). Repeated keys are found in the sorted rows, without all keys in memory.
 """
 
 from __future__ import annotations
@@ -44,15 +41,15 @@ from crdt_mor.write.statements import Statements
 _SEQUENCE = "_hoodie_commit_seqno"
 
 RUN_BYTES = 128 << 20
-"""About how many bytes of rows, as Arrow counts them, are sorted in memory."""
+"""Approximate bytes of Arrow rows that are sorted in memory."""
 
 Heard = Callable[[Literal["read", "written"], int], None]
-"""Is told how far a load is: "read" or "written", and the rows so far."""
+"""Progress callback: "read" or "written", and the rows so far."""
 
 
 @dataclass
 class Load:
-    """One load, which is the one write that its table has begun with. token: the one in the names of its files."""
+    """A load, the first write of its table. token: the token in its file names."""
 
     write: OpenWrite
     token: str
@@ -65,7 +62,7 @@ class Load:
         self.sorting = Sorting(session.store, lambda: f"{STAGED}/{requested}-{session.environment.nonce()}")
 
     def commit(self, batches: Iterable[pa.RecordBatch]) -> WriteOutcome:
-        """Read, sort and put all rows, and complete the write; on any failure nothing of it is left."""
+        """Read, sort and put all rows, and complete the write; a failure leaves nothing behind."""
         begun, session = self.write.begun, self.write.session
         try:
             return self.write.commit(lambda: self._files(batches), "INSERT")
@@ -95,17 +92,17 @@ class Load:
             (rows,) = _without_repeats([in_order(self._rows(table, len(runs)))], self._partitioned)
             runs.append(Run(rows=rows) if is_last and not runs else self.sorting.run([rows]))
             read += table.num_rows
-            del table, rows  # so that these rows are not in memory while the next ones are read
+            del table, rows  # free memory before the next rows are read
             self.heard("read", read)
         return runs
 
     def _rows(self, data: pa.Table, part: int) -> pl.DataFrame:
-        """Rows of the source as a base file has them, but for the columns of Hudi's that say where they are."""
+        """Return rows in base file form, without Hudi's location columns."""
         write = self.write
         statements = Statements(write.session.config, write.value, write.begun.requested, part)
         named = NamedStatements(statements)
         shown = data.rename_columns([named.names.shown(name) for name in data.column_names])
-        named.upsert(shown, "UPSERT", "strict", are_new=True)  # repeats are found in the sorted rows
+        named.upsert(shown, "UPSERT", "strict", are_new=True)  # the sorted rows reveal repeats
         (statement,) = statements.collected
         assert isinstance(statement, RowsWrite)
         merging = statements.merging
@@ -122,7 +119,7 @@ class Load:
     # --- to base files --------------------------------------------------------------------------------------------
 
     def _put(self, partition: str, bucket: int, pieces: Iterator[pl.DataFrame], first: int) -> DataFile:
-        """Put the base file of one file group, of rows that are merged while it is put, numbered from `first`."""
+        """Put the base file of a file group from rows merged on demand, numbered from `first`."""
         write, merging = self.write, self.write.statements.merging
         requested, file_id = write.begun.requested, bucket_file_id(bucket)
         name = str(BaseFileName(file_id, self.token, requested))
@@ -149,12 +146,11 @@ class Load:
 
 
 def _states(merging: Merging) -> set[str]:
-    """The columns that keep states of payloads."""
     return {member.hidden for member in merging.rule.members if member.hidden}
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]:
-    """Batches in tables of at most `RUN_ROWS` rows and about `RUN_BYTES` bytes, and whether each is the last one."""
+    """Yield tables of at most `RUN_ROWS` rows and about `RUN_BYTES` bytes, each with True if it is the last."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -172,14 +168,14 @@ def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]
 
 
 def _let_go(batches: list[pa.RecordBatch]) -> pa.Table:
-    """The batches as a table, which alone holds them from then on."""
+    """Move the batches into a table, so that no other reference keeps them in memory."""
     table = pa.Table.from_batches(batches)
     batches.clear()
     return table
 
 
 def _without_repeats(frames: Iterable[pl.DataFrame], partitioned: bool) -> Iterator[pl.DataFrame]:
-    """The same frames, which are sorted; raises where a key stands twice in one partition."""
+    """Yield the sorted frames; raise if a key occurs twice in a partition."""
     last: tuple[object, ...] | None = None
     for frame in frames:
         if not frame.height:
@@ -190,8 +186,8 @@ def _without_repeats(frames: Iterable[pl.DataFrame], partitioned: bool) -> Itera
         if again.height:
             where = f" partition={again[PARTITION_PATH][0]!r}" if partitioned else ""
             raise InvalidInputError(
-                "a key stands twice in the source, and which of the rows is to count is not said: leave one of them "
-                "out, or create the table and upsert, where the last one wins; nothing was created. "
+                "a key occurs twice in the source, so nothing was created: remove one of the rows, or create the table "
+                "and upsert, where the last row wins. "
                 f"key={again[RECORD_KEY][0]!r}{where}"
             )
         last = frame.select(ORDER).row(-1)
@@ -205,7 +201,7 @@ def _by_group(frames: Iterable[pl.DataFrame]) -> Iterator[tuple[Group, pl.DataFr
 
 
 def _in_row_groups(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of at least as many rows as a row group has, but for the last one."""
+    """Yield the rows in frames of at least a row group, except for the last."""
     waiting: list[pl.DataFrame] = []
     for piece in pieces:
         waiting.append(piece)

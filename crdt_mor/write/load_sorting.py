@@ -1,12 +1,11 @@
-"""Rows in the order of file groups and keys, however many there are: an external merge sort over the store.
+"""Sort any number of rows by file group and key: an external merge sort over the store.
 
     rows ─ parts of some 100,000 ─► sorted, put as a run ─┐
                                                           ├─ merged, a piece of each run in memory ─► sorted frames
     rows ─ …                     ─► sorted, put as a run ─┘
 
-Rows that are one part alone stay in memory, and are not merged. Where there are more runs than are merged at once, some
-of them become one longer run first. So what is in memory is a part of the rows while runs are put, and `FAN_IN` pieces
-while they are merged; neither grows with the rows.
+A single part stays in memory. If there are more runs than can be merged at once, some become a longer run first. Memory
+holds a part of the rows while runs are put, and `FAN_IN` pieces during the merge, independent of the number of rows.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ from crdt_mor.store.protocol import Store
 from crdt_mor.write.log_files import BUCKET, by_group, in_groups
 
 ORDER: Final = (PARTITION_PATH, BUCKET, RECORD_KEY)
-"""The columns that rows are sorted by; texts by their bytes."""
+"""The sort columns; texts by their bytes."""
 
 Place = tuple[str, int, str]
-"""Where a row stands in that order: its values of these columns."""
+"""A row's values of the sort columns."""
 
 RUN_ROWS: Final = 262_144
-"""The most rows of an object of a run."""
+"""Most rows in an object of a run."""
 FAN_IN: Final = 16
-"""The most runs that are merged at once."""
+"""Most runs merged at once."""
 PIECE_ROWS: Final = 16_384
-"""The rows of each run that are in memory while runs are merged."""
+"""Rows of each run in memory during a merge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Sorted rows, in objects that follow one another, each with its path and the number of its rows; or in memory."""
+    """Sorted rows: successive objects, each with path and number of rows; or rows in memory."""
 
     objects: tuple[tuple[str, int], ...] = ()
     rows: pl.DataFrame | None = None
@@ -51,9 +50,9 @@ class Run:
 
 @dataclass(frozen=True)
 class Sorting:
-    """Sorts rows.
+    """An external sort.
 
-    name: gives a fresh path for each object of a run. run_rows, piece_rows, fan_in: as the constants of this module.
+    name: returns a fresh path for each object of a run. run_rows, piece_rows, fan_in: see the module's constants.
     """
 
     store: Store
@@ -74,7 +73,7 @@ class Sorting:
         return Run(tuple(objects))
 
     def merged(self, runs: Iterable[Run]) -> Iterator[pl.DataFrame]:
-        """The rows of all runs, sorted, in frames of any size. Objects are removed as they are read to their end."""
+        """Yield the sorted rows of all runs. Objects are deleted after their last row is read."""
         left = list(runs)
         while len(left) > self.fan_in:
             first, left = left[: self.fan_in], left[self.fan_in :]
@@ -82,7 +81,7 @@ class Sorting:
         yield from self._merge(left)
 
     def _merge(self, runs: Iterable[Run]) -> Iterator[pl.DataFrame]:
-        """Up to the last row of the piece that ends first, all rows that there are of any run are in memory."""
+        """Merge runs piece by piece: rows up to the piece that ends first are complete in memory."""
         cursors = [_Cursor(self._pieces(run)) for run in runs]
         while cursors := [cursor for cursor in cursors if cursor.fill()]:
             bound = min(cursor.last for cursor in cursors)
@@ -103,13 +102,13 @@ class Sorting:
 
 @dataclass
 class _Cursor:
-    """A place in a run: `rows` are those that are read and not taken."""
+    """A position in a run; `rows` are read and not yet taken."""
 
     pieces: Iterator[pl.DataFrame]
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def fill(self) -> bool:
-        """Have rows, if any are left."""
+        """Read rows if none are left; return False at the end."""
         while not self.rows.height:
             piece = next(self.pieces, None)
             if piece is None:
@@ -119,11 +118,10 @@ class _Cursor:
 
     @property
     def last(self) -> Place:
-        """Where the last row stands that is read."""
         return self._place(-1)
 
     def take(self, bound: Place) -> pl.DataFrame:
-        """The rows up to a bound, which is included."""
+        """Take the rows up to and including a bound."""
         count = bisect_right(range(self.rows.height), bound, key=self._place)
         taken, self.rows = self.rows.head(count), self.rows.slice(count)
         return taken
@@ -134,13 +132,12 @@ class _Cursor:
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """The same rows, sorted by `ORDER`; polars' own sort by these columns takes six times as long."""
-    rows = rows.rechunk()  # polars picks rows of several chunks ten times as slowly
+    """Sort rows by `ORDER`, six times as fast as polars' own sort by these columns."""
+    rows = rows.rechunk()  # gathering from several chunks is ten times slower
     return rows[in_groups(rows, sorted(by_group(rows), key=itemgetter(0)))]
 
 
 def _in_frames_of(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of that many; the last one may have fewer."""
     waiting: list[pl.DataFrame] = []
     for frame in frames:
         waiting.append(frame)

@@ -1,4 +1,4 @@
-"""Log files: the rows and deletes of one commit in one file group, encoded while they are put.
+"""Encode log files, the rows and deletes of a commit in a file group, while they are put.
 
     [delete block: plain deletes][delete block: ordered tombstones][data blocks for each set of columns]
 
@@ -43,7 +43,7 @@ else:
 BUCKET = "__bucket"
 
 BLOCK_ROWS_MAX: Final = 65_536
-"""The most rows of a data block. More rows become several blocks, in key order, which are encoded side by side."""
+"""Most rows in a data block. More rows become several blocks in key order, encoded in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in stored types, meta columns included, which become an Arrow table a range at a time.
+    """Rows in stored types with meta columns, converted to Arrow one range at a time.
 
-    cut: the rows of a range, of its start and its count. repeating: the columns that are worth a dictionary.
+    cut: returns the rows of a range, by start and count. repeating: the columns worth a dictionary.
     """
 
     height: int
@@ -69,15 +69,13 @@ class StoredRows:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, schema: TableSchema) -> StoredRows:
-        """All rows of a frame, in its order."""
-
         def cut(start: int, count: int) -> pa.Table:
             return stored_table(frame.slice(start, count), schema)
 
         return cls(frame.height, frame.columns, repeating_columns(frame, BLOCK_ROWS_MAX), cut)
 
     def encoded(self) -> Iterator[memoryview]:
-        """The rows in their order, as one or more Parquet files that are encoded side by side."""
+        """Yield the rows in order, as Parquet files encoded in parallel."""
         count = max(1, -(-self.height // BLOCK_ROWS_MAX))
         step = max(1, -(-self.height // count))
 
@@ -90,7 +88,7 @@ class StoredRows:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that one commit writes. `partial`: they lack columns of the table."""
+    """Rows written by a commit. `partial`: they lack columns of the table."""
 
     instant: InstantTime
     rows: StoredRows
@@ -98,15 +96,15 @@ class Rows:
 
 
 Group = tuple[str, int]
-"""A file group of ours: partition path and bucket."""
+"""A file group: partition path and bucket."""
 
 
 @contextmanager
 def staging() -> Iterator[None]:
-    """A lost reply to a put of what no commit names yet is a failure of the store: nothing was published.
+    """Turn a lost reply to a staging put into a failure of the store: nothing was published.
 
-    A file that was put all the same is used by the process that stages it again under this name, or swept. What tells
-    that the write of a job is another process's by now, or was dropped, is no lost reply, and stays as it is.
+    A file that landed anyway is reused if staged again under this name, or swept. Errors of jobs taken over or dropped
+    pass unchanged.
     """
     try:
         yield
@@ -120,15 +118,15 @@ def staging() -> Iterator[None]:
 
 
 def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable: Durable = True) -> DataFile:
-    """Put a log file while it is encoded, unless it is there already; returns `file` with the size of what is there."""
+    """Put a log file while it is encoded, unless it exists; return `file` with the size of the existing object."""
     size, _ = put_chunks(store, path, content, durable=durable)
     return replace(file, size=size)
 
 
 def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = True) -> tuple[int, bool]:
-    """Put an object while its chunks are made; returns its size, and whether this call has put it.
+    """Put an object while its chunks are made; return its size, and True if this call put it.
 
-    Otherwise an object was there before, and its size is returned; it is made durable, as others build on it now.
+    An existing object is made durable, because others build on it now.
     """
     size = 0
 
@@ -149,7 +147,7 @@ def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = T
 
 
 def in_memory(file: DataFile, content: Chunks) -> tuple[DataFile, bytes]:
-    """A log file, encoded, and what its commit says of it."""
+    """Return an encoded log file with its entry in the commit."""
     data = b"".join(content)
     return replace(file, size=len(data)), data
 
@@ -157,7 +155,7 @@ def in_memory(file: DataFile, content: Chunks) -> tuple[DataFile, bytes]:
 def log_file(
     config: TableConfig, schema: TableSchema, partition: str, name: LogFileName, parts: Sequence[Deletes | Rows]
 ) -> tuple[Chunks, DataFile]:
-    """The chunks of a log file, encoded as they are taken, and what its commit says of it, except for its size."""
+    """Return the chunks of a log file, encoded on demand, and its entry in the commit without the size."""
     rows = sum(part.rows.height for part in parts if isinstance(part, Rows))
     deletes = sum(len(part.keys) for part in parts if isinstance(part, Deletes))
     return _blocks(config, schema, partition, parts), DataFile(join_path(partition, str(name)), 0, rows, deletes)
@@ -178,19 +176,19 @@ def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Seq
 
 @lru_cache(maxsize=256)
 def avro_with_meta(schema: TableSchema, table: str) -> str:
-    """The Avro JSON of a log block's rows, meta columns included."""
+    """Return the Avro JSON of a log block's rows, with meta columns."""
     return schema.avro_with_meta(table)
 
 
 def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
-    """The positions of the rows of each file group."""
+    """Yield each file group with the positions of its rows."""
     if not frame.height:
         return
     partitions, code = _partitions(frame[PARTITION_PATH])
     buckets = frame[BUCKET].to_numpy()
     count = int(buckets.max()) + 1
     code = code * count + buckets
-    small = code.astype(np.uint16) if len(partitions) * count <= 1 << 16 else code  # of 16 bits numpy sorts by radix
+    small = code.astype(np.uint16) if len(partitions) * count <= 1 << 16 else code  # numpy sorts 16 bits by radix
     order = np.argsort(small, kind="stable")
     breaks = np.flatnonzero(np.diff(code[order])) + 1
     for rows in np.split(order, breaks):
@@ -199,7 +197,7 @@ def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
 
 
 def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
-    """The partition paths, and for each row the number of its path."""
+    """Return the partition paths, and the path number of each row."""
     if paths.n_unique() == 1:
         return [paths[0]], np.zeros(len(paths), dtype=np.int64)
     distinct = paths.unique(maintain_order=True)
@@ -209,14 +207,14 @@ def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
 
 
 def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
-    """The positions `rows` of a frame, in the order of their keys."""
+    """Return the positions `rows` in the order of their keys."""
     return rows.gather(text_order(frame[RECORD_KEY].gather(rows)))
 
 
 def in_groups(frame: pl.DataFrame, groups: Sequence[tuple[Group, pl.Series]]) -> pl.Series:
-    """The positions of all rows of a frame: those of the first group first, and within one in the order of their keys.
+    """Return all row positions, group by group, each in key order.
 
-    groups: as `by_group` gives them, in any order. Sorting the keys of all of them at once is faster than of each.
+    groups: from `by_group`, in any order. Sorting all keys together is faster than group by group.
     """
     by_key = text_order(frame[RECORD_KEY])
     if len(groups) < 2:
@@ -231,10 +229,10 @@ def in_groups(frame: pl.DataFrame, groups: Sequence[tuple[Group, pl.Series]]) ->
 def numbered_rows(
     frame: pl.DataFrame, rows: pl.Series, instant: InstantTime, first: int, schema: TableSchema, writer: int = 0
 ) -> pa.Table:
-    """Rows as log files have them, but for the meta columns that are the same in all rows of a file.
+    """Return rows in log file form, without the meta columns that are constant in a file.
 
     rows: their positions in `frame`.
-    first, writer: the sequence numbers begin with `first`; a distributed write has several writers, which count apart.
+    first: the first sequence number. writer: the number of a distributed write's task, which counts separately.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
     picked = pl.DataFrame([frame.get_column(name) for name in names])[rows]
@@ -242,14 +240,14 @@ def numbered_rows(
 
 
 def numbered(rows: pa.Table, instant: InstantTime, first: int, writer: int) -> pa.Table:
-    """Rows with their sequence numbers in front. first, writer: as for `numbered_rows`."""
+    """Prepend sequence numbers to rows. first, writer: as in `numbered_rows`."""
     numbers = integers(np.arange(first, first + rows.num_rows)).cast(pa.string())
     sequence = pc.binary_join_element_wise(text_scalar(f"{instant}_{writer}_"), numbers, text_scalar(""))
     return rows.add_column(0, "_hoodie_commit_seqno", sequence)
 
 
 def rows_of_group(rows: pa.Table, group: FileGroup, instant: InstantTime) -> pa.Table:
-    """Rows, as `numbered_rows` gives them, as those of one file group: with all five meta columns in front."""
+    """Complete `numbered_rows` to the five meta columns of a file group."""
     partition, file_id = group
     return with_constants(
         rows, {"_hoodie_commit_time": instant, PARTITION_PATH: partition, "_hoodie_file_name": file_id}
@@ -257,22 +255,21 @@ def rows_of_group(rows: pa.Table, group: FileGroup, instant: InstantTime) -> pa.
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
-    """A frame as an Arrow table in the types that files hold. Text is in views, for which nothing is copied."""
+    """Convert a frame to stored types. Text becomes views, without a copy."""
     return in_views(frame).cast(_stored_columns(schema, tuple(frame.columns)))
 
 
 @lru_cache(maxsize=256)
 def _stored_columns(schema: TableSchema, names: Sequence[str]) -> pa.Schema:
-    """These columns as `stored_table` has them; meta columns are texts."""
     types = dict(zip(schema.stored.names, schema.stored.types, strict=True))
     stored = {name: types.get(name, pa.string()) for name in names}
     return pa.schema([pa.field(name, VIEWS.get(kind, kind)) for name, kind in stored.items()])
 
 
 def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
-    """A table with meta columns of one value in all rows, which are given in the order of `META_COLUMNS`.
+    """Add constant meta columns to a table, in the order of `META_COLUMNS`.
 
-    They become dictionaries, so that a writer need not look at every row.
+    They are dictionaries, so a writer need not look at every row.
     """
     names, columns = table.column_names, table.columns
     for name, value in constants.items():
@@ -282,9 +279,9 @@ def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
 
 
 def ensure_partition(store: Store, partition: str, instant: InstantTime) -> None:
-    """Put the file by which Hudi finds a partition, unless there is one: the first writer's stays.
+    """Put the file by which Hudi finds a partition, unless it exists.
 
-    It is put after a first data file, and before the write completes: `hudi.partitions` says why.
+    It is put after a first data file and before the write completes; `hudi.partitions` gives the reason.
     """
     put = metadata_put(partition, instant)
     if store.stat(put.path) is None:

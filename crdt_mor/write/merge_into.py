@@ -1,11 +1,11 @@
-"""`MERGE INTO`: rows of a source meet the rows of a table, and clauses say what becomes of each pair.
+"""`MERGE INTO`: match rows of a source with rows of a table, and apply clauses to the pairs.
 
-    matched          a row of the table that a row of the source meets       update or delete it
-    only in source   a row of the source that meets none of the table        insert it
-    only in target   a row of the table that none of the source meets        update or delete it
+    matched          a row of the table and a matching row of the source     update or delete it
+    only in source   a row of the source without a match                     insert it
+    only in target   a row of the table without a match                      update or delete it
 
-Of the clauses of one kind the first counts whose condition holds. What they name are two structs: `source.price` is a
-column of the source's row, `target.price` one of the table's row as all earlier writes made it.
+The first clause of a kind with a true condition applies. Clauses name two structs: `source.price` is a column of the
+source's row, `target.price` a column of the table's row after all earlier writes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _THERE: Final = " of the row that is there"
 
 @dataclass
 class Outcome:
-    """What a merge writes, and how many rows each clause has met.
+    """The rows that a merge writes, and the number of rows of each clause.
 
-    deletes: rows that go, first; rows: rows that are changed; moved: rows that come to another partition.
-    inserted: rows that are new. are_unmet: whether these have the keys by which their source's rows have met none.
+    deletes: deleted rows, first; rows: changed rows; moved: rows for another partition; inserted: new rows.
+    are_unmet: inserted rows have the keys by which the source's rows matched nothing.
     """
 
     rows: list[pa.Table] = field(default_factory=list)
@@ -53,9 +53,9 @@ class Outcome:
 
 
 def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Outcome:
-    """What becomes of each pair.
+    """Apply the clauses to each pair.
 
-    target: the rows of the table that the source may meet, or all of them, with all columns.
+    target: the rows of the table that may match, or all rows, with all columns.
     """
     schema, config = statements.schema, statements.config
     target = target.cast(pa.schema([column.with_type(without_views(column.type)) for column in target.schema]))
@@ -73,7 +73,7 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
         left = open_pairs[clause.kind]
         holds = _holds(clause, left, plan, _key_of(plan, left, target, config), schema)
         chosen, open_pairs[clause.kind] = left.filter(holds), left.filter(~holds)
-        if clause.action == "delete":  # by any number of rows of the source
+        if clause.action == "delete":  # several rows of the source may delete a row
             gone = chosen[ROW].unique(maintain_order=True)
             gone = gone.filter(~gone.is_in(deleted.implode()))
             deleted = pl.concat([deleted, gone])
@@ -100,14 +100,14 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
 
 
 def _columns(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Schema:
-    """What a clause may name: the rows that its pairs have."""
+    """Return the columns that a clause may name: the rows of its pairs."""
     source, table = plan.aliases
     there = {"matched": (source, table), "only in source": (source,), "only in target": (table,)}[clause.kind]
     return pl.Schema({alias: pairs.schema[alias] for alias in there})
 
 
 def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: TableConfig) -> KeyOf:
-    """The key of a pair: of the table's row, or the columns by which the source's row meets none."""
+    """Return the key of a pair: the table row's, or the unmatched `on` columns of the source's row."""
 
     def key(row: int) -> Mapping[str, object]:
         number = pairs[ROW][row]
@@ -120,7 +120,7 @@ def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: Tabl
 
 
 def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, schema: TableSchema) -> pl.Series:
-    """For which pairs the condition of a clause holds; null is no."""
+    """Return the pairs for which a clause's condition is true; null is false."""
     condition = clause.condition
     if condition is None:
         return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
@@ -128,26 +128,26 @@ def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, sch
     values = with_values(pa.table({_CONDITION: pa.nulls(pairs.height)}), {_CONDITION: expression}, {}, key, pairs)
     if values[_CONDITION].type not in (pa.bool_(), pa.null()):
         raise InvalidInputError(
-            "a clause has a condition that is true or false for each pair of rows: 'source.at > target.at'. "
+            "a clause needs a condition that is true or false for each pair: 'source.at > target.at'. "
             f"condition={condition} type={values[_CONDITION].type}"
         )
     return pl.Series(pl.from_arrow(values[_CONDITION].cast(pa.bool_()))).fill_null(False)
 
 
 def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableSchema) -> dict[str, pl.Expr]:
-    """The new value of each column that a clause sets."""
+    """Return the new value of each column that a clause sets."""
     source, _ = plan.aliases
     if clause.given is None:
         unknown = [name for name in plan.source.column_names if name not in schema.declared.names]
         if unknown:
             schema.require_not_renamed(unknown)
             raise InvalidInputError(
-                "the source has columns that the table has not: name the columns to set, or drop them"
+                "the source has columns that the table lacks: name the columns to set, or drop them"
                 f"{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
             )
         return {name: pl.col(source).struct.field(name) for name in plan.source.column_names}
     if not clause.given:
-        raise InvalidInputError(f"a clause sets columns by name: {{'price': '{source}.price'}}. set={clause.given!r}")
+        raise InvalidInputError(f"name the columns to set: {{'price': '{source}.price'}}. set={clause.given!r}")
     schema.require(clause.given)
     columns = _columns(clause, pairs, plan)
     kinds = polars_schema(schema.declared)
@@ -157,22 +157,22 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
 def _updated(
     clause: Clause, pairs: pl.DataFrame, before: pa.Table, plan: MergePlan, statements: NamedStatements
 ) -> tuple[pa.Table, list[str]]:
-    """Rows with what a clause sets, and the columns that it sets."""
+    """Return the updated rows and the columns that the clause sets."""
     schema, config = statements.schema, statements.config
     values = _values(clause, pairs, plan, schema)
-    if clause.given is None:  # by which the rows have met, so that they are the same
+    if clause.given is None:  # the matching columns are equal
         values = {name: value for name, value in values.items() if (name, name) not in plan.on}
     kinds = polars_schema(schema.declared)
     return with_values(before, values, kinds, lambda row: key_of(before, row, config), pairs), [*values]
 
 
 def _if_lost(clause: Clause, plan: MergePlan, config: TableConfig) -> str:
-    """What is to be done where a clause would lower the ordering value of a row, for the message."""
+    """Return the remedy, for an error, if a clause would lower a row's ordering value."""
     ordering = config.merge.ordering
     if ordering is None or ordering not in plan.source.column_names or clause.kind != "matched":
         return SET_NO_LOWER
     ours, theirs = (f"{in_sql(alias)}.{in_sql(ordering)}" for alias in plan.aliases)
-    later = f"let the clause take later rows alone, by its condition '{ours} > {theirs}'"
+    later = f"limit the clause to later rows, by the condition '{ours} > {theirs}'"
     return later if clause.given is None else f"{SET_NO_LOWER}, or {later}"
 
 
@@ -184,13 +184,13 @@ def _add_update(
     statements: NamedStatements,
     if_lost: str,
 ) -> None:
-    """Rows that change, some of which move to another partition. if_lost: as of `refuse_lost`."""
+    """Add changed rows, some of which move to another partition. if_lost: see `refuse_lost`."""
     config = statements.config
     where = [name for name in config.key.partition_fields if name in names and name not in config.key.fields]
     keys = [name for name in config.key.fields if name in names]
     if keys and not _same(before, after, keys, statements.schema).all():
         raise InvalidInputError(
-            f"a merge changes no key: let a clause delete the row, and insert it under another. columns={keys}"
+            f"a merge cannot change a key: delete the row in a clause, and insert it under another. columns={keys}"
         )
     stays = _same(before, after, where, statements.schema)
     if stays.all():
@@ -210,7 +210,7 @@ def _add_update(
 
 
 def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: TableSchema) -> pl.Series:
-    """Which rows have the same values in some columns."""
+    """Return the rows with equal values in some columns."""
     same = pl.repeat(True, before.num_rows, dtype=pl.Boolean, eager=True)
     for name in names:
         old, new = (pl.Series(pl.from_arrow(schema.normalise(side.select([name]))[name])) for side in (before, after))
@@ -219,14 +219,14 @@ def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: Table
 
 
 def _with(rows: pa.Table, other: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Rows with some columns of other ones."""
+    """Replace some columns by another table's."""
     for name in names:
         rows = rows.set_column(rows.column_names.index(name), name, other[name])
     return rows
 
 
 def is_by_key(plan: MergePlan, schema: TableSchema, config: TableConfig) -> bool:
-    """Whether rows that concern each other have one key: they meet by it, and new rows have that of their source."""
+    """Return True if related rows share a key: they match by it, and new rows keep their source's."""
     if not {*config.key.fields} <= {column for _, column in plan.on}:
         return False
     pairs = plan.joined(schema.declared.empty_table(), schema)
@@ -235,30 +235,30 @@ def is_by_key(plan: MergePlan, schema: TableSchema, config: TableConfig) -> bool
 
 
 def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
-    """Whether inserted rows have the very keys by which the rows of the source have met none."""
+    """Return True if inserted rows have exactly the keys by which the source's rows matched nothing."""
     return {column for _, column in plan.on} == {*config.key.fields} and _keeps_key(values, plan, config)
 
 
 def _names_places(plan: MergePlan, config: TableConfig) -> bool:
-    """Whether rows meet by key and partition, so that a row in another partition with the same key is another row."""
+    """Return True if rows match by key and partition, so the same key elsewhere is another row."""
     return {*_names_of_places(config)} <= {column for _, column in plan.on}
 
 
 def _keeps_key(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
-    """Whether inserted rows have the key of the source's row, by whose columns rows meet."""
+    """Return True if inserted rows keep the key of the source's row, a match column."""
     met = {column: pl.col(plan.aliases[0]).struct.field(name) for name, column in plan.on}
     return all(name in met and met[name].meta.eq(values[name]) for name in config.key.fields)
 
 
 def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: NamedStatements) -> pa.Table:
-    """The rows that a clause inserts.
+    """Return the rows that a clause inserts.
 
-    Columns that it does not give have their default, or are null, or absent in partial updates.
+    Columns without a value get their default, or null, or stay absent in partial updates.
     """
     schema, config = statements.schema, statements.config
     absent = [name for name in (*config.key.fields, *config.key.partition_fields) if name not in values]
     if absent:
-        raise InvalidInputError(f"an inserted row has a key and a partition: give them. missing={absent}")
+        raise InvalidInputError(f"give the key and partition columns of inserted rows. missing={absent}")
     start = pa.table({name: pa.nulls(pairs.height) for name in values})
     kinds = polars_schema(schema.declared)
     rows = statements.with_defaults(with_values(start, values, kinds, key, pairs))
@@ -270,33 +270,33 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: 
 
 
 def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:
-    """Raise where two rows are to be inserted under one key."""
+    """Raise if two rows would be inserted under the same key."""
     places = _places([inserted], statements)
     repeated = places.filter(pl.struct(_PLACE).is_duplicated())
     if repeated.height:
         raise InvalidInputError(
-            "a key would be inserted twice, and which row of the source counts is not said: leave one of them, by "
-            f"an aggregate of the source, or by a clause's condition. key={repeated[RECORD_KEY][0]!r}"
+            "a key would be inserted twice: keep one of its rows, by an aggregate of the source, or by a clause's "
+            f"condition. key={repeated[RECORD_KEY][0]!r}"
         )
 
 
 def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: TableConfig) -> None:
-    """Raise where a row of the table is to become two things, as several rows of the source meet it."""
+    """Raise if several rows of the source change the same row of the table."""
     rows = pl.concat(changed)
     repeated = rows.filter(rows.is_duplicated())
     if len(repeated):
         row = int(repeated[0])
         key = {name: target[name][row].as_py() for name in _names_of_places(config)}
         raise InvalidInputError(
-            "several rows of the source meet one row of the table, and which one counts is not said: leave one of "
-            f"them, by an aggregate of the source, or by a clause's condition. key={key} rows={repeated.n_unique()}"
+            "several rows of the source match the same row of the table: keep one of them, by an aggregate of the "
+            f"source, or by a clause's condition. key={key} rows={repeated.n_unique()}"
         )
 
 
 def refuse_occupied(outcome: Outcome, there: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
-    """Raise where a row that moves comes to the place of another one, which would be lost.
+    """Raise if a moving row would overwrite another row, which would be lost.
 
-    there: rows that may have one of the places; those that go themselves are not in the way.
+    there: rows that may occupy one of the places; leaving rows are not in the way.
     """
     moved = _places(outcome.moved, statements)
     left = _places([there], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
@@ -305,49 +305,45 @@ def refuse_occupied(outcome: Outcome, there: pa.Table, plan: MergePlan, statemen
     taken = pl.concat([moved.filter(pl.struct(_PLACE).is_duplicated()), moved.join(left, on=_PLACE, how="semi")])
     if taken.height:
         columns = _names_of_places(statements.config)
-        clauses = "delete one of them in a clause, or rule the move out by the clause's condition"
-        before = (
-            f"delete one of them by key and partition, delete(rows of the columns {columns}), and move the other then"
-        )
+        clauses = "delete one of them in a clause, or exclude the move by the clause's condition"
+        before = f"delete one of them by key and partition, delete(rows of the columns {columns}), then move the other"
         raise InvalidInputError(
-            "a row moves to a partition in which another row has its key, and one of the two would be lost: "
+            "a row moves to a partition where another row has the same key, and one would be lost: "
             f"{before if plan.is_move else clauses}. "
             f"key={taken[RECORD_KEY][0]!r} partition={taken[PARTITION_PATH][0]!r}"
         )
 
 
 def refuse_hidden(outcome: Outcome, shown: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
-    """Raise where a row that moves is hidden by a delete with a greater ordering value, and so would be lost.
+    """Raise if a delete with a greater ordering value would hide a moved row.
 
-    shown: rows that the table shows with these statements, all that have one of the places among them.
+    shown: visible rows after these statements, including all rows at the places.
     """
     hidden = _places(outcome.moved, statements).join(_places([shown], statements), on=_PLACE, how="anti")
     if hidden.height:
-        in_clause = "" if plan.is_move else "set a greater one in the clause, or "
+        in_clause = "" if plan.is_move else "set a greater value in the clause, or "
         raise InvalidInputError(
-            "a row moves to a partition in which its key was deleted with a greater ordering value, and would be lost: "
-            f"{in_clause}delete the row and upsert it with a greater one. "
+            "a row moves to a partition where its key was deleted with a greater ordering value, and would be lost: "
+            f"{in_clause}delete the row and upsert it with a greater value. "
             f"key={hidden[RECORD_KEY][0]!r} partition={hidden[PARTITION_PATH][0]!r}"
         )
 
 
 def _places(tables: Sequence[pa.Table], statements: NamedStatements) -> pl.DataFrame:
-    """Partition and record key of rows."""
     names = _names_of_places(statements.config)
     rows = [statements.schema.normalise(table.select(names)) for table in tables]
     return pl.concat([keyed(statements.config, table).select(_PLACE) for table in rows])
 
 
 def _names_of_places(config: TableConfig) -> list[str]:
-    """The columns that say where a row lies."""
+    """Return the partition and key columns."""
     return [*dict.fromkeys([*config.key.partition_fields, *config.key.fields])]
 
 
 def refuse_there(plan: MergePlan, inserted: pa.Table, there: pa.Table, statements: NamedStatements) -> None:
-    """Raise where a row that is to be inserted has the key of one that is there, and that it has not met.
+    """Raise if an inserted row has the key of an existing row that it did not match.
 
-    there: rows that may have one of the keys. Where rows meet by the partition as well, the same key in another one is
-    another row.
+    there: rows that may have one of the keys. If rows match by partition too, the same key elsewhere is another row.
     """
     same = _PLACE if _names_places(plan, statements.config) else [RECORD_KEY]
     others = _places([there], statements)
@@ -356,14 +352,14 @@ def refuse_there(plan: MergePlan, inserted: pa.Table, there: pa.Table, statement
     if found.height:
         partitions = [found[name][0] for name in (PARTITION_PATH, f"{PARTITION_PATH}{_THERE}") if name in found.columns]
         raise InvalidInputError(
-            "a row that is to be inserted has the key of a row that is there, and `on` does not let the two meet: "
+            "an inserted row has the key of an existing row, and `on` does not match the two: "
             f"merge {_ways_out(plan, statements.config)}. key={found[RECORD_KEY][0]!r} partitions={partitions}"
         )
 
 
 def _ways_out(plan: MergePlan, config: TableConfig) -> str:
-    """What `on` may be instead, so that a row may be inserted."""
+    """Return possible `on` columns, so that a row may be inserted."""
     key, places = [*config.key.fields], _names_of_places(config)
     if {*key} == {*places} or _names_places(plan, config):
         return f"on the key, on={key}, or choose other rows"
-    return f"on the key, on={key}, and the row moves, or on={places}, and the key is in both partitions"
+    return f"on the key, on={key}, to move the row, or on={places}, to keep the key in both partitions"

@@ -1,12 +1,11 @@
-"""A merge in parts: to a part belong all rows, of the source and of the table, whose keys have its number.
+"""A merge in parts: a part contains all rows of source and table with keys of its number.
 
     rows of the source ──┐                  ┌── part 0: file groups of buckets 0, 4, 8, … in every partition
                          ├── by their key ──┼── part 1: those of buckets 1, 5, 9, …
     rows of the table ───┘                  └── …
 
-Rows that meet by the table's key have one key, and so have a row and what it becomes, also in another partition. So
-nothing of one part concerns another one: each is a merge of its own. Where rows meet by other columns, or are inserted
-under keys that are not the source's, any two rows may concern each other, and all of them are one part.
+Rows that match by the table's key share it, and a changed or moved row keeps it, so parts are independent merges. If
+rows match by other columns, or are inserted under other keys, any two rows may be related, and there is one part.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from crdt_mor.write.named import shown_config
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Which part the rows of a merge belong to.
+    """The assignment of a merge's rows to parts.
 
-    on: pairs of a column of the source and one of the table that are equal where rows meet, as people see them, and so
-    are the columns of `schema` and the `fields` of the key. key: under the stored names. parts: how many there are.
+    on: pairs of a source and a table column that are equal in matching rows. on, schema, fields: in shown names.
+    key: in stored names. parts: their number.
     """
 
     on: tuple[tuple[str, str], ...]
@@ -47,7 +46,7 @@ class Spread:
 
     @classmethod
     def of(cls, plan: MergePlan, schema: TableSchema, config: TableConfig, names: Names, parts_max: int) -> Spread:
-        """The rows of a merge in as many parts as is possible and asked for. schema: as people see it."""
+        """Spread the merge over at most `parts_max` parts. schema: in shown names."""
         assert config.buckets is not None
         shown = shown_config(config, names)
         spread = cls(plan.on, schema, shown.key.fields, config.key, config.buckets, 1)
@@ -57,23 +56,22 @@ class Spread:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of the source that say where its rows belong: none where there is one part."""
+        """Return the source columns that decide the part; none for a single part."""
         named = [name for name, column in self.on if column in self.fields]
         return [] if self.parts == 1 else list(dict.fromkeys(named))
 
     def slices(self, slices: Iterable[FileSlice]) -> list[list[FileSlice]]:
-        """The file slices of each part."""
         parts: list[list[FileSlice]] = [[] for _ in range(self.parts)]
         for slice_ in slices:
             bucket = bucket_of_file_id(slice_.file_id)
-            assert bucket is not None, "no write begins in a table that has others"
+            assert bucket is not None, "writes refuse tables with other file groups"
             parts[(self._offset(slice_.partition) + bucket) % self.parts].append(slice_)
         return parts
 
     def numbers(self, rows: pa.Table) -> pa.Array:
-        """The part of each row of the source, of which `columns` are needed.
+        """Return the part of each source row, from `columns`.
 
-        Rows without a key meet none, and are in the first part, which refuses them where they are inserted.
+        Rows without a key match nothing. They are in the first part, which refuses to insert them.
         """
         import pyarrow.compute as pc
 
@@ -92,16 +90,15 @@ class Spread:
 
     @property
     def _names_partition(self) -> bool:
-        """Whether the key says in which partition a row is, so that rows of one key are in one partition."""
+        """Return True if the key decides the partition."""
         partition = {*self.key.partition_fields}
         return bool(partition) and partition <= {*self.key.fields}
 
     def _offset(self, partition: str) -> int:
-        """A number of a partition, by which its buckets are spread over other parts than those of other partitions."""
+        """Return an offset per partition, which spreads buckets of different partitions over the parts."""
         return zlib.crc32(partition.encode()) if self._names_partition else 0
 
     def _offsets(self, keys: pa.Table) -> npt.NDArray[np.int64]:
-        """The number of each row's partition."""
         if not self._names_partition:
             return np.zeros(len(keys), dtype=np.int64)
         paths = self.key.partition_paths(keys)

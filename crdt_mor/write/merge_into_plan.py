@@ -1,4 +1,4 @@
-"""How a `MERGE INTO` is described: a source, by which columns its rows meet those of the table, and the clauses."""
+"""The description of a `MERGE INTO`: a source, the matching columns and the clauses."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from crdt_mor.merge.polars_types import polars_frame
 from crdt_mor.read.expressions import joined
 
 MATCHED: Final = "matched"
-"""Of a pair: whether it has both rows."""
+"""Boolean: the pair has both rows."""
 
 Kind = Literal["matched", "only in source", "only in target"]
 Action = Literal["update", "delete", "insert"]
 
 ROW: Final = "_crdt_row"
-"""Of a pair: the number of the table's row; null where there is none."""
+"""The number of the table's row, or null."""
 
 HIT: Final = "_crdt_hit"
-"""Of a pair: whether it has a row of the source."""
+"""Boolean: the pair has a row of the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What becomes of the pairs of one kind for which a condition holds.
+    """The action for pairs of a kind with a true condition.
 
-    given: by the name of a column its new value; None: all columns that the source has. condition: None: always.
+    given: new values by column name; None: all columns of the source. condition: None: always.
     """
 
     kind: Kind
@@ -43,11 +43,10 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """A source, how its rows meet those of the table, and the clauses, in their order.
+    """A source, its matching columns, and the clauses in order.
 
-    on: pairs of a column of the source and one of the table that are equal where rows meet.
-    aliases: what the clauses call the source and the table. is_move: whether it is `Table.move`, whose user writes no
-        clause.
+    on: pairs of a source and a table column that are equal in matching rows.
+    aliases: the clauses' names for source and table. is_move: built by `Table.move`, without clauses of the user.
     """
 
     source: pa.Table
@@ -58,31 +57,31 @@ class MergePlan:
 
     @property
     def reads_all(self) -> bool:
-        """Whether rows of the table are of interest that no row of the source meets."""
+        """Return True if a clause concerns rows of the table without a match."""
         return any(clause.kind == "only in target" for clause in self.clauses)
 
     def meets(self, schema: TableSchema) -> pl.Expr:
-        """A condition on the table's rows that all rows fulfil which a row of the source may meet."""
+        """Return a condition that all possibly matching rows of the table fulfil."""
         keys = polars_frame(self.source_keys(schema))
         conditions = [pl.col(column).is_in(keys[column].drop_nulls().unique().implode()) for _, column in self.on]
         return joined(conditions, and_)
 
     def stored_keys(self, schema: TableSchema) -> pa.Table:
-        """The columns by which rows of the source meet others, under the table's names and in its stored types."""
+        """Return the source's matching columns, in the table's names and stored types."""
         return self._nullable_keys(schema)[1]
 
     def source_keys(self, schema: TableSchema) -> pa.Table:
-        """As `stored_keys`, in the types that the table's user declared."""
+        """Return `stored_keys` in the declared types."""
         types, keys = self._nullable_keys(schema)
         return types.restore(keys)
 
     def _nullable_keys(self, schema: TableSchema) -> tuple[TableSchema, pa.Table]:
-        """The columns by which rows meet, of which each may be null, and those of the source in their stored types."""
+        """Return the matching columns as nullable, and the source's values in stored types."""
         given = pa.table({column: self.source[name] for name, column in self.on})
         unknown = [name for name in given.column_names if name not in schema.declared.names]
         if unknown:
             raise InvalidInputError(
-                "the table has no such columns, by which rows of the source are to meet its own: name others, on=..."
+                "the table lacks columns of `on`: name existing ones, on=..."
                 f"{schema.meant(unknown)}. unknown={unknown} known={schema.declared.names}"
             )
         columns = schema.select(given.column_names).declared
@@ -90,7 +89,7 @@ class MergePlan:
         return types, types.normalise(given)
 
     def joined(self, target: pa.Table, schema: TableSchema) -> pl.DataFrame:
-        """Every pair: the two aliases as structs, the one that is missing null; and where the target's row stands."""
+        """Return all pairs: the two aliases as structs, null if missing, and the target's row number."""
         source, table = self.aliases
         columns = {column: f"_crdt_on_{number}" for number, (_, column) in enumerate(self.on)}
         given, rows = polars_frame(self.source), polars_frame(target)

@@ -1,7 +1,7 @@
-"""The statements of a write, made under the names that people see.
+"""Statements of a write under shown column names.
 
-What computes rows (an update, a merge) does so under these names throughout, with the table's settings and rules in the
-same names; only what is written is given its stored names.
+Updates and merges compute rows under shown names, with the table's settings and rules in the same names. Only the
+written rows get stored names.
 """
 
 from __future__ import annotations
@@ -27,50 +27,45 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.statements import Operation, SchemaMode, Statements, columns_of_delete
 
 _VALUES: Final = re.compile(r"\. (?=\w+=)")
-"""What stands between the sentence of an error and its values."""
+"""The separator between an error's sentence and its values."""
 
 
 @dataclass(frozen=True)
 class NamedStatements:
-    """`statements` under the names that columns had when the write began, or under those of `called`."""
+    """`statements` under the shown names at the write's begin, or under `called`."""
 
     statements: Statements
     called: Names | None = None
 
     @property
     def names(self) -> Names:
-        """The names of the columns, with those that the statements have brought."""
+        """The names of the columns, including new ones of the statements."""
         called = self.statements.value.names if self.called is None else self.called
         return called.with_brought(self.statements.shown)
 
     @property
     def config(self) -> TableConfig:
-        """The table's settings, as people see them."""
         return shown_config(self.statements.config, self.names)
 
     @property
     def schema(self) -> TableSchema:
-        """The table's columns, as people see them."""
         return self.names.outward(self.statements.schema)
 
     @property
     def merging(self) -> Merging:
-        """How they merge."""
         if self.names.are_stored:
             return self.statements.merging
         return merging_of(self.config, self.schema.to_json())
 
     def text_types(self) -> pa.Schema:
-        """As `text_types`, with columns that the statements have brought."""
+        """Like `text_types`, with new columns of the statements."""
         return _text_types(self.schema, self.merging)
 
     @property
     def rules(self) -> Rules:
-        """The rules to which the rows are held, as people see them."""
         return rules_under(self.statements.rules, self.names)
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
-        """As `Statements.with_defaults`."""
         if not self.statements.rules:
             return rows
         known = self.names.by_shown(self.statements.schema.declared.names)
@@ -80,13 +75,12 @@ class NamedStatements:
     def upsert(
         self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
     ) -> None:
-        """As `Statements.upsert`."""
         stored = self.stored(data, mode)
         with self._said_in_names(lambda shown: shown.upsert(data, operation, mode, are_new=are_new, are_kept=are_kept)):
             self.statements.upsert(stored, operation, mode, are_new=are_new, are_kept=are_kept)
 
     def stored(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
-        """Rows of an upsert under stored names; columns that `mode="merge"` adds get theirs."""
+        """Return upserted rows under stored names, including names for columns that `mode="merge"` adds."""
         stored = self.names.inward(data.schema, self.statements.schema, grows=mode == "merge")
         if stored == data.column_names:
             return data
@@ -96,7 +90,7 @@ class NamedStatements:
         return data.rename_columns(stored)
 
     def delete(self, data: pa.Table, plain: bool) -> None:
-        """As `Statements.delete`; columns that the table lacks say nothing, but former names of those that it needs."""
+        """Like `Statements.delete`. Unknown columns are ignored, except for former names of required ones."""
         if self.names.former and not set(columns_of_delete(self.config, plain=plain)) <= set(data.column_names):
             self.schema.require_not_renamed(data.column_names)
         rows = known_columns(data, self.names, self.statements.schema)
@@ -105,16 +99,16 @@ class NamedStatements:
 
     @property
     def _declared(self) -> Declared:
-        """The columns that the statements may set, as people see them; partitions are named by their paths."""
+        """Return the declared columns in shown names; partitions stay paths."""
         declared = self.statements.declared
         columns = declared.columns and tuple(self.names.shown(name) for name in declared.columns)
         return replace(declared, partitions=None, columns=columns)
 
     @contextmanager
     def _said_in_names(self, again: Callable[[Statements], None]) -> Iterator[None]:
-        """What is wrong with a statement is said under the names that people see: the statement is made again there.
+        """Restate an error in shown names, by making the statement again under them.
 
-        Where that is wrong in another way, or in none, the error stands, with these names in its values.
+        If that fails differently, or not at all, the first error stands, with shown names in its values.
         """
         try:
             yield
@@ -128,7 +122,7 @@ class NamedStatements:
             raise
 
     def _as_seen(self) -> Statements:
-        """No statements, of the table under the names that people see."""
+        """Return empty statements of the table in shown names."""
         value = self.statements.value
         added = tuple(self.names.shown(name) for name in value.added)
         seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
@@ -144,7 +138,7 @@ def _error_of(action: Callable[[], None]) -> CrdtMorError | None:
 
 
 def _with_names(text: str, names: Names) -> str:
-    """The text of an error, with the names that people see in its values, which stand after `key=`."""
+    """Replace stored by shown names in an error's values, after `key=`."""
     said, start, values = text.partition(found[0] if (found := _VALUES.search(text)) else "\0")
     for stored, shown in names.renamed:
         values = re.sub(rf"(?<!\w){re.escape(stored)}(?!\w)", lambda _: shown, values)  # noqa: B023
@@ -152,7 +146,6 @@ def _with_names(text: str, names: Names) -> str:
 
 
 def rules_under(rules: Rules, names: Names) -> Rules:
-    """Rules of a table in the names that people see."""
     if not rules or names.are_stored:
         return rules
     from crdt_mor.write.rules import renamed_rules
@@ -161,12 +154,11 @@ def rules_under(rules: Rules, names: Names) -> Rules:
 
 
 def shown_rules(value: Timeline) -> Rules:
-    """The rules of a value in the names that people see."""
     return rules_under(value.rules, value.names)
 
 
 def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table:
-    """Those columns of some rows that the table has, under their stored names."""
+    """Return the columns that the table knows, under their stored names."""
     if names.are_stored:
         return data
     known = names.by_shown(schema.declared.names)
@@ -175,20 +167,20 @@ def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table
 
 
 def shown_config(config: TableConfig, names: Names) -> TableConfig:
-    """Settings of a table as people see them: without the payloads of columns that were dropped."""
+    """Return the settings in shown names, without payloads of dropped columns."""
     there = tuple(member for member in config.merge.columns if [*member.columns] == names.visible(member.columns))
     return called_config(replace(config, merge=replace(config.merge, columns=there)), names)
 
 
 def shown_table(config: TableConfig, value: Timeline) -> tuple[TableConfig, TableSchema]:
-    """Settings and columns of a table as people see them."""
+    """Return a table's settings and columns in shown names."""
     return shown_config(config, value.names), value.names.outward(TableSchema.from_json(value.schema))
 
 
 def text_types(config: TableConfig, value: Timeline) -> pa.Schema:
-    """Return the types for reading files of text, under the names that people see.
+    """Return the column types for reading text files, in shown names.
 
-    Columns with a payload of several accepted types are left out, so that their types are guessed.
+    Columns whose payload accepts several types are omitted, so that their types are guessed.
     """
     shown, schema = shown_table(config, value)
     return _text_types(schema, merging_of(shown, schema.to_json()))
@@ -199,7 +191,7 @@ def _text_types(schema: TableSchema, merging: Merging) -> pa.Schema:
 
 
 def called_config(config: TableConfig, names: Names) -> TableConfig:
-    """All settings of a table in the names that people see, or saw."""
+    """Return all settings in current or former shown names."""
     if names.are_stored:
         return config
     shown = renamed_config(config, {name: names.shown(name) for name in _named(config)})
@@ -210,7 +202,7 @@ def called_config(config: TableConfig, names: Names) -> TableConfig:
 
 
 def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
-    """Settings of a table with other names for its columns. by: the new ones, by the old ones."""
+    """Return the settings with other column names. by: the new names, by the old."""
 
     def renamed(columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(by.get(name, name) for name in columns)

@@ -1,11 +1,11 @@
-"""New values of rows, computed step by step, so that each step can be looked at: polars computes on with what is left.
+"""Compute new values step by step and check each step, because polars continues silently after these losses:
 
-    an integer   of 64 bits wraps around: what a step makes of integers of 128 bits must be the same
+    an integer   of 64 bits wraps around; each step is compared with integers of 128 bits
     a time       is such an integer to polars
-    a float      has every integer up to 2^53 only: no greater one goes through a float to a column that is of none
+    a float      represents every integer up to 2^53 only; no greater one may pass through a float to another column
 
-A step counts for the rows that need it: what CASE has where it takes the other branch is no row's value. What a cast
-does is what its author has asked for, and what a function in Python does is unknown.
+A step counts only for rows that need it: an unused branch of CASE is no row's value. An explicit cast is intended, and
+Python functions are not analysed.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from crdt_mor.read.operations import Operation, column, named, operation_of, tre
 
 Kind = pl.DataType | DataTypeClass
 KeyOf = Callable[[int], Mapping[str, object]]
-"""The key of a row, by the row's number."""
+"""Return a row's key by the row's number."""
 
 _WHOLE: Final = 2**53
-"""Up to here a float of 64 bits has every integer."""
+"""Greatest bound up to which a 64-bit float represents every integer."""
 
 _GREATEST: Final = sys.float_info.max
-"""Beyond it are the two infinite floats alone."""
+"""Only infinities are beyond."""
 
 _SUMS_AND_PRODUCTS: Final = frozenset({"Plus", "Add", "Minus", "Sub", "Multiply", "Mul"})
-"""polars' words for what fits in 128 bits where it is made of two integers of 64."""
+"""polars operations on two 64-bit integers with results within 128 bits."""
 
 _QUOTIENTS: Final = frozenset({"FloorDivide", "IntDiv", "Modulus", "Rem"})
-"""polars' words for what fits as well; by 0 it is null, where floats have infinity."""
+"""The same for quotients; division by 0 gives null, for floats infinity."""
 
 _STRUCT: Final = "AsStruct"
-"""polars' word for what makes a struct, whose fields have the names of its inputs."""
+"""polars operation that makes a struct, with field names from its inputs."""
 
 _FALLBACKS: Final = frozenset({"Coalesce", "FillNull"})
-"""polars' words for the first of its inputs that is not null."""
+"""polars operations that return their first input that is not null."""
 
 _CHOICES: Final = _FALLBACKS | {"Alias", "Cast", "Ternary", "Replace", "ReplaceStrict", _STRUCT}
-"""polars' words for what computes nothing."""
+"""polars operations without arithmetic."""
 
 _STEP: Final = "_crdt_step_"
-"""How the columns of steps are called; no column of a table is called so."""
+"""Prefix of step columns; no table column begins with it."""
 
 _TICKS: Final[Mapping[str, int]] = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Of a second."""
+"""Ticks per second."""
 
 
 def new_values(
     frame: pl.DataFrame, assigned: Assignments, kinds: Mapping[str, pl.DataType], key: KeyOf
 ) -> pl.DataFrame:
-    """The new values of columns, for each row of a frame; raises `InvalidInputError` for those that are not exact.
+    """Return the new values for each row; raise `InvalidInputError` for inexact ones.
 
-    kinds: the types of the columns that are set. A condition is of none, and may compare floats with integers.
+    kinds: the types of the set columns. A condition has none, and may compare floats with integers.
     """
     return frame.select(_computed(frame, name, value, kinds.get(name), key) for name, value in assigned.items())
 
@@ -81,9 +81,9 @@ def _computed(frame: pl.DataFrame, name: str, expression: pl.Expr, kind: pl.Data
 
 @dataclass
 class _Steps:
-    """The values of the steps of one expression, each a column of the frame that is added.
+    """The steps of an expression, each an added column of the frame.
 
-    constants: those of steps that name no column. made: how many steps there were.
+    constants: steps without a column as input. made: the number of steps.
     """
 
     frame: pl.DataFrame
@@ -94,10 +94,9 @@ class _Steps:
     made: int = 0
 
     def value(self, step: Operation, needed: pl.Series | None, *, are_exact: bool) -> str:
-        """The column with the value of a step.
+        """Return the column with a step's value.
 
-        needed: of each row, whether the step counts; None: of all. are_exact: whether no integer may become a float
-        that is another number.
+        needed: the rows for which the step counts; None: all. are_exact: forbid an inexact float for an integer.
         """
         if step.column is not None:
             return step.column
@@ -117,18 +116,18 @@ class _Steps:
             self._refuse_overflow(step.of([*map(column, names)]).expression(), step.word, names, made, needed)
             if are_exact and step.word != "Cast" and _holds(self.frame.schema[made], _is_float):
                 self._refuse_rounded(names, masks)
-        self.frame = self.frame.drop([name for name in names if name.startswith(_STEP)])  # no other step needs it
+        self.frame = self.frame.drop([name for name in names if name.startswith(_STEP)])  # no later step needs them
         return made
 
     def whole(self, expression: pl.Expr) -> str:
-        """The column with the value of an expression whose steps cannot be told."""
+        """Return the column of an expression that cannot be split into steps."""
         made = self._made(expression, is_constant=False)
         if ".python_udf(" not in str(expression):
             self._refuse_overflow(expression, "", [*dict.fromkeys(columns_in(expression))], made, None)
         return made
 
     def fitting(self, made: str, kind: pl.DataType | None) -> pl.Series:
-        """The values as a column of a type takes them."""
+        """Convert the values to the column's type."""
         values = self.frame[made]
         if values.dtype == pl.Int128:
             to = pl.UInt64 if kind == pl.UInt64 else pl.Int64
@@ -144,10 +143,10 @@ class _Steps:
         return values
 
     def _made(self, expression: pl.Expr, *, is_constant: bool) -> str:
-        """The name of a new column."""
+        """Add a column and return its name."""
         name = f"{_STEP}{self.made}"
         self.made += 1
-        if is_constant:  # polars keeps one value for all rows: of a list of a thousand a million were too many
+        if is_constant:  # a single value for all rows; a copy per row could fill the memory
             self.frame = self.frame.with_columns(expression.first().alias(name))
             self.constants.add(name)
         else:
@@ -155,7 +154,7 @@ class _Steps:
         return name
 
     def _needed(self, word: str, before: Sequence[str], needed: pl.Series | None) -> pl.Series | None:
-        """For which rows the next input of a step counts. before: the columns of those before it."""
+        """Return the rows that need a step's next input. before: the columns of earlier inputs."""
         if not before or word not in {"Ternary", *_FALLBACKS}:
             return needed
         if word in _FALLBACKS:
@@ -168,7 +167,7 @@ class _Steps:
     def _refuse_overflow(
         self, step: pl.Expr, word: str, names: Sequence[str], made: str, needed: pl.Series | None
     ) -> None:
-        """Raise where a step has wrapped around. step: of the columns of its inputs."""
+        """Raise if a step wrapped around. step: an expression over its inputs' columns."""
         if word in _CHOICES:
             return
         found = self.frame[made]
@@ -193,25 +192,25 @@ class _Steps:
             self._refuse_far_beyond(step, names, needed)
 
     def _refuse_far_beyond(self, step: pl.Expr, names: Sequence[str], needed: pl.Series | None) -> None:
-        """Raise where 128 bits do not do, as for powers: floats are far from what is in 64 bits."""
+        """Raise if even 128 bits overflow, as for powers: the float result is then far above 64 bits."""
         try:
             rough = self._of(step, names, pl.Float64())
-        except pl.exceptions.PolarsError:  # of what is not computed with floats
+        except pl.exceptions.PolarsError:  # not computable with floats
             return
         self._refuse(_beyond(rough, _is_float, 2**100), needed, _OVERFLOW)
 
     def _refuse_rounded(self, names: Sequence[str], masks: Sequence[pl.Series | None]) -> None:
-        """Raise where an integer is the input of a float, which may not have it."""
+        """Raise if an integer input of a float result may be rounded."""
         for name, needed in zip(names, masks, strict=True):
             self._refuse(_beyond(self.frame[name], _is_integer, _WHOLE), needed, _ROUNDED)
 
     def _of(self, step: pl.Expr, names: Sequence[str], number: pl.DataType) -> pl.Series:
-        """A step made of other integers. names: the columns of its inputs."""
+        """Compute a step with other integer types. names: its input columns."""
         casts = [pl.col(name).cast(_with(self.frame.schema[name], number)) for name in dict.fromkeys(names)]
         return _of_rows(self.frame.with_columns(casts), step)
 
     def _refuse(self, bad: pl.Series, needed: pl.Series | None, why: str) -> None:
-        """Raise for the first of the rows that are bad and needed, if there is one."""
+        """Raise for the first row that is bad and needed, if any."""
         wrong = bad.fill_null(False) if needed is None else bad.fill_null(False) & needed
         if wrong.any():
             key = self.key(int(wrong.arg_max() or 0))
@@ -219,25 +218,24 @@ class _Steps:
 
 
 def _of_rows(frame: pl.DataFrame, expression: pl.Expr) -> pl.Series:
-    """A value for each row. polars has one for all rows, of a literal, and of one beside a CASE that gives one."""
+    """Return a value per row. polars returns a single value for a literal, and for a literal beside a CASE."""
     values = frame.select(expression.alias("value")).to_series()
     return values if values.len() == frame.height else values.new_from_index(0, frame.height)
 
 
 _OVERFLOW: Final = (
-    "a new value, or one on the way to it, does not fit in an integer of 64 bits: rule the row out by `where`, or "
+    "a new value or an intermediate result does not fit in an integer of 64 bits: exclude the row by `where`, or "
     "compute with decimals or floats, CAST(n AS DOUBLE)"
 )
 _ROUNDED: Final = (
-    "an integer beyond 2^53 would be rounded on its way through a float: divide by //, or say that it may be, by an "
+    "an integer beyond 2^53 would be rounded on its way through a float: divide by //, or accept the rounding by an "
     "explicit CAST(… AS BIGINT)"
 )
 _INFINITE: Final = (
-    "no integer is infinite, as what / makes of a division by 0 is: rule the row out by `where`, or divide by //, "
-    "which makes null of it"
+    "a division by 0 gives infinity, which is no integer: exclude the row by `where`, or divide by //, which gives null"
 )
 _UNSEEN: Final = (
-    "polars does not compute this in integers of 128 bits, so that an overflow of 64 would not be seen: write it by "
+    "polars cannot compute this in integers of 128 bits, so an overflow of 64 bits would go unnoticed: use "
     "+ - * // %, or cast the integers to floats or decimals"
 )
 
@@ -254,7 +252,7 @@ def _is_float(kind: Kind) -> bool:
 
 
 def _holds(kind: Kind, of: Callable[[Kind], bool]) -> bool:
-    """Whether values of a type are, or have in them, what is `of` a kind."""
+    """Return True if a type, or a type nested in it, is `of` a kind."""
     match kind:
         case pl.Struct():
             return any(_holds(inner.dtype, of) for inner in kind.fields)
@@ -264,7 +262,7 @@ def _holds(kind: Kind, of: Callable[[Kind], bool]) -> bool:
 
 
 def _with(kind: Kind, number: pl.DataType) -> Kind:
-    """A type with other integers, also in its fields and elements. Unsigned ones of 64 bits fit in no signed ones."""
+    """Replace integer types, nested ones too, except unsigned 64-bit by signed 64-bit."""
     match kind:
         case pl.Struct():
             return pl.Struct({inner.name: _with(inner.dtype, number) for inner in kind.fields})
@@ -276,7 +274,7 @@ def _with(kind: Kind, number: pl.DataType) -> Kind:
 
 
 def _beyond(values: pl.Series, of: Callable[[Kind], bool], limit: float) -> pl.Series:
-    """Of each value, whether a number in it that is `of` a kind is greater than a limit, or less than minus that."""
+    """Return the rows in which a number, perhaps nested, exceeds a limit in either direction."""
     if not _holds(values.dtype, of):
         return pl.repeat(False, values.len(), dtype=pl.Boolean, eager=True)
     return values.to_frame("value").select(_is_beyond(pl.col("value"), values.dtype, of, limit)).to_series()
@@ -297,7 +295,7 @@ def _is_beyond(value: pl.Expr, kind: Kind, of: Callable[[Kind], bool], limit: fl
 
 
 def _ticks(values: pl.Series, beside: pl.Datetime | pl.Duration) -> pl.Series | None:
-    """Times as numbers of another time's unit, and integers as they are; None for what is no number of that unit."""
+    """Return times in another time's unit, and integers unchanged; None if the unit does not fit."""
     per_second = _TICKS[beside.time_unit]
     match values.dtype:
         case pl.Date():
@@ -309,5 +307,4 @@ def _ticks(values: pl.Series, beside: pl.Datetime | pl.Duration) -> pl.Series | 
 
 
 def _times(values: pl.Series, factor: int) -> pl.Series:
-    """The integers by which times are held, multiplied."""
     return pl.select(pl.lit(values.to_physical()).cast(pl.Int128) * factor).to_series().alias(values.name)

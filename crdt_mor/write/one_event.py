@@ -1,12 +1,12 @@
-"""A small write that is tried as one event, alone or with those of other writers: it never is pending.
+"""Try a small write as one event, alone or in a group, without ever being pending.
 
-    1. follow    the newest version that this process knows, and a time that is later
-    2. collect   statements are checked and keyed, as in a write that has begun (statements.py)
-    3. commit    their log files are made in memory, then `events.one_event` puts all of it
-    4. post      where other processes are in the way, the write is posted, and committed with theirs (`events.group`)
+    1. follow    the newest version known to this process, and a later time
+    2. collect   check and key the statements, as in a write that has begun (statements.py)
+    3. commit    make the log files in memory; `events.one_event` puts them and the version
+    4. post      if other processes interfere, post the write, to be committed with theirs (`events.group`)
 
-Another process that has published meanwhile wins. Then nothing of this write is left, and it is posted. A write that
-cannot be posted is made again as one that begins (`open_write`), on the version that is the newest by then.
+If another process publishes first, nothing of this write is left, and it is posted. Other writes begin anew on the
+newest version (`open_write`).
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ from crdt_mor.write.stage import Staging
 from crdt_mor.write.statements import Statements
 
 GROUPS_MAX: Final = 64
-"""File groups of a write that is tried as one event: its files are made again if it is not alone."""
+"""Most file groups of such a write, because its files may be made twice."""
 
 SLOW_MS: Final = 10
-"""Rows that took longer to come are of a write that looks again which version is the newest."""
+"""If the rows took longer to arrive, look for the newest version again."""
 
 BYTES_MAX: Final = 8 << 20
-"""Bytes of rows, in memory, of a write that is tried as one event."""
+"""Most bytes of rows in memory."""
 
 
 class ManyRowsError(Exception):
-    """What a write has read is too much for one event: it is made as one that begins."""
+    """The write has read too much for one event, and must begin."""
 
 
 class HeldUpError(Exception):
-    """A write that is under way may touch what this one reads, which comes after it."""
+    """A pending write may touch rows that this write reads."""
 
 
 @dataclass
 class TriedWrite:
-    """One write that is tried as one event. Not thread-safe. has_read: what it says depends on what the table holds."""
+    """A write tried as one event. Not thread-safe. has_read: its rows depend on the table's."""
 
     session: Session
     followed: Followed
@@ -81,12 +81,12 @@ class TriedWrite:
     def begin(
         cls, session: Session, token: tuple[str, int] | None, info: Info, size: Callable[[], int | None]
     ) -> TriedWrite | None:
-        """Begin, which publishes nothing; None where the write is to go the long way.
+        """Begin without publishing; None if the write must go the long way.
 
-        size: the bytes of its rows, which are only asked for of a write that may be one event; None: it is large.
+        size: the bytes of its rows, requested only for candidates; None: large.
         """
         if not session.config.ours:
-            return None  # Hudi's own writers may be at work, and what they wrote is adopted first
+            return None  # Hudi's own writers may be active, and their commits are adopted first
         started_ms = session.environment.now_ms()
         author = session.author(application_of(info, token), info)
         followed = session.pace.follow(author, token)
@@ -103,20 +103,20 @@ class TriedWrite:
         return None if followed is None else cls(session, followed, author, token, started_ms)
 
     def require_first(self, reads: Reads) -> None:
-        """Raise `HeldUpError` where a write is under way that may touch what a statement reads."""
+        """Raise `HeldUpError` if a pending write may touch the rows of a read."""
         config, statements = self.session.config, self.statements
         reads = EVERYTHING if statements.merging.asks_what_was_seen else reads
         if any(reads.may_meet(p.declared, config, statements.schema) for p in self.followed.value.pending):
             raise HeldUpError
 
     def note_read(self, rows: pa.Table) -> None:
-        """Note what a statement writes of the table's own rows; raises `ManyRowsError` where that is much."""
+        """Count rows made from the table's own; raise `ManyRowsError` if there are too many."""
         self.has_read = True
         if bytes_of(rows) > BYTES_MAX:
             raise ManyRowsError
 
     def commit(self) -> LoneCommit | GroupCommit | None:
-        """Make the files and commit them; None where that failed, or is no work for one event: nothing is left."""
+        """Make the files and commit them; None, with nothing left, if that fails or does not suit one event."""
         session, statements = self.session, self.statements
         session.require_own_process()
         if statements.growth is not None or not self._is_narrow():
@@ -132,7 +132,7 @@ class TriedWrite:
         return committed
 
     def _alone_or_posted(self) -> LoneCommit | GroupCommit | None:
-        """Alone, unless others were in the way lately; posted, if it can be, where they are."""
+        """Commit alone unless others interfered lately; otherwise post if possible."""
         pace, followed = self.session.pace, self.followed
         draft = self._draft() if followed.is_crowded or pace.is_look_due else None
         if not followed.is_crowded or self.has_read:
@@ -146,7 +146,7 @@ class TriedWrite:
         return pace.commit_posted(followed.expected, draft) if draft is not None else None
 
     def _draft(self) -> Draft | None:
-        """The write as one that others may commit; None where it is no such write."""
+        """Return the write as a post for others to commit, or None."""
         statements = self.statements
         if self.has_read or statements.merging.asks_what_was_seen or not knows_posts(self.followed.value.format):
             return None
@@ -154,11 +154,11 @@ class TriedWrite:
         if post is None:
             return None
         if self.session.config.merge.custom:
-            statements.rehearse()  # a payload that fails on these rows does so before anybody else meets them
+            statements.rehearse()  # a failing payload must fail before others see these rows
         return Draft(post, self._may_follow, self._make)
 
     def _may_follow(self, tail: Timeline) -> bool:
-        """Whether the write would still be committed after a version: not where the long way would refuse it."""
+        """Return True if the write would still be committed after this version."""
         if not may_be_alone(tail, self.token, self.author):
             return False
         seen = self.followed.value
@@ -171,7 +171,7 @@ class TriedWrite:
         return True
 
     def _make(self, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post) -> LoneWrite:
-        """The commit of posts, which are in their order, `own` among them. Those that do not fit are left out."""
+        """Return the commit of these ordered posts, `own` included, without unfit ones."""
         statements: Statements = self.statements
         taken = [own]
         if len(posts) > 1 or tail is not statements.value or requested != statements.requested:
@@ -182,14 +182,14 @@ class TriedWrite:
         except (CrdtMorError, pl.exceptions.PolarsError):
             if len(taken) == 1:
                 raise
-            return self._make(tail, requested, [own], own)  # a payload that fails on others' rows is their affair
+            return self._make(tail, requested, [own], own)  # others report a payload's failure on their rows
         assert write is not None, "a post has rows"
         return write
 
     def _write(self, statements: Statements, requested: InstantTime, members: Sequence[Member]) -> LoneWrite | None:
-        """The log files of statements, and all else that their commit puts; None where they write nothing.
+        """Return the log files and other puts of a commit; None without rows.
 
-        members: of a commit of several writers, the part of each.
+        members: the parts of a commit of several writers.
         """
         session = self.session
         ids = statements.value.file_ids
@@ -203,7 +203,6 @@ class TriedWrite:
         return LoneWrite(requested, statements.operation, logs, partitions, seen, token, self.author, tuple(members))
 
     def _is_narrow(self) -> bool:
-        """Whether the statements touch few file groups."""
         config = self.session.config
         if not config.key.partition_fields and config.buckets is not None and config.buckets <= GROUPS_MAX:
             return True

@@ -1,12 +1,12 @@
-"""A write under way, from its begin to one commit.
+"""A write from its begin to its commit.
 
-    1. begin     the write is pending in the timeline; it holds this very timeline to its end
-    2. collect   statements are checked and keyed (statements.py); nothing is stored yet
-    3. stage     per touched file group one log file, appearing whole (stage.py)
+    1. begin     the write is pending in the timeline; it keeps this timeline value to its end
+    2. collect   check and key the statements (statements.py); nothing is stored yet
+    3. stage     put one log file per touched file group, appearing whole (stage.py)
     4. complete  one put makes all of it visible
 
-A failure before step 4 rolls the write back and leaves nothing; a process that dies before step 4 leaves garbage that
-no reader sees.
+A failure before step 4 rolls the write back and leaves nothing. A process that dies before step 4 leaves only invisible
+garbage.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from crdt_mor.write.stage import Placed, Staging
 from crdt_mor.write.statements import Operation, Statement, Statements
 
 LOOK_KEPT_MS = 500
-"""How long a writer goes by its last look at the timeline, by its own clock."""
+"""Validity of a writer's last look at the timeline, in ms of its own clock."""
 
 S = TypeVar("S")
-"""What is staged, as the event that ends the write takes it."""
+"""The staged objects in the form that the ending event takes."""
 
 
 @dataclass
 class OpenWrite:
-    """One write under way. Not thread-safe; the session below it is.
+    """A write under way. Not thread-safe, but its session is.
 
-    task: which part of a distributed write this is; None: all of it.
-    write_token: the one in the names of its log files.
-    statements: those that were made so far. file_ids: those by which its files are staged.
-    started_ms: when this process began with it, by its own clock.
+    task: the part of a distributed write; None: the whole write.
+    write_token: the token in its log file names.
+    statements: the statements so far. file_ids: the ids by which files are staged.
+    started_ms: this process's clock at the start.
     """
 
     session: Session
@@ -96,9 +96,9 @@ class OpenWrite:
     def begin(
         cls, session: Session, token: tuple[str, int] | None, info: Info = (), declared: Declared = ANYTHING
     ) -> OpenWrite:
-        """Begin; refuses tables whose keys might live in file groups that the bucket index did not make.
+        """Begin; raise if keys may live outside the bucket index.
 
-        declared: all that it may touch.
+        declared: everything that the write may touch.
         """
         started_ms = session.environment.now_ms()
         value, begun = begin_writable(session, session.author(application_of(info, token), info), declared)
@@ -108,15 +108,14 @@ class OpenWrite:
         return write
 
     def keep_alive(self) -> None:
-        """Touch the write's heartbeat now and then, until the write is over."""
+        """Refresh the write's heartbeat until the write ends."""
         store, environment = self.session.store, self.session.environment
         self._alive.enter_context(beating(store, environment, self.begun.requested, self.session.expiry_ms))
 
     def settle(self, reads: Reads, wait_ms: int) -> Snapshot:
-        """What comes before this write of what it reads, for good: see `events.update`.
+        """Wait for earlier writes and return the final view before this write: see `events.update`.
 
-        wait_ms: for how long it waits for writes that began before it. Where payloads ask what a write has seen, it
-        waits for all of them, and its statements have seen them.
+        wait_ms: the longest wait. If payloads ask which commits a write has seen, it waits for all earlier writes.
         """
         session, requested = self.session, self.begun.requested
         reads = EVERYTHING if self.statements.merging.asks_what_was_seen else reads
@@ -131,13 +130,13 @@ class OpenWrite:
             waiting = wait_beside_hudi(session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets)
             settled = session.remember(session.run(waiting))
         self._ahead = updates.earlier(settled, requested)
-        # A rule that was added meanwhile waits for this write, and is proven of its rows.
+        # A rule added meanwhile waits for this write and is proven with its rows.
         self.statements.learn(replace(settled, pending=tuple(self._ahead), rules=self.value.rules))
         self._before = Snapshot.before(session, self.value, settled, requested)
         return self._before
 
     def shown(self, view: Snapshot) -> Snapshot:
-        """A view of what comes before this write, with what its statements so far would make of it: in memory."""
+        """Return the view with this write's statements so far, in memory."""
         statements = self.statements
         logs = self._staging(view.value.file_ids).stage(statements.collected, in_memory)
         growth = statements.growth
@@ -145,10 +144,9 @@ class OpenWrite:
         return replace(own, called=own.names.with_brought(statements.shown))
 
     def publish_growth(self) -> Timeline | None:
-        """Give the table the columns and types that the statements brought, in an event of its own.
+        """Publish the statements' new columns and types as an event of its own; None if there are none.
 
-        Called when nothing about the statements can be refused any more, and before anything is staged. Returns the
-        value of the event; None: they brought none.
+        Call it when the statements can no longer be refused, and before staging.
         """
         statements = self.statements
         if (growth := statements.growth) is None:
@@ -157,14 +155,13 @@ class OpenWrite:
         publisher, author = self.session.publisher, self.begun.author
         grow = events.grow(publisher, self.value, growth, statements.check_growth, author, statements.new)
         value = self.session.remember(self.session.run(grow))
-        # Columns that others have added since this write began are not among those that its rows have.
+        # Rows of this write lack columns that others have added since its begin.
         statements.move_to(TableSchema.from_json(value.schema).select(statements.schema.declared.names))
         return value
 
     # --- files --------------------------------------------------------------------------------------------------
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
-        """`put` one log file for each file group that the statements touch."""
         return self._staging(self.file_ids).stage(statements, put)
 
     def _staging(self, file_ids: FileIds) -> Staging:
@@ -182,22 +179,21 @@ class OpenWrite:
         return replace(file, size=size)
 
     def expect_file(self, file: DataFile) -> None:
-        """Called before a file gets its final name: notes what a roll-back has to remove."""
+        """Note a file for a rollback, before it gets its final name."""
         self.require_pending()
         self._staged.append(file.path)
 
     def expect_staged(self, path: str) -> None:
-        """Called before a file is put that is to get its final name later: as `expect_file`."""
+        """Note a staged file for a rollback, before it is put."""
         self.require_pending()
         self._staged.append(path)
 
     def note_placed(self, file: DataFile, *, own: bool = True) -> None:
-        """Called when a file has its final name: makes sure that Hudi finds its partition.
+        """Make sure that Hudi finds the partition of a placed file.
 
-        Once for each partition, after the first file there: from then on no sweep takes the partition for empty.
+        It runs once per partition, after its first file: from then on no sweep takes the partition for empty.
 
-        own: whether this write has given it that name. If not, a table that was made here since has such a file, which
-        a roll-back must leave.
+        own: this write placed the file. Otherwise a table that was made here since owns it, and a rollback keeps it.
         """
         if not own:
             self._staged.remove(file.path)
@@ -211,7 +207,7 @@ class OpenWrite:
             self._ensure(file.partition)
 
     def _make_names_durable(self) -> None:
-        """Make the names of all files last that were put: one wait for the disk a folder, not one a file."""
+        """Make all file names durable, with one fsync per folder."""
         list(in_threads(self.session.store.make_durable, list(self._unnamed.values())))
         self._unnamed.clear()
 
@@ -223,7 +219,7 @@ class OpenWrite:
     def commit(
         self, stage: Callable[[], list[DataFile]] | None = None, operation: Operation | None = None
     ) -> events.WriteOutcome:
-        """Stage the statements, or call `stage`, and make the files visible; on any failure nothing is left."""
+        """Stage the statements, or call `stage`, and publish the files; a failure leaves nothing."""
 
         def complete(files: list[DataFile]) -> Steps[events.WriteOutcome]:
             name = operation or self.statements.operation
@@ -235,7 +231,7 @@ class OpenWrite:
         return self.end(stage or (lambda: self.stage(self.statements.collected, self.put)), complete)
 
     def end(self, stage: Callable[[], S], complete: Callable[[S], Steps[events.WriteOutcome]]) -> events.WriteOutcome:
-        """End the write with the event of `complete`, of what `stage` returns; on any failure nothing is left."""
+        """Stage, and end the write with the event of `complete`; a failure leaves nothing."""
         self.session.require_own_process()
         try:
             with staging():
@@ -256,7 +252,7 @@ class OpenWrite:
     def _staged_and_completed(
         self, stage: Callable[[], S], complete: Callable[[S], Steps[events.WriteOutcome]]
     ) -> events.WriteOutcome:
-        """Stage and complete the write; once more where Hudi's commits have changed its file groups meanwhile."""
+        """Stage and complete; repeat if Hudi's commits have changed the file groups meanwhile."""
         while True:
             with staging():
                 staged = stage()
@@ -270,17 +266,17 @@ class OpenWrite:
                 self._unstage(moved.value)
 
     def _unstage(self, value: Timeline) -> None:
-        """Remove what was staged, for good, so that it can be staged by the file ids of a newer value."""
+        """Remove the staged files for good, before staging by newer file ids."""
         if not self.session.run(delete_for_good(self._staged)):
             raise StorageUnavailableError(
-                "files of this write lie in file groups that Hudi has put others in the place of meanwhile, and some "
-                f"cannot be removed: write again. requested={self.begun.requested} files={self._staged}"
+                "Hudi replaced file groups during this write, and some of its staged files cannot be removed: write "
+                f"again. requested={self.begun.requested} files={self._staged}"
             )
         self._staged.clear()
         self.file_ids, self._pending_in, self._looked_ms = value.file_ids, value, None
 
     def roll_back(self) -> Timeline:
-        """Give the write up and remove what it staged."""
+        """Roll the write back and remove its staged files."""
         self.session.require_own_process()
         self._alive.close()
         begun = self.begun
@@ -289,17 +285,17 @@ class OpenWrite:
         )
 
     def abandon(self) -> None:
-        """Roll back as far as the store lets us: nobody can see this write, and others clean up after its expiry.
+        """Roll back as far as the store allows; others clean up after the expiry.
 
-        A process that was forked while the write was under way leaves it to its parent, which goes on with it.
+        A forked child leaves the write to its parent.
         """
         if not self.session.is_own_process():
             return
-        with suppress(Exception):  # a store may raise any class
+        with suppress(Exception):  # stores raise any class
             self.roll_back()
 
     def _roll_back_or_find(self, unknown: CommitUnknownError) -> events.WriteOutcome:
-        """Decide a commit whose outcome is not known: after a roll-back it never lands, else it is there by now."""
+        """Settle an unknown outcome: roll back, so that the commit never lands, or return the commit."""
         try:
             value = self.roll_back()
             completion = self.session.run(find_completion(self.begun.requested, value))
@@ -309,7 +305,7 @@ class OpenWrite:
         if completion is None and value.find_pending(self.begun.requested) is not None:
             raise unknown  # another driver has taken the write over
         if completion is None and may_be_dropped(self.begun.requested, value):
-            raise unknown  # it may have been committed, and dropped since
+            raise unknown  # it may have been committed and dropped since
         if completion is None:
             raise StorageUnavailableError(
                 "the store failed in the middle of the commit, which was rolled back: nothing was published. Try "
@@ -318,27 +314,25 @@ class OpenWrite:
         return events.WriteOutcome(overwrite or completion, value, repeated=completion.driver != self.begun.driver)
 
     def take_over(self) -> int:
-        """Let this driver alone complete a distributed write from here on; returns how many drivers it has had.
+        """Make this driver the only one that may complete a distributed write; return the number of drivers so far.
 
-        The names of its files are those of no other driver, so that what the commit says of a file is true of the bytes
-        under that name.
+        Its file names are unique, so a commit's facts about a file are true of the bytes under that name.
         """
         self.begun = self.session.run(jobs.take_over(self.session.publisher, self.value, self.begun))
         self.write_token = driver_token(self.begun.drivers)
         return self.begun.drivers
 
     def _looked_lately(self) -> bool:
-        """Whether this write, which no other process takes part in, was seen to be pending just now."""
+        """Return True if this write, without other processes, was just seen pending."""
         if self.task is not None or self.begun.driver:
             return False
         now_ms = self.session.environment.now_ms()
         return self._looked_ms is not None and abs(now_ms - self._looked_ms) <= LOOK_KEPT_MS
 
     def require_pending(self) -> Timeline:
-        """The newest version of the timeline, in which this write is pending; raises where it is not, or not ours.
+        """Return the newest version; raise unless this write is pending there and ours.
 
-        A write that was given up or taken over must not leave files that come later than the sweep that cleared it. So
-        it looks before each file, unless it has looked just now: nothing is decided by it.
+        A write rolled back or taken over must not put files after its sweep. So it looks before each file.
         """
         if self._looked_lately():
             return self._pending_in

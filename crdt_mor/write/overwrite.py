@@ -1,9 +1,9 @@
-"""What an overwrite writes: which rows it replaces, and the base files of the new ones, staged where nobody looks.
+"""Overwrites: the replaced partitions, and the base files of the new rows, staged where no reader looks.
 
     statements ─ precombine ─► rows, states settled ─ by file group ─► one base file each, and one without rows
 
-The rows are as a compaction would leave them while nothing is pending: every later write to these file groups began
-when the overwrite was there, so no state has to be kept for a write that has not seen them.
+States are settled, as by a compaction without pending writes: every later write to these file groups has seen the
+overwrite.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import SchemaMode, Statement
 
 Partitions = Literal["dynamic"] | Collection[object] | None
-"""The partitions that an overwrite replaces: "dynamic": those that it has rows of; None: all of them."""
+"""The partitions to replace; "dynamic": those with rows; None: all."""
 
 _META: Final = {COMMIT_TIME: pl.String(), SEQUENCE: pl.String(), RECORD_KEY: pl.String()}
 
 
 @dataclass(frozen=True, slots=True)
 class OverwriteStatement:
-    """The one statement of a write that replaces rows. operation: Hudi's word for it."""
+    """The only statement of an overwrite. operation: Hudi's word for it."""
 
     scope: Scope
     operation: str
 
 
 def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mode: SchemaMode) -> Scope:
-    """Make the rows those of a write that replaces partitions; raises where some row lies in another partition."""
+    """Make rows the statement of an overwrite; raise for rows outside the partitions."""
     config = write.session.config
     asked = None if partitions == "dynamic" else scope_of(write, partitions)
     NamedStatements(write.statements).upsert(data, "UPSERT", mode, are_new=True)
@@ -64,23 +64,23 @@ def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mod
 
 
 def scope_of_rows(key: KeySpec, partitions: Collection[str]) -> Scope:
-    """The scope of a dynamic overwrite whose rows are in these partitions, named by their paths."""
+    """Return the scope of a dynamic overwrite with rows in these partition paths."""
     return Scope(tuple(sorted(partitions))) if key.partition_fields else EVERYTHING
 
 
 def require_inside(asked: Scope, partitions: Collection[str]) -> None:
-    """Raise `InvalidInputError` where there are rows in partitions that are not to be replaced."""
+    """Raise `InvalidInputError` for rows in partitions that are not replaced."""
     outside = sorted(partition for partition in partitions if not asked.covers(partition))
     if outside:
         raise InvalidInputError(
-            "rows of partitions that are not to be replaced: name these partitions as well, or leave the rows out; "
-            f'partitions="dynamic" replaces those that have rows. not_named={outside[:5]} '
+            "rows lie outside the replaced partitions: name their partitions as well, or omit the rows; "
+            f'partitions="dynamic" replaces the partitions of the rows. not_named={outside[:5]} '
             f"named={list(asked.partitions or ())[:5]}"
         )
 
 
 def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.WriteOutcome:
-    """Stage the base files and publish the overwrite; on any failure nothing is left."""
+    """Stage the base files and publish the overwrite; a failure leaves nothing."""
 
     def stage() -> StagedOverwrite:
         staging = BaseStaging(write)
@@ -97,22 +97,21 @@ def commit_overwrite(write: OpenWrite, statement: OverwriteStatement) -> events.
 
 
 def scope_of(write: OpenWrite, partitions: Collection[object] | str | None) -> Scope:
-    """The scope of partitions as users name them: by value, by tuples or mappings of values, or by path."""
+    """Return the scope of partitions named by value, by tuples or mappings of values, or by path."""
     if partitions is None:
         return EVERYTHING
     key = write.session.config.key
     if not key.partition_fields:
-        raise InvalidInputError("this table has no partitions: leave them out, which replaces all rows of the table.")
+        raise InvalidInputError("this table has no partitions: omit `partitions` to replace all rows of the table.")
     if isinstance(partitions, str | bytes | Mapping) or not isinstance(partitions, Iterable):
         raise InvalidInputError(
-            'partitions is a list of them, ["2026-01-31"], or "dynamic", those that have rows. '
+            'pass partitions as a list, ["2026-01-31"], or "dynamic", the partitions of the rows. '
             f"partitions={partitions!r}"
         )
     return Scope(tuple(sorted({_path(write, partition) for partition in partitions})))
 
 
 def _path(write: OpenWrite, partition: object) -> str:
-    """The path of a partition."""
     key, schema = write.session.config.key, write.statements.schema
     if isinstance(partition, str) and _is_path(key, partition):
         _refuse_ambiguous(write, partition)
@@ -124,30 +123,30 @@ def _path(write: OpenWrite, partition: object) -> str:
 
 
 def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
-    """Raise where the path of a partition is also the value of another one that the table has: of a text column."""
+    """Raise if a partition's path is also the text value of another partition."""
     key, schema = write.session.config.key, write.statements.schema
     if len(key.partition_fields) > 1 or not pt.is_string(schema.stored.field(key.partition_fields[0]).type):
         return
     try:
         other = _path_of_values(key, schema, path, write.statements.value.names)
     except InvalidInputError:
-        return  # no value of a partition is like that
+        return  # no partition value looks like this
     completions = write.session.views.snapshot_completions(write.value)
     if all(slice_.partition != other for slice_ in fold_slices(completions)):
         return
     (name,) = key.partition_fields
     value = path.removeprefix(f"{name}=")
     raise InvalidInputError(
-        "this names two partitions, one by its path and one by its value: name the one that is meant by a mapping, "
+        "this text names two partitions, by path and by value: use a mapping, "
         f"{ {name: value} } or { {name: path} }, or delete its rows by a filter. partition={path!r} by_path={path!r} "
         f"by_value={other!r}"
     )
 
 
 def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names: Names) -> str:
-    """The path of a partition that is named by a value, or by a tuple or a mapping of values.
+    """Return the path of a partition named by values.
 
-    names: what the columns are called, for messages.
+    names: the columns' names in messages.
     """
     fields = key.partition_fields
     if isinstance(partition, Mapping):
@@ -166,7 +165,7 @@ def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names:
             columns[name] = text.cast(kind)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                "a partition is named by values of its columns' types. "
+                "name a partition by values of its columns' types. "
                 f"column={names.shown(name)} type={kind} value={value!r}"
             ) from error
     path: str = key.partition_paths(pa.table(columns))[0].as_py()
@@ -174,7 +173,7 @@ def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names:
 
 
 def _is_path(key: KeySpec, text: str) -> bool:
-    """Whether a text is the path of a partition in which each level names its column, or has several levels."""
+    """Return True for a partition path whose levels name their columns, or with several levels."""
     levels = text.split("/")
     if len(levels) != len(key.partition_fields):
         return False
@@ -185,7 +184,7 @@ def _is_path(key: KeySpec, text: str) -> bool:
 
 def _misnamed(fields: Sequence[str], partition: object, names: Names) -> InvalidInputError:
     return InvalidInputError(
-        "a partition is named by a value of each of its columns, by a mapping of them, or by its path. "
+        "name a partition by a value for each partition column, by a mapping, or by its path. "
         f"partition_by={[*map(names.shown, fields)]} got={partition!r}"
     )
 
@@ -195,17 +194,17 @@ def _misnamed(fields: Sequence[str], partition: object, names: Names) -> Invalid
 
 @dataclass(frozen=True, slots=True)
 class BaseStaging:
-    """Makes the base files of one write, or of one task of it."""
+    """Make the base files of a write, or of one task."""
 
     write: OpenWrite
 
     @property
     def merging(self) -> Merging:
-        """How the columns of the write merge, those that it adds included."""
+        """The merge of the columns, including new ones."""
         return self.write.statements.merging
 
     def bases(self, statements: Sequence[Statement]) -> tuple[StagedBase, ...]:
-        """One for each file group that has rows."""
+        """Return one base file for each file group with rows."""
         if not statements:
             return ()
         rows = self._settled(statements)
@@ -229,13 +228,13 @@ class BaseStaging:
         return tuple(in_threads(stage, list(zip(firsts, groups, strict=True))))
 
     def empty(self) -> tuple[str, int]:
-        """One without rows, which serves any file group."""
+        """Return a base file without rows, usable by any file group."""
         types = {name: self.merging.columns.schema[name] for name in self.merging.schema.stored.names}
         path, size, _ = self._put("", "", pl.DataFrame(schema={**_META, **types}), 1)
         return path, size
 
     def _put(self, partition: str, file_name: str, rows: pl.DataFrame, threads: int) -> tuple[str, int, int]:
-        """Put a base file; its path, its size and its number of rows."""
+        """Put a base file; return its path, size and number of rows."""
         write = self.write
         path = f"{STAGED}/{write.begun.requested}-{write.session.environment.nonce()}"
         hidden = {member.hidden for member in self.merging.rule.members if member.hidden}
@@ -248,7 +247,7 @@ class BaseStaging:
         return path, size, statistics.rows
 
     def _settled(self, statements: Sequence[Statement]) -> pl.DataFrame:
-        """The rows of the statements, each key once: the columns of base files, and partition and bucket."""
+        """Return the statements' rows with unique keys, in base file columns plus partition and bucket."""
         rule, types = self.merging.rule, self.merging.columns.schema
         names = self.merging.schema.stored.names
         frames = []

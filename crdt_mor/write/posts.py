@@ -1,10 +1,10 @@
-"""A small write as a post, and posts as the statements of one commit.
+"""Convert a small write to a post, and posts to the statements of a commit.
 
-    post      the rows that the user gave, as an Arrow IPC stream, beside what kind of statement it is
-    group     the statements of all posts, in their order, folded by the table's one merge into a log file a file group
+    post      the user's rows as an Arrow IPC stream, with the kind of statement
+    group     the statements of all posts in order, folded by the table's merge into one log file per file group
 
-A post holds no time and nothing of the table, so that the process which commits it checks its rows again, by the schema
-of its own version. One that does not fit is left out, and its owner is told when it looks.
+A post contains no time and nothing of the table, so the publisher checks its rows again by the schema of its own
+version. An unfit post is left out, and its owner finds out when it looks.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from crdt_mor.write.statements import Operation, SchemaMode, Statement, Statemen
 _DELETE: Final = "DELETE"
 
 _OPERATIONS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", _DELETE: "DELETE"}
-"""The statements that can be posted, by their words in a post."""
+"""The kinds of statements in posts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One statement as the user made it. plain: of a delete, whether it has no ordering value."""
+    """A statement as the user made it. plain: a delete without an ordering value."""
 
     statement: Operation
     rows: pa.Table
@@ -45,19 +45,19 @@ class Said:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What two statements have in common that may be made as one: the rows of the one, then those of the other."""
+        """Return the properties that two statements must share to be concatenated."""
         return self.statement, self.plain, self.rows.schema
 
     def repeat(self, statements: Statements) -> None:
-        """Make the same statement again, in another commit."""
+        """Make the same statement in another commit."""
         if self.statement == _DELETE:
             statements.delete(self.rows, self.plain)
         else:
-            statements.upsert(self.rows, self.statement, "strict", are_kept=True)  # checked when it was said
+            statements.upsert(self.rows, self.statement, "strict", are_kept=True)  # its owner checked it
 
 
 class NotedStatements(Statements):
-    """Statements that note what was said, so that it can be posted."""
+    """Statements that keep the user's statements for a post."""
 
     def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime) -> None:
         super().__init__(config, value, requested)
@@ -75,7 +75,7 @@ class NotedStatements(Statements):
 
 
 def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] | None) -> Post | None:
-    """The post of a write of one statement; None where it is none that can be posted: it is several, large or empty."""
+    """Return the post of a write; None for several statements, a large one or an empty one."""
     if len(statements.said) != 1 or bytes_of(statements.said[0].rows) > BYTES_MAX:
         return None
     said, keys = statements.said[0], keys_in(statements.collected[0])
@@ -89,11 +89,11 @@ def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] 
 
 
 def keys_in(statement: Statement) -> int:
-    """How many keys a statement writes or deletes."""
+    """Return the number of keys that a statement writes or deletes."""
     rows = statement.data if isinstance(statement, RowsWrite) else statement.keys
     if len(rows) < 2:
         return len(rows)
-    if isinstance(rows, pa.Table):  # a few rows, which are not worth a query of polars'
+    if isinstance(rows, pa.Table):  # a polars query costs more than a few rows
         return len(set(zip(rows[PARTITION_PATH].to_pylist(), rows[RECORD_KEY].to_pylist(), strict=True)))
     distinct: int = rows.select(pl.struct(PARTITION_PATH, RECORD_KEY).n_unique()).item()
     return distinct
@@ -108,7 +108,7 @@ def _encoded(rows: pa.Table) -> bytes:
 
 
 def said_in(post: Post) -> Said:
-    """The statement in a post. Raises for one that this release does not know, and for what is no stream of rows."""
+    """Return the statement of a post; raise for unknown statements and damaged streams."""
     rows = pa.RecordBatchStreamReader(post.content).read_all()
     return Said(_OPERATIONS[post.statement], rows, post.plain)
 
@@ -116,7 +116,7 @@ def said_in(post: Post) -> Said:
 def group_of(
     config: TableConfig, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post, said: Said
 ) -> tuple[Statements, list[Post]]:
-    """The statements of the posts that fit what follows `tail`, in their order, and those posts.
+    """Return the statements of the posts that fit after `tail`, in order, and these posts.
 
     own: the post of this process, which fits; said: its statement.
     """
@@ -135,7 +135,7 @@ def group_of(
 
 
 def _said_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> Said | None:
-    """The statement of a post; None where its token stops it, in the table or in the group, and where it is no rows."""
+    """Return a post's statement; None if its token is used in the table or group, or if it has no rows."""
     applications = [other.token[0] for other in others if other.token is not None]
     if blocking_token(tail, post.token) is not None or (post.token is not None and post.token[0] in applications):
         return None
@@ -148,11 +148,11 @@ def _said_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> Said | N
 _MISFITS: Final = (
     CrdtMorError, pa.ArrowException, pl.exceptions.PolarsError, LookupError, OSError, ValueError, TypeError,
 )  # fmt: skip
-"""What rows of others may raise that do not fit the table: their owner will be told."""
+"""Errors of other writers' unfit rows; their owners will be told."""
 
 
 def _repeat(run: Sequence[tuple[Post, Said]], statements: Statements) -> bool:
-    """Make statements that are alike, one after another, as one; whether they fit."""
+    """Make equal-shaped statements as one; return True if they fit."""
     (_, first), rows = run[0], [said.rows for _, said in run]
     try:
         replace(first, rows=pa.concat_tables(rows)).repeat(statements)

@@ -1,4 +1,4 @@
-"""Tables that cannot be written, each with the way out."""
+"""Refuse tables that cannot be written, with the remedy."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from crdt_mor.model.timeline import Timeline
 
 
 def require_writable(session: Session, *, as_read: bool = False) -> None:
-    """Raise for tables that cannot be written, or whose payloads cannot be found here. as_read: see `settings`."""
+    """Raise for tables that cannot be written, or with unknown payloads. as_read: see `settings`."""
     config = session.settings(as_read=as_read)
     if as_read and is_plain(config.properties):
-        config = session.settings()  # the table may have been taken back since
+        config = session.settings()  # a takeback changes them
     require_bucketed(config)
     require_payloads(session.config)
 
 
 def require_bucketed_now(session: Session) -> None:
-    """As `require_bucketed`; where the properties forbade it as the table was opened, by what they say now."""
+    """Like `require_bucketed`, with the current properties if those at the opening forbade it."""
     try:
         require_bucketed(session.config)
     except InvalidInputError:
@@ -28,19 +28,19 @@ def require_bucketed_now(session: Session) -> None:
 
 
 def require_bucketed(config: TableConfig) -> None:
-    """Raise for tables that cannot be written, or whose keys cannot be mapped to file groups."""
+    """Raise for tables that cannot be written, or without a mapping from keys to file groups."""
     require_written_format(config)
     if config.buckets is None:
         raise InvalidInputError(
-            "this table does not say how many buckets its index has, so a new key could be put where no other writer "
-            "looks. If Hudi writes it with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to its "
-            "hoodie.properties; otherwise copy it: Table.create(...).append(Table.open(...).scan())"
+            "the number of buckets of this table is unknown, so a key could get a second place. If Hudi writes the "
+            "table with a simple bucket index, add hoodie.bucket.index.num.buckets=<n> to hoodie.properties; "
+            "otherwise copy it: Table.create(...).append(Table.open(...).scan())"
         )
     config.key.refuse_foreign_generator()
 
 
 def require_written_format(config: TableConfig) -> None:
-    """Raise for tables in which nothing is written, neither rows nor the outputs of a service."""
+    """Raise for tables that take neither rows nor outputs of services."""
     config.require_written_version()
     require_no_metadata_table(config)
     if config.ours and is_plain(config.properties):
@@ -54,29 +54,29 @@ def require_written_format(config: TableConfig) -> None:
         )
     if config.unset_values:
         raise InvalidInputError(
-            "this table has a partial update mode of Hudi's, in which such values leave a column as it is; it can be "
-            "read, not written: let Hudi write it, or copy it into a table of ours with PartialUpdate, "
+            "this table uses Hudi's partial update mode, in which these values keep a column; it can be read, not "
+            "written: let Hudi write it, or copy it into a table with PartialUpdate, "
             f"Table.create(...).append(Table.open(...).scan()). values={list(config.unset_values)}"
         )
 
 
 def require_no_metadata_table(config: TableConfig) -> None:
-    """Raise where Hudi's readers would find neither a commit of ours nor a compaction."""
+    """Raise if Hudi's readers would miss our commits and compactions."""
     if config.metadata_partitions:
         raise InvalidInputError(
-            "Hudi keeps a metadata table here, and its readers would not see files that are not listed there. Tell its "
-            "writers hoodie.metadata.enable=false, and remove it: table.maintenance.drop_metadata_table(), or with "
-            "Hudi, call delete_metadata_table(table => ...). "
+            "Hudi keeps a metadata table here, and its readers would miss our files. Set hoodie.metadata.enable=false "
+            "for its writers, and remove it: table.maintenance.drop_metadata_table(), or with Hudi, call "
+            "delete_metadata_table(table => ...). "
             f"metadata={list(config.metadata_partitions)}"
         )
 
 
 def require_own_groups(value: Timeline) -> None:
-    """Raise for a table in which keys may live outside of the bucket index."""
+    """Raise if keys may live outside the bucket index."""
     if value.foreign_group is not None:
         raise InvalidInputError(
-            "another engine wrote to file groups that this table's bucket index did not make, so a key could live "
-            "twice. Tell that writer hoodie.index.type=BUCKET with this table's bucket count, and copy the rows to a "
-            "new table: Table.create(...).append(Table.open(...).scan()). "
+            "another engine wrote to file groups outside this table's bucket index, so a key could live twice. Set "
+            "hoodie.index.type=BUCKET and the bucket count for that writer, and copy the rows to a new table: "
+            "Table.create(...).append(Table.open(...).scan()). "
             f"file_id={value.foreign_group}"
         )

@@ -1,7 +1,7 @@
-"""The rules of a table, asked of rows that are about to be written; and what users ask for, made rules.
+"""Check rows against a table's rules, and convert users' rules to the stored form.
 
-This is the only place where rows are held to rules: every write, whoever commits it, makes its statements of rows by
-`Statements.upsert`, by the rules of the value that it begins in or follows.
+Rows are checked only here: every write makes its statements by `Statements.upsert`, with the rules of the value in
+which it begins or that it follows.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from crdt_mor.write.named import shown_config
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """The rules of a table, for rows of one schema.
+    """A table's rules for rows of a schema.
 
-    are_new: whether no row of the table has these keys, as the statement says: an append, an overwrite, a load.
+    are_new: no row of the table has these keys, as in an append, an overwrite or a load.
     """
 
     rules: Rules
@@ -45,9 +45,9 @@ class RowRules:
     are_new: bool
 
     def completed(self, data: pa.Table) -> pa.Table:
-        """The rows with the default of each column that they do not give.
+        """Fill omitted columns with their defaults.
 
-        In a table of partial updates a column that is not given keeps what is there, so that only new rows get one.
+        In a table of partial updates an omitted column keeps its value, so only new rows get defaults.
         """
         if self.config.merge.partial and not self.are_new:
             return data
@@ -58,9 +58,9 @@ class RowRules:
         return data
 
     def ask(self, rows: pa.Table) -> None:
-        """Raise `ConstraintViolationError` where some row breaks a rule.
+        """Raise `ConstraintViolationError` if a row breaks a rule.
 
-        rows: in stored types, as they were written.
+        rows: in stored types.
         """
         for rule in self.rules:
             broken = self._broken(rule, rows) if rule.kind != "default" else None
@@ -68,18 +68,18 @@ class RowRules:
                 raise self._violation(rule, rows, broken)
 
     def _broken(self, rule: Rule, rows: pa.Table) -> np.ndarray | None:
-        """Which rows break a rule; None where it asks nothing of them."""
+        """Return the rows that break a rule; None if it does not apply."""
         absent = [name for name in rule.columns if name not in rows.column_names]
         if rule.kind == "not_null":
-            if absent:  # of partial updates, where it keeps what is there
+            if absent:  # a partial update keeps the old value
                 return np.full(rows.num_rows, self.are_new)
             return np.asarray(rows[rule.name].is_null())
         if len(absent) == len(rule.columns):
             return None
         if absent:
             raise SchemaMismatchError(
-                "a check asks these columns together, of which a partial update gives all or none: give the others as "
-                f"well. check={rule.name!r} columns={list(rule.columns)} missing={absent}"
+                "a check compares these columns together, so a partial update must give all or none: give the others "
+                f"as well. check={rule.name!r} columns={list(rule.columns)} missing={absent}"
             )
         if not rows.num_rows:
             return None
@@ -91,7 +91,7 @@ class RowRules:
         names = dict.fromkeys([*key.partition_fields, *key.fields])
         values = {name: rows[name][row].as_py() for name in rule.columns if name in rows.column_names}
         return violation(
-            "rows break a rule of the table, and nothing was written: mend these rows, or leave them out",
+            "rows break a rule of the table, and nothing was written: correct these rows, or omit them",
             rule, {name: rows[name][row].as_py() for name in names}, values, int(broken.sum()),
         )  # fmt: skip
 
@@ -99,7 +99,7 @@ class RowRules:
 def violation(
     what: str, rule: Rule, key: Mapping[str, object], values: Mapping[str, object], rows: int
 ) -> ConstraintViolationError:
-    """The error of rows that break a rule. key, values: of the first one, what the rule looks at."""
+    """Return the error of broken rules. key, values: of the first row, restricted to the rule's columns."""
     return ConstraintViolationError(
         f"{what}. constraint={str(rule)!r} key={dict(key)} values={dict(values)} rows={rows}",
         f"{rule.kind} {rule.name}", dict(key), rows,
@@ -107,7 +107,7 @@ def violation(
 
 
 def broken_by(rule: Rule, schema: TableSchema) -> pl.Expr:
-    """For which rows a rule is broken: null is no."""
+    """Return a condition that is true for rows that break the rule; null is false."""
     if rule.kind == "not_null":
         return pl.col(rule.name).is_null()
     return ~_condition(rule.text, schema.to_json())
@@ -115,7 +115,6 @@ def broken_by(rule: Rule, schema: TableSchema) -> pl.Expr:
 
 @lru_cache(maxsize=256)
 def _condition(text: str, schema: str) -> pl.Expr:
-    """The condition of a check, on a table of this schema."""
     return checked(text, TableSchema.from_json(schema))
 
 
@@ -123,7 +122,7 @@ def _condition(text: str, schema: str) -> pl.Expr:
 
 
 def renamed_rules(rules: Iterable[Rule], name: Callable[[str], str]) -> Rules:
-    """Rules under other names of their columns. name: the other one of a column."""
+    """Rename the columns of rules. name: returns the other name."""
     return tuple(
         replace(
             rule,
@@ -136,7 +135,7 @@ def renamed_rules(rules: Iterable[Rule], name: Callable[[str], str]) -> Rules:
 
 
 def with_names(text: str, name: Callable[[str], str], columns: Collection[str]) -> str:
-    """The text of a condition under other names of these columns, in quotes where they change."""
+    """Rename columns in a condition's text, quoting changed names."""
     parts, end = list[str](), 0
     for token, column in _with_columns(text, columns):
         if column is not None and name(column) != column:
@@ -146,7 +145,7 @@ def with_names(text: str, name: Callable[[str], str], columns: Collection[str]) 
 
 
 def meant_by(rules: Iterable[Rule]) -> set[tuple[str, ...]]:
-    """What rules say, in words: the same of checks that differ in blanks, or in quotes around a column."""
+    """Return the meaning of rules, ignoring blanks and quotes around columns."""
     return {(rule.kind, rule.name, *_words(rule)) for rule in rules}
 
 
@@ -161,7 +160,7 @@ def _words(rule: Rule) -> list[str]:
 
 
 def _with_columns(text: str, columns: Collection[str]) -> Iterator[tuple[Token, str | None]]:
-    """The tokens of a condition, each with the column that it names."""
+    """Yield the tokens of a condition with the columns that they name."""
     tokens = tokens_of(text) or []
     for before, token in zip([None, *tokens], tokens, strict=False):
         column = name_of(text[token.start : token.end])
@@ -177,7 +176,7 @@ def rules_in_stored_names(
     schema: TableSchema,
     names: Names,
 ) -> list[Rule]:
-    """As `rules_of`, of columns by the names that people see; the rules have stored names, as `config` and `schema`."""
+    """Like `rules_of`, for shown names; the rules, `config` and `schema` use stored names."""
     if names.are_stored:
         return rules_of(not_null, check, default, config, schema)
     shown = names.outward(schema)
@@ -194,8 +193,8 @@ def rules_in_stored_names(
             is_meant = False
         if not is_meant:
             raise InvalidInputError(
-                "which of its words are columns cannot be told: write their names in double quotes, as these have "
-                f"other names on storage. check={seen.name!r} condition={seen.text!r} columns={list(seen.columns)}"
+                "the columns in a check are ambiguous: put their names in double quotes. "
+                f"check={seen.name!r} condition={seen.text!r} columns={list(seen.columns)}"
             )
     return rules
 
@@ -210,7 +209,7 @@ def rules_of(
     config: TableConfig,
     schema: TableSchema,
 ) -> list[Rule]:
-    """The rules that a user asks for; raises `InvalidInputError` for what the table cannot have."""
+    """Return a user's rules; raise `InvalidInputError` if the table cannot have them."""
     _require_shapes(check, default)
     _require_columns([*not_null, *default], schema)
     rules = [Rule("not_null", name, "", (name,)) for name in not_null]
@@ -224,14 +223,14 @@ def rules_of(
 
 
 def require_shown(rules: Collection[Rule], value: Timeline) -> None:
-    """Raise `InvalidInputError` where rules are of columns that were dropped meanwhile."""
+    """Raise `InvalidInputError` if a rule's column was dropped meanwhile."""
     dropped = [value.names.shown(name) for rule in rules for name in rule.columns if name in value.names.hidden]
     if dropped:
-        raise InvalidInputError(f"the table has no such columns any more: they were dropped. columns={dropped}")
+        raise InvalidInputError(f"these columns of rules were dropped meanwhile: omit them. columns={dropped}")
 
 
 def require_rules(rules: Collection[Rule], config: TableConfig, schema: TableSchema) -> None:
-    """Raise `InvalidInputError` where a table with these columns cannot have these rules."""
+    """Raise `InvalidInputError` if a table with these columns cannot have these rules."""
     if not rules:
         return
     _require_columns([name for rule in rules for name in rule.columns], schema)
@@ -251,69 +250,64 @@ def _require_shapes(check: object, default: object) -> None:
         isinstance(part, str) and part for pair in check.items() for part in pair
     ):
         raise InvalidInputError(
-            'a check has a name, and a condition of SQL that is kept with the table: check={"positive": "price > 0"}. '
-            f"check={check!r}"
+            f'pass checks as names with SQL conditions: check={{"positive": "price > 0"}}. check={check!r}'
         )
     if not isinstance(default, Mapping) or not all(isinstance(name, str) for name in default):
-        raise InvalidInputError(f'defaults are values by column: default={{"country": "DE"}}. default={default!r}')
+        raise InvalidInputError(f'pass defaults as values by column: default={{"country": "DE"}}. default={default!r}')
 
 
 def _require_columns(names: Collection[str], schema: TableSchema) -> None:
     unknown = [name for name in names if name not in schema.declared.names]
     if unknown:
         raise InvalidInputError(
-            f"rules are about columns of the table, and these are none{schema.meant(unknown)}. "
+            f"the table lacks columns of these rules{schema.meant(unknown)}. "
             f"unknown={unknown} known={schema.declared.names}"
         )
 
 
 def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
-    """The columns that a check names, in the table's order."""
+    """Return the columns of a check, in the table's order."""
     try:
         named = set(columns_in(checked(text, schema)))
     except InvalidInputError as error:
-        raise InvalidInputError(
-            f"a check is what a filter may be, and this one is not: {error} check={name!r}"
-        ) from error
+        raise InvalidInputError(f"a check must be a valid filter: {error} check={name!r}") from error
     if not named or not named.isdisjoint(META_COLUMNS):
         raise InvalidInputError(
-            "a check is a condition on columns that users write, since it is asked before a row is stored. "
+            "a check needs a condition on columns that users write, because it runs before a row is stored. "
             f"check={name!r} condition={text!r}"
         )
     return tuple(column for column in schema.declared.names if column in named)
 
 
 def _require_value(rule: Rule, merging: Merging) -> None:
-    """Raise where null says nothing in a column, so that no row can be asked for a value."""
+    """Raise if null has no effect in a column, so that no row can be required to have a value."""
     for member in merging.rule.members:
         if rule.name in member.columns and member.payload.nulls == "skip":
             raise InvalidInputError(
-                f"a null says nothing to {member.payload.name}, which shows what was written besides, so that a write "
-                f"may always leave the column out: take not_null away. column={rule.name!r}"
+                f"{member.payload.name} ignores nulls, so a write may always omit the column: remove not_null. "
+                f"column={rule.name!r}"
             )
 
 
 def _require_as_read(rule: Rule, merging: Merging) -> None:
-    """Raise where a column is written in another type than it is read in, which a condition cannot be asked of."""
+    """Raise if a column's written and read types differ, so that a condition cannot apply."""
     written = [name for name in rule.columns if name in merging.accepts]
     if written:
         raise InvalidInputError(
-            "a check is asked of what is written, and to these columns values of other types are written than are "
-            f"read: leave them out of the check. check={rule.name!r} columns={written}"
+            "a check runs on written values, and these columns are written in other types than they are read: omit "
+            f"them from the check. check={rule.name!r} columns={written}"
         )
 
 
 def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, merging: Merging) -> None:
     if rule.name in (*config.key.fields, *config.key.partition_fields):
-        raise InvalidInputError(
-            f"each row says its key and its partition, for which there is no default. column={rule.name!r}"
-        )
+        raise InvalidInputError(f"key and partition columns cannot have a default: remove it. column={rule.name!r}")
     try:
         column = pa.repeat(_default(rule.text, schema.declared.field(rule.name)), 1)
         schema.normalise(pa.table({rule.name: column}), merging.accepts)
     except (SchemaMismatchError, pa.ArrowException) as error:
         raise InvalidInputError(
-            f"a default is a value of its column's type, as it is written. column={rule.name!r} default={rule.text!r} "
+            f"pass a default of the column's type. column={rule.name!r} default={rule.text!r} "
             f"type={schema.declared.field(rule.name).type}"
         ) from error
 
@@ -322,30 +316,29 @@ def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, mergi
 
 
 def _default_text(value: object, column: pa.Field) -> str:
-    """A default as the table keeps it, of which `_default` makes the same value."""
+    """Return a default as text, from which `_default` restores the value."""
     try:
         is_text = isinstance(value, str)
         scalar = from_texts(pa.scalar(value), column.type) if is_text else pa.scalar(value, column.type)
         text = scalar.cast(pa.string()).as_py()
-        is_number = isinstance(value, int | float) and pt.is_time(column.type)  # which does not say its unit
+        is_number = isinstance(value, int | float) and pt.is_time(column.type)  # a number without a unit
         is_same = isinstance(text, str) and not is_number and _default(text, column).equals(scalar)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         is_same = False
     if not is_same:
         raise InvalidInputError(
-            "a default is one value, not null, of its column's type, which is a number, a text, a truth value, a date "
-            f"or a time: convert it. column={column.name!r} type={column.type} default={value!r}"
+            "a default must be a number, text, truth value, date or time of its column's type, not null: convert it. "
+            f"column={column.name!r} type={column.type} default={value!r}"
         )
     return str(text)
 
 
 def _default(text: str, column: pa.Field) -> pa.Scalar:
-    """The value that a text is in a column."""
     return from_texts(pa.scalar(text, pa.string()), column.type)
 
 
 def default_values(rules: Rules, schema: TableSchema) -> Iterator[tuple[str, object]]:
-    """The columns that have a default, each with its value."""
+    """Yield the columns with a default and their values."""
     for rule in rules:
         if rule.kind == "default":
             yield rule.name, _default(rule.text, schema.declared.field(rule.name)).as_py()

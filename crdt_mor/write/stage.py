@@ -1,11 +1,9 @@
-"""Staging: the statements of one write become one log file per file group that they touch.
+"""Stage the statements of a write as one log file per touched file group.
 
     statements ─ precombine ─► deletes, tombstones, rows ─ by file group ─► one log file each, put while it is encoded
 
-A few rows, of which each key is once, are sorted and cut as they come, in Arrow; all else goes by way of polars.
-
-The caller decides where a file goes: under its final name, or, in a distributed write, where nobody looks until the
-write's driver places it.
+A few rows with unique keys stay in Arrow; everything else goes through polars. The caller chooses the place of a file:
+its final name, or, in a distributed write, a staging name until the driver places it.
 """
 
 from __future__ import annotations
@@ -53,21 +51,21 @@ from crdt_mor.write.statements import FEW_ROWS_MAX, Statement, few_rows
 
 Placed = TypeVar("Placed")
 Groups = Sequence[tuple[Group, pl.Series]]
-"""File groups, each with the positions of its rows."""
+"""File groups with the positions of their rows."""
 Parts = dict[Group, list[Callable[[], Deletes | Rows]]]
-"""Of each file group what its log file will hold."""
+"""The contents of each file group's log file."""
 
 AT_ONCE_ROWS_MAX: Final = 200_000
-"""Up to so many rows are put in order for all file groups at once; of more there would be a whole copy in memory."""
+"""Most rows that are ordered for all file groups at once, because this copies them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """How one write makes its log files.
+    """Settings for making a write's log files.
 
-    write_token: the one in the names of the files. task: the part of a distributed write that this is; None: all of it.
-    at_once: how many files are made and put at once; None: as many as there are processors.
-    judgements: which columns of earlier writes were worth a dictionary. file_ids: of the file groups of buckets.
+    write_token: the token in file names. task: the part of a distributed write; None: the whole write.
+    at_once: files made and put at once; None: one per processor.
+    judgements: columns of earlier writes that deserved a dictionary. file_ids: the file groups of buckets.
     """
 
     config: TableConfig
@@ -80,14 +78,14 @@ class Staging:
     at_once: int | None = None
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
-        """Fold what the statements say of each key, and `put` one log file for each file group that they touch."""
+        """Fold the statements per key, and `put` one log file for each touched file group."""
         few = few_rows(statements)
         parts = self._folded(statements) if few is None else self._few(few)
         by_name = sorted(parts.items(), key=itemgetter(0))
         return list(in_threads(partial(self._put_log_file, put), by_name, self.at_once))
 
     def _few(self, rows: pa.Table) -> Parts:
-        """A few rows of different keys, which stay Arrow: a query of polars' costs more than they do."""
+        """Keep a few rows with unique keys in Arrow: a polars query costs more."""
         names = [name for name in rows.column_names if name not in (*META_COLUMNS, BUCKET)]
         places = zip(*(rows[name].to_pylist() for name in (PARTITION_PATH, BUCKET, RECORD_KEY)), strict=True)
         order = sorted(enumerate(places), key=itemgetter(1))
@@ -106,7 +104,7 @@ class Staging:
         return parts
 
     def _folded(self, statements: Sequence[Statement]) -> Parts:
-        """Any statements, of which each key is left once."""
+        """Fold any statements to unique keys."""
         if not statements:
             return {}
         combined = precombine(statements, self.merging.rule)
@@ -127,23 +125,22 @@ class Staging:
         return parts
 
     def _repeating(self, rows: pl.DataFrame, groups: int) -> tuple[str, ...]:
-        """The columns that are worth a dictionary: none of a few rows, whose files are the same as in `_few`."""
+        """Return the columns worth a dictionary; none for a few rows, as in `_few`."""
         if rows.height <= FEW_ROWS_MAX:
             return ()
         return self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, groups)))
 
     def _lack_columns(self, names: Sequence[str]) -> bool:
-        """Whether some columns of the table are not among these."""
         return not set(self.merging.schema.declared.names) <= set(names)
 
     def _deletes(self, keys: pl.DataFrame, positions: pl.Series, ordering: str | None) -> Deletes:
-        """The deletes of one file group, at these positions of `keys`."""
+        """Return the deletes of a file group, at these positions of `keys`."""
         deleted = keys[sorted_keys(keys, positions)]
         texts = stored_array(deleted[RECORD_KEY], pa.string())
         if ordering is not None:
             kind = self.merging.schema.stored.field(ordering).type
             return Deletes(self.requested, texts, stored_array(deleted["ordering"], kind))
-        # Where the latest commit wins, Hudi compares by requested time, so that a tombstone carries that of its commit.
+        # If the latest commit wins, Hudi compares requested times, so a tombstone carries its commit's.
         latest = self.config.merge.kind == "latest"
         return Deletes(self.requested, texts, pa.repeat(pa.scalar(self.requested), len(texts)) if latest else None)
 
@@ -153,7 +150,7 @@ class Staging:
     def _cut_at_once(
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
     ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
-        """Few rows: sorted by file group and key, numbered from `first` and made Arrow once, and then cut."""
+        """Sort, number and convert all rows once, then cut them by file group."""
         table = numbered_rows(rows, in_groups(rows, groups), self.requested, first, self.merging.schema, self._writer)
         columns, start = _columns(rows), 0
         for group, positions in groups:
@@ -161,8 +158,6 @@ class Staging:
             start += len(positions)
 
     def _cut(self, table: pa.Table, group: Group, first: int) -> Callable[[int, int], pa.Table]:
-        """The rows of a file group, which are those of `table` from `first` on."""
-
         def cut(start: int, count: int) -> pa.Table:
             return rows_of_group(table.slice(first + start, count), self._file_group(group), self.requested)
 
@@ -171,7 +166,7 @@ class Staging:
     def _cut_by_group(
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
     ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
-        """Many rows: each file group sorts its own when its turn comes, and makes them Arrow as they are encoded."""
+        """Sort and convert the rows of each file group when its turn comes."""
         for group, positions in groups:
             yield group, partial(self._sorted, rows, positions, group, first, repeating)
             first += len(positions)
@@ -179,7 +174,7 @@ class Staging:
     def _sorted(
         self, rows: pl.DataFrame, positions: pl.Series, group: Group, first: int, repeating: Sequence[str]
     ) -> StoredRows:
-        """The rows of one file group, at these positions of `rows`, numbered from `first`."""
+        """Return the sorted rows of a file group, numbered from `first`."""
         order = sorted_keys(rows, positions)
 
         def cut(start: int, count: int) -> pa.Table:
@@ -190,13 +185,13 @@ class Staging:
         return StoredRows(len(order), _columns(rows), repeating, cut)
 
     def _file_group(self, group: Group) -> FileGroup:
-        """The file group that answers for a bucket of a partition."""
+        """Return the live file group of a bucket."""
         partition, bucket = group
         return partition, self.file_ids.of(partition, bucket)
 
     @property
     def _writer(self) -> int:
-        """The number of this writer in sequence numbers."""
+        """Return this writer's number in sequence numbers."""
         return 0 if self.task is None else self.task + 1
 
     def _put_log_file(
@@ -210,5 +205,4 @@ class Staging:
 
 
 def _columns(rows: pl.DataFrame) -> list[str]:
-    """The columns of a log block of these rows."""
     return [*META_COLUMNS, *(name for name in rows.columns if name not in (*META_COLUMNS, BUCKET))]

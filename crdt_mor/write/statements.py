@@ -1,7 +1,7 @@
-"""The statements of one write, collected: checked, cast to stored types, keyed and hashed to buckets.
+"""Collect the statements of a write: check, cast to stored types, key and hash them to buckets.
 
-Nothing is stored here. A statement that brings new columns or wider types moves all statements of the write to the
-grown schema; open_write.py publishes the growth, and stage.py makes log files of the statements.
+Nothing is stored here. A statement with new columns or wider types moves all statements to the grown schema;
+open_write.py publishes the growth, and stage.py makes log files.
 """
 
 from __future__ import annotations
@@ -42,24 +42,20 @@ SchemaMode = Literal["strict", "merge"]
 Statement = RowsWrite | DeleteWrite
 
 FEW_ROWS_MAX: Final = 64
-"""The most rows that stay Arrow from the caller to their log files. Of more, polars may cost less, and columns
-may be worth a dictionary: it makes the file of so few smaller by a few percent at most."""
+"""Most rows that stay Arrow on their way to log files. For more, polars may be faster, and dictionaries may pay."""
 
 PLACES_PER_TASK: Final = 1 << 20
 _PLACES: Final = 1 << 30
-"""Payloads may count two places a row, in 32 bits."""
+"""Payloads may count two places per row, in 32 bits."""
 
 
 class Statements:
-    """The statements of one write, in their order.
+    """The statements of a write, in order.
 
-    value: the timeline at the write's begin, or a later one. requested: the write's place in the table's order, which
-        payloads see.
-    task: which part of a distributed write this is; None: all of it. declared: all that the statements may touch.
-    config: the table's.
-    collected: the statements. schema, merging: the table's columns and how they merge, with those that the statements
-        bring.
-    shown: of columns that the statements bring, the names that people are to see, where they are not the stored ones.
+    value: the timeline at the write's begin, or later. requested: the write's time, visible to payloads.
+    task: the part of a distributed write; None: the whole write. declared: everything that the statements may touch.
+    collected: the statements. schema, merging: the table's, with new columns of the statements.
+    shown: the shown names of new columns, if they differ from the stored ones.
     """
 
     def __init__(
@@ -84,16 +80,16 @@ class Statements:
 
     @property
     def operation(self) -> Operation:
-        """What Hudi's commit calls these statements; different ones together are an UPSERT."""
+        """Hudi's operation of these statements; a mix is an UPSERT."""
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
     def upsert(
         self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
     ) -> None:
-        """Add rows. What `mode="merge"` adds to the schema is published later, if nothing is refused.
+        """Add rows. Growth by `mode="merge"` is published later, if nothing is refused.
 
-        are_new: whether these are all rows that the table has of their keys, as in an append.
-        are_kept: whether these are rows of the table, which keep their ordering values.
+        are_new: the table has no other rows with these keys, as in an append.
+        are_kept: these are the table's rows and keep their ordering values.
         """
         schema, merging = self.schema, self.merging
         if mode == "merge":
@@ -126,7 +122,7 @@ class Statements:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Where a block raises, nothing is left of statements that it has added, nor of columns that these brought."""
+        """Undo all statements and new columns of the block if it raises."""
         count, operations = len(self.collected), {*self._operations}
         value, schema, merging, shown = self.value, self.schema, self.merging, {**self.shown}
         collected = [*self.collected]
@@ -137,26 +133,26 @@ class Statements:
             if self.value is value:
                 self.collected[:] = collected
                 self.schema, self.merging, self.shown = schema, merging, shown
-            else:  # columns of earlier writes have come meanwhile, to which all statements have moved
+            else:  # all statements have moved to columns of earlier writes
                 del self.collected[count:]
             raise
 
     def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
-        """The rules that rows of a schema are held to; None: there are none."""
+        """Return the rules for rows of a schema, or None."""
         return writing_rules.RowRules(self.rules, self.config, schema, are_new) if self.rules else None
 
     @property
     def rules(self) -> Rules:
-        """The rules to which the rows are held."""
+        """The rules for the rows."""
         return self.value.rules
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
-        """New rows, with the default of each column that they do not give."""
+        """Fill omitted columns of new rows with their defaults."""
         rules = self._rules(self.schema, are_new=True)
         return rows if rules is None else rules.completed(rows)
 
     def delete(self, data: pa.Table, plain: bool) -> None:
-        """Delete by key. In a table with an ordering column tombstones carry its value, unless they are `plain`."""
+        """Delete by key. In a table with an ordering column tombstones carry its value, unless `plain`."""
         ordering = None if plain else self.config.merge.ordering
         needed = columns_of_delete(self.config, plain=plain)
         absent = [name for name in needed if name not in data.column_names]
@@ -175,14 +171,14 @@ class Statements:
         self.collected.append(DeleteWrite(frame))
 
     def delete_keyed(self, keys: pl.DataFrame) -> None:
-        """Delete plainly what is keyed already, as `keyed` makes it."""
+        """Delete plainly by keys in the form of `keyed`."""
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(keys))
 
     def put_states(self, rows: pl.DataFrame) -> None:
-        """Add rows that hold states already, as another table of the same merge has them: nothing is lifted.
+        """Add rows that already contain states, without lifting, as from another table of the same merge.
 
-        rows: all stored columns but the visible ones of payloads that keep a state, and keys as `keyed` makes them.
+        rows: all stored columns except visible ones of payloads with a state, and keys in the form of `keyed`.
         """
         types = self.merging.columns.stored
         columns = [name for name in types if name in rows.columns]
@@ -192,12 +188,12 @@ class Statements:
         self.collected.append(RowsWrite(frame, tuple(columns) if self.config.merge.custom else None))
 
     def delete_ordered(self, keys: pl.DataFrame) -> None:
-        """Add tombstones of a table with an ordering column: keys as `keyed` makes them, and the column `ordering`."""
+        """Add tombstones with an ordering column: keys in the form of `keyed`, and `ordering`."""
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(keys))
 
     def _dot(self, rows: int) -> Dot:
-        """What payloads see of the next `rows` rows: the write's time, their places in it, the writes then pending."""
+        """Return the payloads' context of the next `rows` rows: the write's time, their places, the pending writes."""
         first = sum(s.rows.height for s in self.collected if isinstance(s, RowsWrite)) + first_place(self._task, rows)
         place = pl.int_range(first, first + rows, dtype=pl.Int32)
         pending = ",".join(p.requested for p in self.value.pending if p.requested < self.requested)
@@ -207,7 +203,7 @@ class Statements:
 
     @property
     def growth(self) -> pa.Schema | None:
-        """The columns and types that the statements bring to the table; None where they bring none."""
+        """Return the new columns and types of the statements, or None."""
         if self.schema is self._schema_at_begin:
             return None
         known = self._schema_at_begin.declared
@@ -215,28 +211,28 @@ class Statements:
 
     @property
     def new(self) -> dict[str, str]:
-        """The columns that the statements add: the names that people are to see, by the stored ones."""
+        """New columns: shown names by stored names."""
         known = self._schema_at_begin.declared.names
         return {name: self.shown.get(name, name) for name in self.schema.declared.names if name not in known}
 
     def rehearse(self) -> None:
-        """Let payloads show all rows: one that fails on them must fail before the table's schema grows."""
+        """Let payloads show all rows, so that failures come before the schema grows."""
         for _, states in precombine(self.collected, self.merging.rule).rows if self.collected else ():
             self.merging.rule.show(states)
 
     def _grown(self, written: pa.Schema) -> TableSchema:
-        """The table's schema, grown by the columns and types of `written`."""
-        # A payload may take values of another type than its column's; then the column does not become of that type.
+        """Grow the table's schema by the columns and types of `written`."""
+        # A payload may accept values of another type; the column keeps its own.
         grown = self.schema.grow(pa.schema([column for column in written if not self.merging.takes(column)]))
         if grown != self.schema:
             self.check_growth(grown)
         return grown
 
     def learn(self, value: Timeline) -> None:
-        """Go on from a later value, in which all is pending that these statements have not seen.
+        """Continue from a later value, in which every write unseen by these statements is pending.
 
-        Columns that others have added since are the table's from here on; rows so far have no values of them. Raises
-        `SchemaMismatchError` where a column that the statements add would be another one by now.
+        Columns added since belong to the table; earlier rows have no values in them. Raise `SchemaMismatchError` if a
+        column of the statements differs from one added since.
         """
         known = self.value.schema
         require_meant(value, self.new)
@@ -251,28 +247,28 @@ class Statements:
             self.collected = [_whole(statement, types) for statement in self.collected]
 
     def check_growth(self, grown: TableSchema) -> None:
-        """Raise where payloads or the ordering do not allow that the table's schema becomes `grown`."""
+        """Raise if payloads or the ordering forbid the schema `grown`."""
         check_columns(self.config, grown)
         if self.rules:
             writing_rules.require_rules(self.rules, self.config, grown)
         ordering = self.config.merge.ordering
         if ordering and grown.select([ordering]).stored != self.schema.select([ordering]).stored:
             raise SchemaMismatchError(
-                "an ordering column keeps its type: Hudi's readers compare values of older deletes with newer rows, "
-                f"and only values of one type: cast the data. column={ordering!r}"
+                "an ordering column keeps its type, because Hudi's readers compare old deletes with new rows: cast the "
+                f"data. column={ordering!r}"
             )
 
     def move_to(self, schema: TableSchema) -> None:
-        """Take `schema` for the table's from now on, and cast earlier statements to it."""
+        """Continue with `schema`, and cast earlier statements to it."""
         self.schema = schema
         self.merging = merging_of(self.config, schema.to_json())
         types = self.merging.columns.stored
         self.collected = [_widened(statement, types, self.config.merge.ordering) for statement in self.collected]
 
     def _with_all_columns(self, rows: pa.Table, schema: TableSchema) -> pa.Table:
-        """The rows with all columns of the table. Those that it has gained since its creation may be absent: null.
+        """Complete rows to the table's columns; columns added after creation may be null.
 
-        Raises where a column that the table was created with is absent. In a table of partial updates nothing is added.
+        Raise if a column of the creation is missing. Partial updates add nothing.
         """
         given = frozenset(rows.column_names)
         absent = [name for name in schema.declared.names if name not in given]
@@ -287,9 +283,9 @@ class Statements:
         ]
         if required:
             raise SchemaMismatchError(
-                "every column must be given, but for those that came after the table was made: two jobs that read, "
-                "change and rewrite whole rows silently undo one another. To write some columns only, create the table "
-                "with merge=PartialUpdate(), or PartialUpdate(columns={...}) where columns have payloads. "
+                "give every column of the table's creation, or two jobs that rewrite whole rows would undo one "
+                "another. To write some columns only, create the table with merge=PartialUpdate(), or with payloads, "
+                "PartialUpdate(columns={...}). "
                 f"missing={required}"
             )
         for name in absent:
@@ -300,24 +296,24 @@ class Statements:
         key = self.config.key
         absent = [name for name in (*key.fields, *key.partition_fields) if name not in rows.column_names]
         if absent:
-            raise SchemaMismatchError(f"a partial update still needs the key and partition columns. missing={absent}")
+            raise SchemaMismatchError(f"a partial update needs the key and partition columns. missing={absent}")
         for member in merging.rule.members:
             missing = [name for name in member.columns if name not in rows.column_names]
             if missing and len(missing) < len(member.columns):
                 raise SchemaMismatchError(
-                    f"{member.payload.name} decides these columns together: give all of them or none. "
+                    f"{member.payload.name} merges these columns together: give all of them or none. "
                     f"columns={list(member.columns)} missing={missing}"
                 )
 
 
 def columns_of_delete(config: TableConfig, *, plain: bool = False) -> list[str]:
-    """The columns that rows of a delete have: key, partition, and what orders it unless it is plain."""
+    """Return the columns of a delete's rows: key, partition, and the ordering column unless plain."""
     ordering = [] if plain or config.merge.ordering is None else [config.merge.ordering]
     return list(dict.fromkeys([*config.key.fields, *config.key.partition_fields, *ordering]))
 
 
 def few_rows(statements: Sequence[Statement]) -> pa.Table | None:
-    """What statements say that are a few rows of different keys and no more; None: anything else."""
+    """Return the rows if the statements are only a few rows of different keys; else None."""
     only = statements[0] if len(statements) == 1 else None
     if not isinstance(only, RowsWrite) or not isinstance(only.data, pa.Table):
         return None
@@ -326,20 +322,19 @@ def few_rows(statements: Sequence[Statement]) -> pa.Table | None:
 
 
 def first_place(task: int | None, rows: int) -> int:
-    """The place of a task's first row: after the places of all tasks before it, if 32 bits have room for them."""
+    """Return the place of a task's first row, after the places of all earlier tasks, within 32 bits."""
     return task * PLACES_PER_TASK if task is not None and has_places(task, rows) else 0
 
 
 def has_places(task: int, rows: int) -> bool:
-    """Whether each row of a task has a place of its own among the rows of all tasks."""
+    """Return True if each row of a task gets its own place."""
     return rows <= PLACES_PER_TASK and (task + 1) * PLACES_PER_TASK <= _PLACES
 
 
 def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
-    """The columns that the table was created with, which every row must have.
+    """Return the columns at the table's creation, which every row must contain.
 
-    Columns that were added later may be left out, so that growth stops no writer. Some tables that Hudi made do not say
-    which columns they began with: those that they had when we adopted them count.
+    Later columns may be omitted, so growth stops no writer. For tables made by Hudi, the columns at adoption count.
     """
     created = config.created_schema()
     if created is not None:
@@ -348,12 +343,12 @@ def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
 
 
 def _lacks(schema: pa.Schema, column: pa.Field) -> bool:
-    """Whether a schema has no such column, or has it in another type."""
+    """Return True if a schema lacks the column or its type differs."""
     return schema.get_field_index(column.name) < 0 or str(schema.field(column.name)) != str(column)
 
 
 def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: str | None) -> Statement:
-    """A statement that was made before this write grew the schema, in the types that the columns have now."""
+    """Cast an earlier statement to the grown column types."""
     if isinstance(statement, RowsWrite):
         wider = [pl.col(name).cast(types[name]) for name in statement.rows.columns if name in types]
         return RowsWrite(statement.rows.with_columns(wider), statement.given)
@@ -363,7 +358,7 @@ def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: s
 
 
 def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
-    """A statement whose rows are null in columns that they lack."""
+    """Add null columns that a statement's rows lack."""
     if not isinstance(statement, RowsWrite):
         return statement
     absent = [name for name in types if name not in statement.rows.columns]
@@ -372,12 +367,11 @@ def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
 
 
 def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
-    """Record key, partition and bucket of each row."""
+    """Return record key, partition and bucket of each row."""
     return pl.DataFrame(pl.from_arrow(pa.table(_keys(config, rows))))
 
 
 def _keys(config: TableConfig, rows: pa.Table) -> dict[str, pa.Array]:
-    """The columns of `keyed`."""
     assert config.buckets is not None
     keys = config.key.record_keys(rows)
     bucket = buckets(keys, config.key, config.buckets)
@@ -385,11 +379,11 @@ def _keys(config: TableConfig, rows: pa.Table) -> dict[str, pa.Array]:
 
 
 def refuse_repeats(keys: pl.DataFrame) -> None:
-    """Raise where a key of an append stands twice in one partition."""
-    if all_differ(keys):  # which takes a tenth of the time
+    """Raise if a key of an append occurs twice in a partition."""
+    if all_differ(keys):  # ten times faster
         return
     repeated = keys.filter(pl.struct(PARTITION_PATH, RECORD_KEY).is_duplicated())
     if repeated.height:
         raise InvalidInputError(
-            f"a key stands twice in an append; use upsert, where the last one wins. key={repeated[RECORD_KEY][0]!r}"
+            f"a key occurs twice in an append: use upsert, where the last row wins. key={repeated[RECORD_KEY][0]!r}"
         )

@@ -1,9 +1,8 @@
-"""What an update writes: the rows that it changes, with new values in the columns that are set.
+"""Rows of an update: changed rows with new values in the set columns.
 
-a table of whole rows     the whole row, as all earlier writes made it, which no later one loses anything by
-partial updates           the key, and the columns that are set
-a column with a payload   what makes readers see the new value, in the payload's own words (`Payload.assign`);
-                          where it is not set, nothing
+a table of whole rows     the whole row after all earlier writes, which lose nothing
+partial updates           the key, and the set columns
+a column with a payload   a write that makes readers see the new value (`Payload.assign`); unset, nothing
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.new_values import KeyOf, new_values
 from crdt_mor.write.statements import columns_of_delete
 
-SET_NO_LOWER: Final = "set one that is not lower"
+SET_NO_LOWER: Final = "set a value that is not lower"
 
 
 class Change(Protocol):
-    """What a statement makes of rows that it has read; pickled for processes of which each does it to some file groups.
+    """A statement's effect on rows it has read; pickled for processes that apply it to some file groups.
 
-    It says nothing of other rows, so that the rows of a table may be changed in any number of parts.
+    It concerns each row by itself, so a table's rows may be changed in any number of parts.
     """
 
     def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
-        """The columns that are read of the rows. rules: those of the table."""
+        """Return the columns to read. rules: the table's."""
 
     def add(self, rows: pa.Table, statements: NamedStatements) -> None:
-        """Add to the statements of a write what becomes of rows, which are as the table shows them."""
+        """Add the changes of visible rows to the statements of a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Rows are deleted. plain: as of `Table.delete`."""
+    """Rows are deleted. plain: as in `Table.delete`."""
 
     plain: bool
 
@@ -79,7 +78,7 @@ class Deletion:
 
 
 def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
-    """The columns that an update reads of the rows that it changes."""
+    """Return the columns that an update reads."""
     if not config.merge.partial:
         return list(schema.declared.names)
     written = asked_together(rules, assigned)
@@ -96,9 +95,9 @@ def changed_rows(
     statements: NamedStatements,
     if_lost: str = SET_NO_LOWER,
 ) -> pa.Table:
-    """The rows of an upsert that changes `rows`, which are as the update has read them, to what they are `after`.
+    """Return the upserted rows that change `rows`, as read, to `after`.
 
-    assigned: the columns that are set, in which the two may differ. if_lost: as of `refuse_lost`.
+    assigned: the set columns, in which the two may differ. if_lost: see `refuse_lost`.
     """
     config, schema, merging = statements.config, statements.schema, statements.merging
     if config.merge.partial:
@@ -125,14 +124,14 @@ def changed_rows(
 
 
 def rows_anew(rows: pa.Table, statements: NamedStatements) -> pa.Table:
-    """Rows as a write gives them where no row with their keys is, so that readers see there what `rows` show."""
+    """Return the rows to write under unused keys so that readers see `rows`."""
     config, schema, merging = statements.config, statements.schema, statements.merging
     written = rows
     for member in merging.rule.members:
         if member.hidden is not None and not member.payload.assigns:
             raise InvalidInputError(
-                f"{member.payload.name} keeps a state of what was written, which cannot be written anew, so that rows "
-                "do not move to another partition: delete them, and upsert there what is to be merged. "
+                f"{member.payload.name} keeps a state, which cannot move to another partition: delete the rows, and "
+                "upsert their new values there. "
                 f"columns={list(member.columns)}"
             )
         nothing = _replaced(rows, member, None, rows.num_rows, schema)
@@ -142,7 +141,6 @@ def rows_anew(rows: pa.Table, statements: NamedStatements) -> pa.Table:
 
 
 def _touched(merging: Merging, assigned: Collection[str]) -> list[Member]:
-    """The payloads of which a column is set."""
     return [member for member in merging.rule.members if not set(member.columns).isdisjoint(assigned)]
 
 
@@ -153,17 +151,17 @@ def with_values(
     key: KeyOf,
     frame: pl.DataFrame | None = None,
 ) -> pa.Table:
-    """The rows with their new values, in the types that the expressions gave them.
+    """Return the rows with new values, in the types of the expressions.
 
-    kinds: the types of the columns that are set. key: the key of a row, for messages.
-    frame: what the expressions are of, a row for each; by default the rows.
+    kinds: the types of the set columns. key: a row's key, for messages.
+    frame: the inputs of the expressions, one per row; by default the rows.
     """
     frame = polars_frame(rows) if frame is None else frame
     try:
         new = new_values(frame, assigned, kinds, key).to_arrow()
     except pl.exceptions.PolarsError as error:
         raise InvalidInputError(
-            "a new value cannot be made of some row's values: rule the row out by `where`, or make it null there. "
+            "a new value cannot be computed for a row: exclude the row by `where`, or set null there. "
             f"set={ {name: str(expression) for name, expression in assigned.items()} } cause={error}"
         ) from error
     for name in assigned:
@@ -172,9 +170,9 @@ def with_values(
 
 
 def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: NamedStatements, if_lost: str) -> None:
-    """Raise where an ordering value would be lower than it is: the row as it is would win over the changed one.
+    """Raise if an ordering value would decrease, so that the old row would win.
 
-    if_lost: what is to be done then, for the message.
+    if_lost: the remedy, for the message.
     """
     config, schema = statements.config, statements.schema
     old, new = (pl.from_arrow(schema.normalise(side.select([ordering]))[ordering]) for side in (before, after))
@@ -182,33 +180,33 @@ def refuse_lost(before: pa.Table, after: pa.Table, ordering: str, statements: Na
     lower = values.select(pl.col("after") < pl.col("before")).to_series().fill_null(True)
     if values["after"].dtype.is_float() and (nan := values["after"].is_nan() & values["before"].is_not_nan()).any():
         raise InvalidInputError(
-            "an ordering value must not be set to NaN: it is the greatest, so no later row would win. "
+            "an ordering value must not be set to NaN: NaN is the greatest, so no later row would win. "
             f"column={ordering!r} key={key_of(before, int(nan.arg_max() or 0), config)}"
         )
     if lower.any():
         row = int(lower.arg_max() or 0)
         raise InvalidInputError(
-            "a row with a lower ordering value loses against the row as it is, so that the update would be lost: "
+            "the update would be lost, because a lower ordering value loses against the existing row: "
             f"{if_lost}. column={ordering!r} key={key_of(before, row, config)} "
             f"before={before[ordering][row]} after={after[ordering][row]}"
         )
 
 
 def _refuse_kept(before: pa.Table, after: pa.Table, names: Collection[str], config: TableConfig) -> None:
-    """Raise where a value would become null in a table in which a null that is written says nothing."""
+    """Raise if a value would become null in a table that ignores written nulls."""
     for name in names:
         lost = np.asarray(after[name].is_null()) & np.asarray(before[name].is_valid())
         if lost.any():
             row = int(lost.argmax())
             raise InvalidInputError(
-                "a null says nothing in a table of PartialUpdate(nulls='keep'), so that the value would stay: rule the "
-                f"row out, or keep its value by coalesce. column={name} key={key_of(before, row, config)} "
+                "a table with PartialUpdate(nulls='keep') ignores nulls, so the value would stay: exclude the row, or "
+                f"keep its value by coalesce. column={name} key={key_of(before, row, config)} "
                 f"before={before[name][row]}"
             )
 
 
 def key_of(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:
-    """The key of one row, by the names of its columns."""
+    """Return a row's key by column names."""
     return {name: rows[name][row].as_py() for name in dict.fromkeys([*config.key.partition_fields, *config.key.fields])}
 
 
@@ -218,12 +216,12 @@ def key_of(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:
 def _written(
     before: pa.Table, after: pa.Table, member: Member, schema: TableSchema, merging: Merging, config: TableConfig
 ) -> pl.Series:
-    """What is written to the columns of a payload; raises where readers would see something else than `after`."""
+    """Return the values to write for a payload; raise if readers would not see `after`."""
     payload = member.payload
     if member.hidden is not None and not payload.assigns:
         raise InvalidInputError(
-            f"{payload.name} keeps a state of what was written, which an update cannot set: upsert what is to be "
-            f"added, or write rows anew, by a delete and an upsert in one transaction(). columns={list(member.columns)}"
+            f"{payload.name} keeps a state, which an update cannot set: upsert the addition, or delete and upsert the "
+            f"row in one transaction(). columns={list(member.columns)}"
         )
     types = schema.select(member.columns)
     old, new = (pl.DataFrame(pl.from_arrow(types.normalise(side.select(member.columns)))) for side in (before, after))
@@ -238,17 +236,17 @@ def _written(
 
 
 def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config: TableConfig) -> None:
-    """Raise where the payload gives nothing to write for a new value: null after a set that had elements, say.
+    """Raise if no write of the payload yields the new value, for example null after a set with elements.
 
-    values: as of `_refuse_unshown`.
+    values: see `_refuse_unshown`.
     """
     unsaid = pl.col("written").is_null() & pl.col("before").ne_missing(pl.col("after"))
     lost = values.select(unsaid.alias("lost"))["lost"]
     if member.payload.nulls == "skip" and lost.any():
         row = int(lost.arg_max() or 0)
         raise InvalidInputError(
-            f"{member.payload.name} would not show the new value, of which no write can say anything: set another one, "
-            f"such as [], which makes a set empty. columns={list(member.columns)} key={key_of(rows, row, config)} "
+            f"{member.payload.name} would not show the new value, because no write expresses it: set another value, "
+            f"such as [] for an empty set. columns={list(member.columns)} key={key_of(rows, row, config)} "
             f"before={_plain(values['before'], row)} after={_plain(values['after'], row)}"
         )
 
@@ -256,9 +254,9 @@ def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config:
 def _refuse_unshown(
     values: pl.DataFrame, member: Member, merging: Merging, rows: pa.Table, config: TableConfig
 ) -> None:
-    """Raise where the payload would not show the new value of some row: a maximum that is set to less, say.
+    """Raise if the payload would not show a new value, for example a lower maximum.
 
-    values: `before` and `after` of each row, and what is `written`.
+    values: `before`, `after` and `written` of each row.
     """
     alone = _folded([values["after"]], member, merging)
     shown = _folded([values["before"], values["written"]], member, merging)
@@ -266,14 +264,14 @@ def _refuse_unshown(
     if not same.all():
         row = int((~same).arg_max() or 0)
         raise InvalidInputError(
-            f"{member.payload.name} would not show the new value, as it merges what is written with what is there: "
-            f"upsert what is to be merged. columns={list(member.columns)} key={key_of(rows, row, config)} "
+            f"{member.payload.name} would not show the new value, because it merges it with the old one: upsert the "
+            f"contribution instead. columns={list(member.columns)} key={key_of(rows, row, config)} "
             f"before={_plain(values['before'], row)} after={_plain(values['after'], row)} shown={_plain(shown, row)}"
         )
 
 
 def _folded(written: Sequence[pl.Series], member: Member, merging: Merging) -> pl.Series:
-    """What a payload that keeps no state makes of values that are written one after the other, in each row."""
+    """Merge written values of a payload without state, row by row."""
     dot = Dot(pl.lit(0, pl.Int64), pl.int_range(pl.len(), dtype=pl.Int32), pl.lit(""))
     states = [member.pack(lift(_unpacked(values, member), merging, dot)).alias("state") for values in written]
     height = len(states[0])
@@ -283,19 +281,18 @@ def _folded(written: Sequence[pl.Series], member: Member, merging: Merging) -> p
 
 
 def _plain(values: pl.Series, row: int) -> object:
-    """One value, as Python has it."""
     return values.slice(row, 1).to_list()[0]
 
 
 def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
-    """Written values as the columns of their payload."""
+    """Return written values as the columns of their payload."""
     if len(member.columns) == 1:
         return values.alias(member.columns[0]).to_frame()
     return pl.DataFrame({name: values.struct.field(field) for name, field in member.fields.items()})
 
 
 def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int, schema: TableSchema) -> pa.Table:
-    """Rows with other values in the columns of a payload; None: null, which says nothing."""
+    """Replace the values of a payload's columns; None: null, without effect."""
     columns = None if values is None else _unpacked(values, member).to_arrow()
     for name in member.columns:
         column = pa.nulls(height, rows.schema.field(name).type) if columns is None else columns.column(name)
@@ -304,7 +301,7 @@ def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: 
 
 
 def _as_declared(values: pa.Array | pa.ChunkedArray, schema: TableSchema, name: str) -> pa.Array | pa.ChunkedArray:
-    """Values in the declared type of a column, if they are of its stored one and of no other that a payload takes."""
+    """Return values in a column's declared type if they have exactly its stored type."""
     kind = values.type
     if pa.types.is_null(kind) or stored_type(kind, name) != schema.stored.field(name).type:
         return values

@@ -1,11 +1,10 @@
-"""An update, a delete or a merge of many processes: a job whose tasks read what they change.
+"""An update, delete or merge of many processes: a job whose tasks read the rows they change.
 
     driver    begin     the write takes its place in the order of writes, and waits for earlier ones (`events.update`)
-    tasks     stage     each reads whole file groups of what comes before the write, and stages what becomes of the rows
+    tasks     stage     each reads whole file groups of the view before the write, and stages the changes
     driver    complete  one commit, as of any job
 
-Nothing can come before the write any more once it has waited. So each task's view is final before the task begins, and
-no part of it is read or computed a second time, whatever others commit meanwhile.
+After the wait nothing can precede the write any more. So each task's view is final, and nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ def begin(
     declare: Declare | None,
     rehearse: Callable[[Statements], None],
 ) -> tuple[Job, OpenWrite | None]:
-    """A job that reads what it changes, and its write, which begins now; None where its token was used before.
+    """Plan a job that reads its rows, and begin its write; None if its token was used before.
 
-    declare: what it may touch; None: anything. rehearse: adds the statements that it makes of no rows. Where others
-    have changed columns or rules just before it began, as in `declaring.begin`, it is planned and begins again.
+    declare: the declaration; None: anything. rehearse: adds the statements without rows. After a concurrent change of
+    columns or rules, plan and begin again, as in `declaring.begin`.
     """
     while True:
         job = _planned(session, token, info, declare, rehearse)
         if job.repeated:
             return job, None
         try:
-            session.views.sealed(look=True)  # so that the begin adopts what Hudi has written
+            session.views.sealed(look=True)  # so that the begin adopts Hudi's commits
             joined = join(session, job.name, job.planned, session.author(job.application, job.info), job.declared)
-            assert not isinstance(joined, WriteOutcome), "a job that nobody else knows yet"
+            assert not isinstance(joined, WriteOutcome), "no other process knows this job yet"
             write = OpenWrite(session, *joined)
             if declare is None or declare(write.value) == job.declared:
                 return job, write
@@ -72,7 +71,7 @@ def _planned(
     declare: Declare | None,
     rehearse: Callable[[Statements], None],
 ) -> Job:
-    """A job whose operation is that of the statements which `rehearse` makes of no rows."""
+    """Return a job with the operation of `rehearse`'s statements."""
     operation: Operation = "UPSERT"
 
     def rehearsed(write: OpenWrite) -> None:
@@ -86,11 +85,10 @@ def _planned(
 
 @contextmanager
 def settled(job: Job, write: OpenWrite, reads: Callable[[Timeline], Reads], wait_ms: int) -> Iterator[Snapshot]:
-    """What comes before the write of a job, for good; the write is kept alive until the block ends.
+    """Wait for earlier writes, yield the final view before a job's write, and keep the write alive meanwhile.
 
-    It is final of what the write reads. reads: this, by the value in which it began.
-
-    If the block raises, or writes that began before are not over after `wait_ms`, the write is given up.
+    reads: the rows it reads, by the value at its begin. An error of the block, or a wait beyond `wait_ms`, rolls the
+    write back.
     """
     session = write.session
     try:
@@ -102,7 +100,7 @@ def settled(job: Job, write: OpenWrite, reads: Callable[[Timeline], Reads], wait
 
 
 def columns_of(view: Snapshot) -> Timeline:
-    """What tasks have to know of the value of a view to write rows: all but its history. Nothing is pending in it."""
+    """Return a view's value without history and pending writes, enough for tasks to write rows."""
     return replace(
         view.value,
         pending=(),
@@ -119,9 +117,9 @@ def columns_of(view: Snapshot) -> Timeline:
 def stage(
     session: Session, job: Job, value: Timeline, task: int, change: Callable[[OpenWrite], None]
 ) -> tuple[Receipt, Statements | None]:
-    """Stage what `change` adds to the statements of a task's write, and return these; None: the job is done already.
+    """Stage the statements that `change` adds, and return them; None: the job is already done.
 
-    value: as of `columns_of`.
+    value: from `columns_of`.
     """
     made: list[Statements] = []
 
@@ -137,26 +135,26 @@ def stage(
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A place where the process that ends the tasks of a job leaves word for its driver, which may be another process.
+    """A message from the process that ends a job's tasks to its driver, perhaps another process.
 
-    It is among what the tasks have staged, and goes with it. seal: what only these processes know, so that the driver
-    takes nothing that anybody else has put there.
+    It lies among the staged files and is removed with them. seal: a shared secret, so that the driver takes no other
+    object.
     """
 
     requested: InstantTime
     seal: str
 
     def tell(self, session: Session, data: bytes) -> None:
-        """Leave word, once."""
+        """Put the message, once."""
         session.store.put(self._path, self._sealed(data) + data, durable=False)
 
     def told(self, session: Session) -> bytes:
-        """The word that was left; raises where there is none."""
+        """Return the message; raise if there is none."""
         found = session.store.read(self._path) or b""
         seal, data = found[:_SEAL_BYTES], found[_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._sealed(data)):
             raise StorageUnavailableError(
-                f"what the tasks of this write have told is gone, or is not theirs: write again. file={self._path}"
+                f"the message of this write's tasks is gone or forged: write again. file={self._path}"
             )
         return data
 

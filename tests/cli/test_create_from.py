@@ -72,7 +72,7 @@ def test_a_terminal_shows_a_bar(fast_path: Path, files: Path, monkeypatch: pytes
 def test_what_is_wrong_with_the_rows_is_one_line(fast_path: Path) -> None:
     ROWS.vstack(ROWS.head(1)).write_parquet(fast_path / "twice.parquet")
     done = run("create-from", fast_path / "t", fast_path / "twice.parquet", "--key", "id", code=1)
-    assert done.stderr.startswith("error: a key stands twice")
+    assert done.stderr.startswith("error: a key occurs twice")
     assert done.stderr.count("\n") == 1
     with pytest.raises(mor.TableNotFoundError):
         mor.Table.open(fast_path / "t")

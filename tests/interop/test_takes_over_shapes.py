@@ -92,7 +92,7 @@ SHAPES = [
     ),
     Taken(
         "numbers of buckets of single partitions",
-        options={**PARTED, "hoodie.bucket.index.partition.expressions": "x,7"}, refused="no one number of buckets fits",
+        options={**PARTED, "hoodie.bucket.index.partition.expressions": "x,7"}, refused="no single number of buckets",
     ),
     Taken(
         "a timeline in the zone of Hudi's Java", properties={ZONE: "LOCAL"},

@@ -95,7 +95,7 @@ def test_rows_whose_keys_a_frame_has_move_as_in_one_process(spark: Any, tmp_path
     same_rows(table, expected)
     assert move(keys, table.uri, partition={"day": "d1"}, token=("move", 1)).repeated
     table.upsert(SOURCE.slice(0, 1))
-    with pytest.raises(InvalidInputError, match="another row has its key"):
+    with pytest.raises(InvalidInputError, match="another row has the same key"):
         move(keys, table.uri, partition={"day": "elsewhere"})
     with pytest.raises(InvalidInputError, match="pass the new partition"):
         move(keys, table.uri, partition={"n": 1})
@@ -122,7 +122,10 @@ def test_a_join_on_other_columns_and_a_frame_and_a_table_without_rows(spark: Any
 
 REFUSED: dict[str, tuple[str, Callable[[Any, str, Any], MergeInto]]] = {
     "a column": ("no such columns", lambda merge, uri, rows: merge(uri, rows).when_matched_update({"m": "1"})),
-    "duplicates": ("several rows of the source meet", lambda merge, uri, rows: upserting(merge(uri, rows.union(rows)))),
+    "duplicates": (
+        "several rows of the source match",
+        lambda merge, uri, rows: upserting(merge(uri, rows.union(rows))),
+    ),
     "no key": (
         "means a missing value",
         lambda merge, uri, rows: upserting(merge(uri, rows.selectExpr("id", "'__null__' AS day", "n", "s"))),

@@ -91,7 +91,7 @@ def test_insert_into_a_registered_path_upserts(sql: SparkSession, table: Table) 
 
 REPLACES: dict[str, Callable[[SparkSession], object]] = {
     "INSERT OVERWRITE": lambda s: s.sql("INSERT OVERWRITE events SELECT 'c', 3L"),
-    "columns by name": lambda s: s.sql("INSERT OVERWRITE events (n, id) VALUES (3, 'c')"),
+    "name the columns to set": lambda s: s.sql("INSERT OVERWRITE events (n, id) VALUES (3, 'c')"),
     "insertInto": lambda s: s.sql("SELECT 'c' AS id, 3L AS n").write.insertInto("events", overwrite=True),
     "writeTo": lambda s: s.sql("SELECT 'c' AS id, 3L AS n").writeTo("events").overwrite(lit(True)),
     "its own rows": lambda s: s.sql("INSERT OVERWRITE events SELECT 'c', n + 1 FROM events WHERE n = 2"),
@@ -137,7 +137,7 @@ FEWER_COLUMNS: dict[str, Callable[[SparkSession], object]] = {
 
 
 # Spark 4.0 says of some of them, in words of its own, that the default is none.
-LEFT_OUT = r"raise_error\('name every column|not enough data|every column must be|Cannot find data for"
+LEFT_OUT = r"raise_error\('name every column|not enough data|give every column of|Cannot find data for"
 
 
 @pytest.mark.parametrize("write", FEWER_COLUMNS.values(), ids=FEWER_COLUMNS)

@@ -189,11 +189,11 @@ def test_an_error_of_a_task_or_a_commit_is_raised_as_ours(spark: Any, tmp_path: 
     assert "\n" not in str(violation.value)
     with pytest.raises(InvalidInputError, match=r"^a record key cannot be null.*row=0$"):
         delete(null, path)
-    with pytest.raises(InvalidInputError, match=r"^a key stands twice in an append.*key='a'$"):
+    with pytest.raises(InvalidInputError, match=r"^a key occurs twice in an append.*key='a'$"):
         append(twice, path)
     for rows, operation, says in (
         (negative, "upsert", "ConstraintViolationError: rows break a rule"),
-        (twice, "append", "InvalidInputError: a key stands twice in an append"),
+        (twice, "append", "InvalidInputError: a key occurs twice in an append"),
     ):
         with pytest.raises(PySparkException, match=says) as shown:
             rows.write.format("crdt_mor").mode("append").option("operation", operation).save(path)

@@ -143,7 +143,7 @@ def test_a_write_keeps_to_the_partitions_and_columns_that_it_says(spark: Any, tm
     refused: dict[str, Callable[[], object]] = {
         r"partitions=\['day=tue'\] declared=\['day=mon'\]": lambda: upsert(notes, table.uri, partitions=["mon"]),
         r"columns=\['n'\]": lambda: upsert(both, table.uri, columns=["s"]),
-        "leave one of them out": partial(write.option("partitionOverwriteMode", "dynamic").save, table.uri),
+        "remove one of the rows": partial(write.option("partitionOverwriteMode", "dynamic").save, table.uri),
     }
     for said, work in refused.items():
         with pytest.raises(Exception, match=said):
@@ -253,7 +253,7 @@ REFUSED: dict[str, tuple[dict[str, str], str, str, str]] = {
     "an unknown way to overwrite": ({"partitionOverwriteMode": "all"}, "overwrite", "id, day, n, s", "static, which"),
     "an overwrite by other columns": ({}, "overwrite", "id, day, n", "missing=['s']"),
     "a null key": ({}, "append", "if(id = 3, null, id) as id, day, n, s", "a record key cannot be null"),
-    "a key twice": ({"operation": "append"}, "append", "id % 7 as id, day, n, s", "stands twice in an append"),
+    "a key twice": ({"operation": "append"}, "append", "id % 7 as id, day, n, s", "occurs twice in an append"),
 }
 
 

@@ -283,10 +283,10 @@ def test_what_is_declared_may_be_written() -> None:
 @pytest.mark.parametrize(
     ("settings", "declared", "said"),
     [
-        ({}, {"columns": ["note"]}, "gives whole rows"),
+        ({}, {"columns": ["note"]}, "contain whole rows"),
         ({"merge": PartialUpdate()}, {"columns": "note"}, "a list of names"),
         ({"merge": PartialUpdate()}, {"columns": [f"c{n}" for n in range(65)]}, "at most 64 columns"),
-        ({}, {"partitions": "DE"}, "partitions is a list"),
+        ({}, {"partitions": "DE"}, "pass partitions as a list"),
         ({"partition_by": []}, {"partitions": ["DE"]}, "has no partitions"),
         ({}, {"partitions": [f"p{n}" for n in range(65)]}, "at most 64 partitions"),
     ],

@@ -128,10 +128,10 @@ def test_without_rows_it_truncates_or_replaces_nothing(make: Make, parts: list[p
 @pytest.mark.parametrize(
     ("operation", "partitions", "says"),
     [
-        ("upsert", "eu", "partitions is a list of them"),
+        ("upsert", "eu", "pass partitions as a list"),
         ("append", "dynamic", "only for an overwrite"),
-        ("overwrite", "eu", "partitions is a list of them"),
-        ("overwrite", [("eu", 1)], "a partition is named by"),
+        ("overwrite", "eu", "pass partitions as a list"),
+        ("overwrite", [("eu", 1)], "name a partition by"),
     ],
 )
 def test_what_is_wrong_about_partitions_is_said_before_anything_runs(
@@ -191,7 +191,7 @@ def test_a_staged_file_that_a_power_cut_has_cut_short_is_refused(fast_path: Path
         job = table.plan_write("overwrite", SCHEMA)
         receipts = [job.stage(frame(("z", "eu", task)), task=task) for task in range(tasks)]
         (fast_path / "t" / receipts[0].bases[0].path).write_bytes(b"")
-        with pytest.raises(InvalidInputError, match="not what its task wrote"):
+        with pytest.raises(InvalidInputError, match="differs from the file its task wrote"):
             table.complete_write(job, receipts)
         assert len(ids(table)) == 2
         assert (leftovers(table.uri), tail_of(table).pending) == ([], ())

@@ -100,7 +100,7 @@ def test_the_columns_of_creation_stay_required_for_those_who_grow_as_well(make: 
     table = make()
     table.upsert(wide(*A), schema_mode="merge")
     for mode in ("strict", "merge"):
-        with pytest.raises(SchemaMismatchError, match=r"every column must be given.*missing=\['price'\]"):
+        with pytest.raises(SchemaMismatchError, match=r"give every column.*missing=\['price'\]"):
             table.upsert(wide(*A).drop_columns(["price"]), schema_mode=mode)
     assert table.schema.names == [*SCHEMA.names, "new"]
 
@@ -285,7 +285,7 @@ def test_a_merge_that_is_refused_changes_nothing(make: Make, place: Place, case:
 def test_a_merge_that_is_refused_for_two_rows_of_one_key_changes_nothing(make: Make) -> None:
     table = make()
     for write in (REFUSED["append"], in_the_middle_of_an_append):
-        with pytest.raises(InvalidInputError, match="contains a column twice"):
+        with pytest.raises(InvalidInputError, match="occurs twice"):
             write(table, REPEATED)
         assert table.schema == SCHEMA
 

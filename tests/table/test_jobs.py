@@ -330,7 +330,7 @@ def test_a_staged_file_that_a_power_cut_has_cut_short_is_refused(world: World) -
     receipts = staged(world.job, TWO)
     staged_file = next(file for receipt in receipts for file in receipt.files if file.file.partition == "part=d")
     (world.path / staged_file.path).write_bytes(b"")
-    with pytest.raises(InvalidInputError, match="not what its task wrote"):
+    with pytest.raises(InvalidInputError, match="differs from the file its task wrote"):
         world.complete(receipts)
     assert not world.commits
     world.check()
@@ -441,7 +441,7 @@ def test_the_receipts_of_another_job_are_refused(world: World) -> None:
     other = world.table.plan_write("upsert", SCHEMA)
     receipts = staged(other, TWO)
     staged(world.job, ONE)
-    with pytest.raises(InvalidInputError, match="a receipt of another job"):
+    with pytest.raises(InvalidInputError, match="a receipt belongs to another job"):
         world.complete(receipts)
     world.table.complete_write(other, receipts)
     world.shows(TWO)

@@ -264,7 +264,7 @@ def test_a_token_makes_it_once_and_an_earlier_write_is_waited_for() -> None:
 REFUSED: dict[str, tuple[str, pa.Table, Clauses]] = {
     "no clause": ("add a clause", SOURCE, lambda merge: merge),
     "no such column": ("no such columns", SOURCE, lambda merge: merge.when_matched_update({"m": "1"})),
-    "several rows": ("several rows of the source meet", pa.concat_tables([SOURCE] * 2), upserting),
+    "several rows": ("several rows of the source match", pa.concat_tables([SOURCE] * 2), upserting),
     "a row inserted twice": (
         "inserted twice",
         pa.concat_tables([SOURCE.slice(10)] * 2),
@@ -309,7 +309,7 @@ def test_word_that_a_process_leaves_for_the_driver_is_sealed(places: Places) -> 
         assert found is not None
         store.delete(path)
         store.put(path, found[:-4] + b"evil")
-        with pytest.raises(StorageUnavailableError, match="not theirs"):
+        with pytest.raises(StorageUnavailableError, match="forged"):
             spread.told()
         return [part.execute(SOURCE.slice(0, 0)) for part in parts]
 

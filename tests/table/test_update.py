@@ -180,7 +180,7 @@ def test_a_null_that_would_say_nothing_is_refused() -> None:
         lambda: table.update({"n": "CASE WHEN id = 'b' THEN n END"}),
         lambda: table.merge(numbers(a=None)).when_matched_update_all().execute(),
     ):
-        with pytest.raises(InvalidInputError, match=r"a null says nothing.* column=n key=\{'id': 'a'\} before=1"):
+        with pytest.raises(InvalidInputError, match=r"ignores nulls.* column=n key=\{'id': 'a'\} before=1"):
             change()
     table.update({"n": "n + 1"})
     assert shown(table) == {"a": 2, "b": None}

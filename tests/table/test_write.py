@@ -165,7 +165,7 @@ def test_inside_one_frame_the_greatest_ordering_value_wins_and_of_equal_ones_the
 
 def test_an_append_with_a_key_twice_is_refused(make: Make) -> None:
     table = make()
-    with pytest.raises(InvalidInputError, match=r"twice in an append; use upsert.*key='a'"):
+    with pytest.raises(InvalidInputError, match=r"twice in an append: use upsert.*key='a'"):
         table.append(frame(A, B, A))
     assert rows(table) == []
 
@@ -176,7 +176,7 @@ def test_an_append_may_have_a_key_in_two_partitions_but_not_twice_in_one(make: M
     many = [(f"k{n}", "x", n) for n in range(more)]
     table.append(frame(*many, ("a", "x", 1), ("a", "y", 2)))
     assert table.scan().count() == more + 2
-    with pytest.raises(InvalidInputError, match=r"twice in an append; use upsert.*key='b'"):
+    with pytest.raises(InvalidInputError, match=r"twice in an append: use upsert.*key='b'"):
         table.append(frame(*many, ("b", "y", 1), ("b", "x", 2), ("b", "y", 3)))
 
 

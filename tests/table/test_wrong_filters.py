@@ -221,7 +221,7 @@ def test_an_error_says_what_it_is_that_is_no_sql(table: Table, wrong: str) -> No
         "invalid condition of a clause: .*SQL condition.*condition=": (
             lambda: table.merge(rows).when_matched_delete(wrong).execute()
         ),
-        "a check (is what a filter may be|has a name)": lambda: table.add_rules(check={"c": wrong}),
+        "(a check must be a valid filter|pass checks as names)": lambda: table.add_rules(check={"c": wrong}),
     }
     for said, attempt in says.items():
         with pytest.raises(InvalidInputError, match=said) as refused:
