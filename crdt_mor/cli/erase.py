@@ -42,7 +42,7 @@ def erase(
 ) -> None:
     """Erase rows, or values of --columns, from a table and its history. Asks first.
 
-    No file keeps a byte of them. If a pending write may bring rows back, run the command again, as it reports.
+    No file keeps a byte of them. If pending writes may bring rows back, the command reports it: run it again.
 
     Example: crdt-mor erase events --keys ada@example.org --wait 10m
     """

@@ -115,7 +115,7 @@ def _refuse_needed(dropped: Sequence[str], value: Timeline, config: TableConfig)
     for role, needed in roles.items():
         found = [value.names.shown(name) for name in dropped if name in needed]
         if found:
-            raise InvalidInputError(f"cannot drop columns that {role} needs. columns={found}")
+            raise InvalidInputError(f"cannot drop columns used by {role}. columns={found}")
 
 
 def require_meant(value: Timeline, new: Mapping[str, str]) -> None:

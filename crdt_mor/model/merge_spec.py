@@ -49,9 +49,9 @@ class PayloadRef:
         try:
             parameters = json.loads(self.parameters)
         except (ValueError, RecursionError) as error:
-            raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}") from error
+            raise InvalidInputError(f"parameters must be a JSON object. parameters={self.parameters}") from error
         if not isinstance(parameters, dict):
-            raise InvalidInputError(f"parameters are a JSON object. parameters={self.parameters}")
+            raise InvalidInputError(f"parameters must be a JSON object. parameters={self.parameters}")
         object.__setattr__(self, "parameters", json.dumps(parameters, sort_keys=True))  # canonical
 
     @property

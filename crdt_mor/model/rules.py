@@ -106,7 +106,7 @@ def proving(rules: Rules, looked_for: Collection[Rule]) -> Rules:
 
 
 def after_restore(rules: Rules, nonce: str) -> Rules:
-    """Return the rules after a restore: later rules are unproven for the older rows.
+    """Return the rules after a restore: only rules created with the table stay proven.
 
     nonce: of the restore. It stops a process from proving a rule by rows that are gone.
     """

@@ -66,7 +66,7 @@ def test_half_of_an_alteration_is_a_wrong_usage(table: Path, options: list[str],
 
 
 def test_the_key_is_not_dropped(table: Path) -> None:
-    assert "cannot drop columns that the key needs" in crdt_mor("alter", table, "--drop", "Nr.", code=1).stderr
+    assert "cannot drop columns used by the key" in crdt_mor("alter", table, "--drop", "Nr.", code=1).stderr
 
 
 QUOTED = pl.DataFrame({"id": ["k"], "a=b": [1], "c,d": [2], 'e"f': [3], "land": ["DE"]})

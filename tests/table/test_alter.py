@@ -467,10 +467,10 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "to nothing": ({}, {"rename": {"n": ""}}, "printable"),
     "no text": ({}, {"rename": {"n": 1}}, "named by texts"),
     "renamed and dropped": ({}, {"rename": {"n": "x"}, "drop": "n"}, "not both"),
-    "the key": ({}, {"drop": ["id"]}, "the key needs"),
-    "the partition": ({"partition_by": "region"}, {"drop": ["region"]}, "the partitions needs"),
-    "the ordering": ({"ordering": "n"}, {"drop": ["n"]}, "the ordering needs"),
-    "the order of rows": ({"cluster_by": "price"}, {"drop": ["price"]}, "the order of rows in base files needs"),
+    "the key": ({}, {"drop": ["id"]}, "used by the key"),
+    "the partition": ({"partition_by": "region"}, {"drop": ["region"]}, "used by the partitions"),
+    "the ordering": ({"ordering": "n"}, {"drop": ["n"]}, "used by the ordering"),
+    "the order of rows": ({"cluster_by": "price"}, {"drop": ["price"]}, "used by the order of rows in base files"),
     "one of several of a payload": (PRICED, {"drop": ["price"]}, "a payload of several"),
     "a long comment": ({}, {"comment": {"n": "x" * 1025}}, "at most 1024"),
 }  # fmt: skip
@@ -634,7 +634,7 @@ def test_rules_follow_the_columns_that_they_name(make: Make) -> None:
         table.upsert(data.set_column(3, "net", pa.array([500.0])))
     with pytest.raises(ConstraintViolationError, match="not_null net"):
         table.update({"net": None})
-    with pytest.raises(InvalidInputError, match="a rule needs"):
+    with pytest.raises(InvalidInputError, match="used by a rule"):
         table.alter(drop=["net"])
     with pytest.raises(ConstraintViolationError, match="'how many'"):
         table.add_rules(check={"few": '"how many" < 2'})

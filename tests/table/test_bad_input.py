@@ -360,7 +360,7 @@ def test_a_missing_data_file_is_an_error_never_fewer_rows(make: Make, path: str,
     table.upsert(frame(("c", "eu", 3, 3.5)))
     missing = max(Path(path).glob(kind))
     missing.unlink()
-    with pytest.raises(SnapshotExpiredError, match=rf"Restore the file from a backup. file={re.escape(missing.name)}"):
+    with pytest.raises(SnapshotExpiredError, match=rf"crdt-mor repair. file={re.escape(missing.name)}"):
         table.scan().to_arrow()
 
 
