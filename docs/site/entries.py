@@ -1,11 +1,11 @@
-"""What the pages of the reference describe: their entries, each with the code of the blocks that are its examples.
+"""List the entries of the reference pages, each with the code of its example blocks.
 
-    ::: crdt_mor.Table.update       an entry: `make docs` puts the signature and the docstring there
-    ::: crdt_mor.Store              one that is shown with its methods
+    ::: crdt_mor.Table.update       an entry: `make docs` inserts the signature and the docstring
+    ::: crdt_mor.Store              an entry with its methods
         options:
           members: true
 
-Entries between which no block stands share the blocks behind the last of them.
+Entries without a block between them share the blocks after the last of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 class Entry(NamedTuple):
-    """What a page describes. with_members: its members as well. examples: the code of its blocks."""
+    """An entry. with_members: True if its members are shown too. examples: the code of its blocks."""
 
     page: str
     path: str
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
 
 
 def entries() -> Iterator[Entry]:
-    """The entries of all pages."""
+    """Yield the entries of all pages."""
     for page in sorted(FOLDER.glob("*.md")):
         text = page.read_text()
         found = list(LINE.finditer(text))

@@ -1,14 +1,13 @@
-"""The pages of the site lie as the files lie in the repository, so that links between them lead where they lead there.
+"""Place the pages of the site as in the repository, so that relative links keep working.
 
-    page     Markdown: of docs/, of the root, and wherever `PAGES` says
+    page     Markdown in docs/, in the root, and in the folders in `PAGES`
     picture  beside the pages of docs/
-    code     a page for each file that some page links to, with what it contains, and for each folder, with its files,
-             which have pages as well
+    code     a page for each linked file, with its content, and for each folder, with its files, which get pages too
 
-mkdocs knows a page by its path in the repository, so that `../benches/README.md` in docs/stores.md is found as it
-stands. Links to code alone are changed: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`. A link
-whose text is the name of a file, `[stores.md](stores.md)`, shows the title of that page instead, up to a colon. There
-is no page for addresses that do not exist: its links would begin at the root of a server.
+mkdocs identifies a page by its path in the repository, so `../benches/README.md` in docs/stores.md resolves unchanged.
+Only links to code change: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`. A link whose text is
+a file name, `[stores.md](stores.md)`, shows the title of that page instead, up to a colon. There is no page for missing
+addresses: its links would begin at the root of a server.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """The files of the site instead of those of docs/ alone; those of the theme stay."""
+    """Return the files of the site instead of those in docs/ alone; files of the theme stay."""
     for file in list(files):
         if file.src_dir == config.docs_dir:
             files.remove(file)
@@ -60,7 +59,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
-    """The page with links to pages of code, where it has links to code, and with headings of what it describes."""
+    """Redirect the page's links to code, and add headings for its entries."""
 
     def to_page(link: re.Match[str]) -> str:
         target = target_of(page.file.src_uri, link[0])
@@ -70,12 +69,12 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
 
 def titled(page: str, markdown: str) -> str:
-    """Markdown of a page in which links that are the names of pages show these pages' titles."""
+    """Replace link texts that are page names with the titles of these pages."""
     return NAMED.sub(lambda link: _titled(page, link), markdown)
 
 
 def _titled(page: str, link: re.Match[str]) -> str:
-    """The beginning of a link, up to its address: with the title of the page where its text is that page's name."""
+    """Return the beginning of a link, up to its address, with the page's title if its text is the page's name."""
     target = target_of(page, link["link"])
     if not f"/{target}".endswith(f"/{link['text'].removeprefix('../')}") or not (ROOT / target).is_file():
         return link[0]
@@ -84,7 +83,7 @@ def _titled(page: str, link: re.Match[str]) -> str:
 
 
 def _with_heading(entry: re.Match[str]) -> str:
-    """An entry of the reference that is called as users call it, `Table.upsert`; of values with their fields."""
+    """Return a reference entry under its user-visible name, `Table.upsert`; values with their fields."""
     *_, owner, name = entry[1].split(".")
     heading = f"{owner}.{name}" if owner[0].isupper() else name
     options = [f"heading: {heading}", f"toc_label: {heading}", f"merge_init_into_class: {_has_fields(entry[1])}"]
@@ -93,7 +92,7 @@ def _with_heading(entry: re.Match[str]) -> str:
 
 
 def _has_fields(path: str) -> bool:
-    """Whether users make objects of a class, or know its fields: others are made by methods, of what is ours."""
+    """Return True if users make objects of a class or use its fields. Methods make all other objects."""
     module, _, name = path.rpartition(".")
     found = getattr(import_module(module), name) if module in MODULES else None
     if not isclass(found) or issubclass(found, BaseException):
@@ -104,12 +103,12 @@ def _has_fields(path: str) -> bool:
 
 
 def target_of(page: str, link: str) -> str:
-    """The path in the repository that a link on a page leads to."""
+    """Return the path in the repository that a link on a page points to."""
     return normpath((PurePosixPath(page).parent / link).as_posix())
 
 
 def page_of(target: str) -> str:
-    """The page that shows a file or a folder; what is no file of the repository stays, for mkdocs to complain of."""
+    """Return the page of a file or a folder. Other paths stay, so that mkdocs reports them."""
     if (ROOT / target).is_dir():
         return f"{target}/README.md"
     return f"{target}.md" if _is_code(target) else target
@@ -125,7 +124,7 @@ def _linked(page: str) -> Iterator[str]:
 
 
 def _is_code(target: str) -> bool:
-    """Whether a file or a folder has no page of its own, so that one is made of it."""
+    """Return True if a file or a folder needs a generated page."""
     path = ROOT / target
     if path.is_dir():
         return not (path / "README.md").exists()
@@ -133,7 +132,7 @@ def _is_code(target: str) -> bool:
 
 
 def shown(code: str) -> str:
-    """What a page of code shows."""
+    """Return the content of a page of code."""
     path = ROOT / code
     if path.is_file():
         language = "python" if path.suffix == ".py" else "text"
@@ -145,7 +144,7 @@ def shown(code: str) -> str:
 
 
 def _files_of(code: str) -> list[str]:
-    """The files in a folder that are shown with it: its code, and nothing of other folders in it."""
+    """Return the files in a folder that are shown with it: its code, without subfolders."""
     path = ROOT / code
     found = path.glob("[!_.]*.*") if path.is_dir() else ()
     return sorted(file.relative_to(ROOT).as_posix() for file in found if file.is_file() and file.suffix in SHOWN)
