@@ -1,18 +1,18 @@
-"""A migration: a copy of a table that follows it while all write on, then one event that closes the old table.
+"""A migration: copy a table and follow its changes while writers continue, then close the old table in one event.
 
-    copy     all that the old table shows at some moment, a few file groups a commit
-    follow   what was changed since, window after window, until little is left
-    close    one event: nothing begins in the old table any more, and writers are told the new address
-    settle   what was pending then is waited for, or rolled back
-    last     the last window
-    open     one event: the new table takes writes, which come after all that the old one had
+    copy     copy all rows at one moment, a few file groups per commit
+    follow   copy later changes, window after window, until little is left
+    close    one event: nothing begins in the old table, and its writers learn the new address
+    settle   wait for pending writes, or roll them back
+    last     copy the last window
+    open     one event: the new table takes writes, ordered after all writes of the old table
 
-Nothing is kept in memory between these steps: each step is noted in the new table before it is done
-(`model.migration`), and each of its commits carries a token with the next number. A call after a crash, or beside
-another process, goes on from the last number that is committed.
+No state is kept in memory between steps. Each step is noted in the new table before it runs (`model.migration`), and
+each of its commits carries a token with the next number. A later call, or another process, continues after the last
+committed number.
 
-The last window is taken from a value in which the old table is closed and nothing is pending. So no write can complete
-after it, and no acknowledged commit is lost.
+The last window ends at a value with a closed table and no pending write. So no write can complete after it, and no
+acknowledged commit is lost.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from crdt_mor.services.rollback import roll_back
 from crdt_mor.write.open_write import OpenWrite
 
 BATCH_BYTES: Final = 64 << 20
-"""Bytes of files that one commit of a migration is made of, about, so that memory is bounded."""
+"""Approximate bytes of the files behind one commit of a migration, so that memory is bounded."""
 
 LITTLE_BYTES: Final = 8 << 20
 LITTLE_COMMITS: Final = 50
-"""With so little left to follow, the old table is closed: writers are turned away for as long as that takes to copy."""
+"""With at most this much left to follow, the old table is closed: its writers are refused while it is copied."""
 
 _LOOK_EVERY_S: Final = 0.05
 
@@ -61,12 +61,15 @@ Phase = Literal["copy", "follow", "settle", "opened"]
 
 @dataclass(frozen=True, slots=True)
 class MigrationProgress:
-    """How far a migration is.
+    """Progress of a migration.
 
-    phase: `copy`, of all rows; `follow`, what was changed since; `settle`, the last of it, while writers are turned
-        away; `opened`, it is over.
-    done, parts: how many parts of this step are done, and how many it has.
-    rows, commits: what this call has written so far.
+    Attributes:
+        phase: `copy` of all rows; `follow` later changes; `settle` the last changes while writers are refused; `opened`
+            at the end.
+        done: Finished parts of this step.
+        parts: All parts of this step.
+        rows: Rows written by this call.
+        commits: Commits written by this call.
     """
 
     phase: Literal["copy", "follow", "settle", "opened"]
@@ -81,10 +84,14 @@ Tell = Callable[[MigrationProgress], None]
 
 @dataclass(frozen=True)
 class _Part:
-    """What one commit of a step holds: the shares of file slices that are copied, or what changed in file groups.
+    """The contents of one commit of a step: shares of copied file slices, or changes in file groups.
 
-    deletes, rows: whether this commit deletes, and whether it writes. A window of several parts deletes in all of them
-    first: a row may have moved from a file group in one part to one in another.
+    A window of several parts commits the deletes of all parts before any rows, because a row may have moved between
+    file groups of different parts.
+
+    Attributes:
+        deletes: True if this commit deletes.
+        rows: True if this commit writes rows.
     """
 
     slices: Sequence[FileSlice] = ()
@@ -95,7 +102,7 @@ class _Part:
     rows: bool = True
 
     def load(self, loader: Loader, cut: Cut) -> Cargo:
-        """What the commit writes. cut: the end of the step."""
+        """Read the commit's contents. cut: the end of the step."""
         if self.states is None:
             return loader.copied(self.slices, cut, self.share)
         cargo = loader.changed(self.states, self.touched)
@@ -108,9 +115,13 @@ class _Part:
 
 @dataclass
 class Migration:
-    """One call's work on a migration.
+    """One call of a migration.
 
-    source, target: the tables, the latter one with an origin. rows, commits: what this call has written.
+    Attributes:
+        source: The old table.
+        target: The new table; its value has an origin.
+        rows: Rows written by this call.
+        commits: Commits written by this call.
     """
 
     source: Session
@@ -120,9 +131,10 @@ class Migration:
     commits: int = 0
 
     def run(self, pending: PendingPolicy) -> Timeline:
-        """Do what is left of the migration; returns a value of the new table, which is open.
+        """Finish the migration and return a value of the opened new table.
 
-        Raises `TableArrivingError` where it was given up meanwhile.
+        Raises:
+            TableArrivingError: Another process gave the migration up.
         """
         left_before: int | None = None
         while True:
@@ -132,13 +144,13 @@ class Migration:
                 return arrived
             require_not_given_up(self.source, self.target, arrived)
             if not self._do(origin.step):
-                continue  # another process has gone on meanwhile
+                continue  # another process continued meanwhile
             value = self._seen(origin.step)
             self._require_no_twins(value, origin.step)
             closed = self._require_moving(value).is_closed
             rest = self._window(value, Step(origin.step.until, value.clock))
             if closed and not value.pending and not rest.commits:
-                self._grow(value)  # columns may come without rows
+                self._grow(value)  # columns may be added without rows
                 opened = self.target.run(migration.open_target(self.target.publisher, arrived, value, self._author))
                 if _origin(self.target.remember(opened)).is_opened:
                     self._tell("opened", 0, 0)
@@ -155,14 +167,16 @@ class Migration:
             )
 
     def _seen(self, step: Step) -> Timeline:
-        """The source as it is now, with all that a step shows, also where a faster clock than ours has aimed at it."""
+        """Return the newest value of the source. It shows the whole step, even if a process with a faster clock planned
+        it.
+        """
         self.source.adopt()
         return self.source.views.sealed(decided=True, handed_out=[Cut("completed", step.until)])
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
     def _do(self, step: Step) -> bool:
-        """Write what is left of a step; False where it turns out that others have, and are further."""
+        """Write the rest of a step. Return False if other processes are already further."""
         last = self._last_number()
         if last >= step.next_number - 1:
             return True
@@ -172,8 +186,8 @@ class Migration:
         parts = self._parts(value, step)
         if len(parts) != step.count:
             raise UnsupportedFeatureError(
-                "this step of the migration was planned by another release, which would cut it in other parts: go on "
-                f"with that one, or give the migration up and start anew. planned={step.count} here={len(parts)}"
+                "another release planned this step of the migration with different parts: continue with that release, "
+                f"or cancel the migration and start again. planned={step.count} here={len(parts)}"
             )
         phase: Phase = "copy" if step.since == EPOCH else "follow"
         if self._require_moving(value).is_closed:
@@ -190,7 +204,7 @@ class Migration:
         return True
 
     def _write(self, loader: Loader, cargo: Cargo, number: int) -> None:
-        """Commit cargo under the number of its token, once, however often this is tried."""
+        """Commit cargo under its token number, so that repeating it commits nothing."""
         if cargo.is_empty:
             return
         write = OpenWrite.begin(self.target, (self._author.application, number), self._author.info)
@@ -205,7 +219,7 @@ class Migration:
             self.commits += 1
 
     def _parts(self, value: Timeline, step: Step) -> list[_Part]:
-        """What the commits of a step hold: a function of the step and of what the source's history says of it."""
+        """Return the contents of the commits of a step, computed only from the step and the source's history."""
         if step.since == EPOCH:
             cut = self._cut(value, step.until)
             slices = fold_slices(self.source.views.snapshot_completions(value, cut))
@@ -228,13 +242,13 @@ class Migration:
         return Window.seal(self.source, value, since, until)
 
     def _cut(self, value: Timeline, time: InstantTime) -> Cut:
-        """A moment of the source; raises `CheckpointExpiredError` where its history is not kept any more."""
+        """Return a moment of the source. Raise `CheckpointExpiredError` if its history was cleaned."""
         if time == EPOCH:
             return Cut.start("completed")
         return window_end(self.source, value, Cut("completed", time).checkpoint(value.table_id), "completed", "since")
 
     def _grow(self, value: Timeline) -> None:
-        """Give the new table the columns and types that the old one has gained, but for those that nobody sees."""
+        """Add new columns and types of the old table to the new table, without hidden columns."""
         declared = TableSchema.from_json(value.schema).declared
         columns = pa.schema([column for column in declared if is_moved(column.name, value.names, self.target.config)])
         grown = events.grow(
@@ -247,24 +261,24 @@ class Migration:
         self.target.remember(self.target.run(grown))
 
     def _require_no_twins(self, value: Timeline, step: Step) -> None:
-        """Raise where rows of two partitions have become one row: the new table lacks rows then."""
+        """Raise if rows of two partitions were merged into one row, so that the new table lacks rows."""
         if step.until == EPOCH or keeps_partitions_apart(self.source.config.key, self.target.config.key):
             return
         cut = self._cut(value, step.until)
         there, here = Snapshot.seal(self.target, self.target.tail()), Snapshot.seal(self.source, value, cut)
         if there.count() == here.count():
             return
-        if _origin(self.target.tail()).step == step:  # else another process has gone on
+        if _origin(self.target.tail()).step == step:  # else another process continued meanwhile
             refuse_twins(Loader(self.source, value, self.target.config), cut)
             raise InvalidInputError(
-                "a key has been in several partitions for a while that are one in the new table, which now lacks a "
-                "row: migrate again, to an address where there is no table yet."
+                "the new table lacks a row, because a key was in several partitions that are one partition there: "
+                "migrate again to an unused address."
             )
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def _is_little(self, rest: Window, left_before: int | None) -> bool:
-        """Whether what is left to follow is little, or at least does not get less by following."""
+        """Return True if little is left to follow, or the rest no longer shrinks."""
         left = _bytes(rest)
         if left <= LITTLE_BYTES and len(rest.commits) <= LITTLE_COMMITS:
             return True
@@ -277,7 +291,7 @@ class Migration:
         self._tell("settle", 0, 0)
 
     def _settled(self, policy: PendingPolicy) -> Timeline:
-        """The value of the closed table in which nothing is pending any more. Writers that died expire meanwhile."""
+        """Return a value of the closed table without pending writes. Dead writers expire meanwhile."""
         source = self.source
         while True:
             tail = source.run(sweep.upkeep_and_adoption(source.publisher, source.known(), source.expiry_ms))
@@ -287,17 +301,17 @@ class Migration:
                 return tail
             if policy == "roll_back":
                 for write in tail.pending:
-                    with suppress(InvalidInputError):  # it has completed meanwhile
+                    with suppress(InvalidInputError):  # it completed meanwhile
                         roll_back(source, write.requested)
             else:
                 source.environment.sleep(_LOOK_EVERY_S)
 
     def _require_moving(self, value: Timeline) -> Moving:
-        """The migration as the old table has it; raises where it was given up."""
+        """Return the migration in the old table. Raise if it was given up."""
         if value.moving is None or value.moving.table_id != self.target.config.table_id:
             require_not_given_up(self.source, self.target, self.target.remember(self.target.tail()))
             raise InvalidInputError(
-                f"this migration was given up, and the table stays where it is. target={self.target.config.table_id}"
+                f"the migration was cancelled; the table stays at this address. target={self.target.config.table_id}"
             )
         return value.moving
 
@@ -319,9 +333,12 @@ class Migration:
 
 
 def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
-    """Note in the new table whose rows arrive there, and in the old one where it moves. uri: the new address.
+    """Note the migration in the new table, then in the old one.
 
-    A migration that is given up between the two must not leave the old table moving to a table that is never opened.
+    If the migration is given up in between, the old table must not keep moving to a table that is never opened.
+
+    Args:
+        uri: Address of the new table.
     """
     arrived = target.remember(target.run(migration.receive(target.publisher, target.tail(), origin)))
     require_not_given_up(source, target, arrived)
@@ -334,10 +351,10 @@ def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
 
 
 def require_not_given_up(source: Session, target: Session, arrived: Timeline) -> None:
-    """Raise `TableArrivingError` where the new table was given up, as a value of it says, and reopen the old one.
+    """Raise `TableArrivingError` and reopen the old table if the new table was given up.
 
-    The process that gave it up has reopened the old one, too, unless it has died. But another process may have
-    announced the migration since.
+    The process that gave it up also reopens the old table, unless it died. Another process may have announced the
+    migration again since.
     """
     origin = _origin(arrived)
     if not origin.given_up:
@@ -348,10 +365,13 @@ def require_not_given_up(source: Session, target: Session, arrived: Timeline) ->
 
 
 def cancel(source: Session, target: Session | None) -> bool:
-    """Give the migration of a table up, which takes writes again; False where none is under way.
+    """Give up a table's migration, so that the table takes writes again. Return False if none is under way.
 
-    target: the table that it moves to; None: that one was removed. It is given up first, so that nobody opens it later.
-    Raises `InvalidInputError` where it takes writes already.
+    Args:
+        target: The new table; None if it was removed. It is given up first, so that nobody opens it later.
+
+    Raises:
+        InvalidInputError: The new table already takes writes.
     """
     table = source.remember(source.tail())
     if table.moving is None:
@@ -361,24 +381,24 @@ def cancel(source: Session, target: Session | None) -> bool:
     if target is not None:
         given_up = migration.give_up_arrival(target.publisher, target.tail(), source.config.table_id)
         target.remember(target.run(given_up))
-        moves_to = target.config.table_id  # of no other migration that was announced since
+        moves_to = target.config.table_id  # not of another migration announced since
     assert moves_to is not None
     source.remember(source.run(migration.reopen(source.publisher, table, moves_to)))
     return True
 
 
 def _origin(value: Timeline) -> Origin:
-    assert value.origin is not None, "the rows of another table arrive here"
+    assert value.origin is not None, "no migration writes to this table"
     return value.origin
 
 
 def _bytes(window: Window) -> int:
-    """Bytes of the files that the commits of a window wrote."""
+    """Return the size of the files written by a window's commits."""
     return sum(file.size for commit in window.commits for file in commit.files)
 
 
 def _batches(items: Iterable[tuple[_S, int]]) -> list[list[_S]]:
-    """Items with their weights, in their order, as many together as stay within `BATCH_BYTES`, but one at least."""
+    """Group weighted items in order into batches of at most `BATCH_BYTES`, but at least one item each."""
     batches: list[list[_S]] = []
     room = 0
     for item, weight in items:

@@ -1,12 +1,12 @@
-"""What a migration writes to the new table: rows of the old one, in terms of the new one's key, partitions and merge.
+"""The rows and deletes that a migration writes to the new table, with its keys, partitions and merge.
 
-    copy      file slices of the old table at a moment ─► its rows, and the ordered tombstones that win
-    window    file groups that commits touched ─► for each key that they wrote: a delete of what the new table has of
-              it, unless what comes replaces that by itself; then its row, or its tombstone, as at the window's end
+    copy      file slices of the old table at a moment ─► its rows, and its winning ordered tombstones
+    window    file groups touched by commits ─► for each written key: a delete of its versions in the new table, unless
+              the new version replaces them anyway; then its row or tombstone at the window's end
 
-A delete removes every earlier contribution to a key. So the delete and the row of one commit put the key into the state
-that the old table's merge gave it, whatever the merge of the new table is. Where both tables merge alike, the states of
-payloads are copied as they are. Elsewhere readers' values are written, as a user would write them.
+A delete removes every earlier contribution to a key. So the delete and the row of one commit give the key the same
+state as in the old table, whatever the merge of the new table is. If both tables merge alike, payload states are copied
+unchanged. Otherwise visible values are written, like a user's write.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ _KEYED = {RECORD_KEY: pl.String(), PARTITION_PATH: pl.String(), BUCKET: pl.Int32
 
 @dataclass(frozen=True, slots=True)
 class Cargo:
-    """What one commit of a migration writes. All frames have the keys of the new table, as `keyed` makes them.
+    """The contents of one commit of a migration, with the keys of the new table, as `keyed` makes them.
 
-    deletes: keys alone. rows: beside the keys all columns that the old table stores. tombstones: with `ordering`.
+    Attributes:
+        deletes: Only keys.
+        rows: Keys, and all stored columns of the old table.
+        tombstones: Keys and `ordering`.
     """
 
     deletes: pl.DataFrame
@@ -61,9 +64,9 @@ class Cargo:
 
 
 def keeps_partitions_apart(source: KeySpec, target: KeySpec) -> bool:
-    """Whether two rows of the old table can never become one row of the new one.
+    """Return True if two rows of the old table can never become one row of the new table.
 
-    A key is unique within its partition: rows of two partitions may have one key, unless the key names the partition.
+    A key is unique within its partition. Rows of two partitions may share a key, unless the key names the partition.
     """
     return set(source.partition_fields) <= {*target.fields, *target.partition_fields}
 
@@ -72,7 +75,10 @@ def keeps_partitions_apart(source: KeySpec, target: KeySpec) -> bool:
 class Loader:
     """Makes the cargo of a migration.
 
-    source: the session of the old table. value: a value of its timeline. target: the settings of the new table.
+    Attributes:
+        source: Session of the old table.
+        value: A value of its timeline.
+        target: Configuration of the new table.
     """
 
     source: Session
@@ -89,7 +95,7 @@ class Loader:
 
     @property
     def copies_states(self) -> bool:
-        """Whether both tables merge alike, so that states and tombstones mean the same in both."""
+        """True if both tables merge alike, so that states and tombstones keep their meaning."""
         return self.source.config.merge == self.target.merge
 
     @property
@@ -98,19 +104,23 @@ class Loader:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """All columns that the old table stores, states of payloads among them."""
+        """All stored columns of the old table, including payload states."""
         return list(self.merging.columns.stored)
 
     @cached_property
     def _identity(self) -> list[str]:
-        """The columns that say which row of the new table it is, and what orders its versions there."""
+        """The columns for the key and the ordering value of a row in the new table."""
         key, ordering = self.target.key, self.target.merge.ordering
         return distinct(key.fields, key.partition_fields, [ordering] if ordering else [])
 
     # --- a copy -----------------------------------------------------------------------------------------------------
 
     def copied(self, slices: Sequence[FileSlice], cut: Cut, share: tuple[int, int]) -> Cargo:
-        """What file slices show. share: (number, count), of as many shares of the keys only that one."""
+        """Return the visible rows of file slices.
+
+        Args:
+            share: (number, count): Only the keys of this share.
+        """
         number, count = share
 
         def ours(frame: pl.DataFrame) -> pl.DataFrame:
@@ -127,7 +137,7 @@ class Loader:
     # --- a window ---------------------------------------------------------------------------------------------------
 
     def changed(self, states: States, touched: Sequence[TouchedGroups]) -> Cargo:
-        """What commits changed in file groups that they touched."""
+        """Return the changes of commits in the file groups that they touched."""
         deletes, rows, dead = [], [], []
         for groups in touched:
             keys = states.keys(groups)
@@ -143,7 +153,7 @@ class Loader:
         return Cargo(pl.concat([self._none_keyed, *deletes]), self._all_rows(rows), self._all_tombstones(dead))
 
     def _not_replaced(self, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-        """The keys of those versions in the new table that do not give way by themselves to what comes."""
+        """Return the keys of old versions that the new versions do not replace by themselves."""
         match self.target.merge.kind:
             case "latest" if not self.target.merge.columns:
                 left = old.join(new, on=_KEYS, how="anti")
@@ -157,7 +167,7 @@ class Loader:
     def _tombstones_of(
         self, slices: Sequence[FileSlice], keys: pl.Series | None, partition: str, key: str, *, before: bool = False
     ) -> list[pl.DataFrame]:
-        """The winning tombstones of some keys, or of all, as the new table's versions: a list of one frame, or none."""
+        """Return the winning tombstones of the keys (None: all) with the new table's keys, as one frame or none."""
         if not self.copies_tombstones:
             return []
         found = []
@@ -176,7 +186,7 @@ class Loader:
     # --- in the new table's terms -----------------------------------------------------------------------------------
 
     def _keyed_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows of the old table with the keys of the new one."""
+        """Return rows of the old table with keys of the new table."""
         return frame.select(self._columns).with_columns(self._keys_of(frame))
 
     def _keys_of(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -184,7 +194,7 @@ class Loader:
         return keyed(self.target, to_arrow(frame.select(needed)))
 
     def _versions(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Rows as versions of the new table: their keys, and what orders them there."""
+        """Return rows as versions of the new table: keys and ordering values."""
         return self._versions_of(frame.with_columns(self._keys_of(frame)))
 
     def _versions_of(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -193,7 +203,7 @@ class Loader:
         return rows.select(*_KEYED, order.alias(ORDER))
 
     def _tombstones(self, slice_: FileSlice) -> pl.DataFrame:
-        """The winning tombstones of a file slice, by the record keys of the old table."""
+        """Return the winning tombstones of a file slice by record keys of the old table."""
         if not (self.copies_tombstones and slice_.logs):
             return pl.DataFrame(schema={RECORD_KEY: pl.String(), ORDER: self._ordering_type})
         opened = open_slice(self.source.store, slice_, self.source.config)
@@ -203,7 +213,7 @@ class Loader:
             return tombstones(opened, self.merging.rule, self.merging.columns)
 
     def _located(self, dead: pl.DataFrame, partition: str) -> pl.DataFrame:
-        """Tombstones of a partition of the old table, with the keys of the new one."""
+        """Return tombstones of an old partition with keys of the new table."""
         if not dead.height:
             return self._none_dead
         source, target = self.source.config.key, self.target.key
@@ -217,9 +227,9 @@ class Loader:
         missing = [name for name in target.partition_fields if name not in columns]
         if not keeps_partitions_apart(source, target) or (missing and not unchanged):
             raise InvalidInputError(
-                "a key was deleted with an ordering value, which keeps blocking older versions of it in its partition, "
-                "and it cannot be told which partition of the new table that is: delete such keys plainly first, "
-                "delete(..., plain=True), or keep the partitioning, or give the new table another merge. "
+                "a delete with an ordering value blocks older rows of its key in its partition, and the new table's "
+                "partition for it is unknown: delete such keys with delete(..., plain=True), keep the partitioning, or "
+                "give the new table another merge. "
                 f"key={dead[RECORD_KEY][0]!r} partition={partition!r}"
             )
         if unchanged:
@@ -259,7 +269,7 @@ class Loader:
     # --- into a write -----------------------------------------------------------------------------------------------
 
     def fill(self, statements: Statements, cargo: Cargo) -> None:
-        """Make cargo the statements of a write to the new table; the deletes come before the rows."""
+        """Add cargo to the statements of a write to the new table, deletes before rows."""
         if cargo.deletes.height:
             statements.delete_keyed(cargo.deletes)
         if cargo.rows.height:
@@ -273,10 +283,10 @@ class Loader:
             statements.delete_ordered(cargo.tombstones)
 
     def _with_states(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with the states of payloads in place of their visible values.
+        """Replace visible values by payload states.
 
-        A compaction keeps no state where one can be made of the visible value, as every later write has seen it. So it
-        is in the new table, which later writes go to.
+        A compaction drops a state that can be made from the visible value. In the new table all later writes see the
+        state.
         """
         for member in self.merging.rule.members:
             if member.hidden is not None:
@@ -285,12 +295,12 @@ class Loader:
 
 
 def is_moved(stored: str, names: Names, target: TableConfig) -> bool:
-    """Whether a column comes along to a new table: people see it, or a payload there merges it."""
+    """Return True if a column moves to the new table: it is visible, or a payload there merges it."""
     return stored not in names.hidden or any(stored in member.columns for member in target.merge.columns)
 
 
 def refuse_twins(loader: Loader, cut: Cut) -> None:
-    """Raise `InvalidInputError`, naming a key, where two rows of the old table would become one row of the new one."""
+    """Raise `InvalidInputError` with a key if two rows of the old table would become one row."""
     source, value, target = loader.source, loader.value, loader.target
     needed = distinct(target.key.fields, target.key.partition_fields)
     frames = Snapshot.seal(source, value, cut).frames(needed, None, finish=lambda f: keyed(target, to_arrow(f)))
@@ -299,8 +309,7 @@ def refuse_twins(loader: Loader, cut: Cut) -> None:
     if twins.height:
         key, partition = twins[RECORD_KEY][0], twins[PARTITION_PATH][0]
         raise InvalidInputError(
-            "a key is unique within its partition, and this one is in several partitions of this table that would "
-            "be one in the new table, so that it would live twice: delete one of the rows, or keep these partitions "
-            "apart, partition_by=[...]. "
+            "several partitions with the same key would become one partition, and the key would have two rows there: "
+            "delete one of the rows, or keep these partitions apart with partition_by=[...]. "
             f"key={key!r} partition_of_the_new_table={partition!r} keys_like_it={twins.height}"
         )

@@ -1,9 +1,8 @@
-"""Hints of larger slices: which of their rows a reader sees, found out once and put beside the table.
+"""Hints of larger slices: store once which of their rows are visible.
 
-Each process that reads such a slice for the first time would else find it out by itself: it decodes all keys, and
-merges the logs. A hint is named by the files that it is made of (`read/resolved.py`), so that no commit makes it wrong.
-A slice to which somebody writes every minute gets none, as its keys would be read every minute as well: a hint is for
-those to which nobody has written for a while. A process that dies here leaves whole hints alone.
+Otherwise each process computes this at its first read of the slice: it decodes all keys and merges the logs. A hint is
+named by the files of its slice (`read/resolved.py`), so no commit makes it wrong. Only slices without recent writes get
+a hint; otherwise the keys would be read again after every write. A process that dies here leaves only whole hints.
 """
 
 from __future__ import annotations
@@ -23,25 +22,26 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_report import Upkeep
 
 QUIET_MS: Final = 10 * MINUTE
-"""For how long nobody has written to a slice that gets a hint."""
+"""Milliseconds without writes before a slice gets a hint."""
 
 KEPT_MS: Final = 10 * MINUTE
-"""How old a hint of other slices is before it goes, by the store's clock: open snapshots may still ask for it."""
+"""Milliseconds before a hint of other slices is deleted, by the store's clock: open snapshots may still read it."""
 
 NOTHING: Final = b""
-"""The hint of a slice of which no bit a row says what is shown. It says nothing, and that nobody need look again."""
+"""The hint of a slice without a bit per row. It tells readers that a search is useless."""
 
 
 def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:
-    """Put the hints that the latest snapshot lacks, and delete those that it needs no more; nothing where none are.
+    """Put missing hints of the latest snapshot and delete superseded ones.
 
-    now_ms: the time by the store's clock.
+    Args:
+        now_ms: Time by the store's clock.
     """
     found = Hints(session, now_ms)
     missing, superseded = found.missing, found.superseded
     if not missing and not superseded:
         return
-    many = f"which rows are shown of {plural(len(missing), 'file group')} is to be found out by each process"
+    many = f"the visible rows of {plural(len(missing), 'file group')} have no hint, so each process computes them"
     due = Upkeep("hints", "due", many if missing else f"{plural(len(superseded), 'hint')} are of older files")
     if dry_run:
         yield due
@@ -56,9 +56,11 @@ def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:
 
 
 class Hints:
-    """The hints that the latest snapshot lacks, and those that it needs no more.
+    """The missing and superseded hints of the latest snapshot.
 
-    missing: the slices, by the paths of their hints. superseded: the hints; where none are wanted, none are listed.
+    Attributes:
+        missing: Slices by the paths of their hints.
+        superseded: Hints to delete. They are listed only if the snapshot wants hints.
     """
 
     def __init__(self, session: Session, now_ms: int) -> None:
@@ -74,7 +76,7 @@ class Hints:
         self.superseded = [stat for stat in others if abs(now_ms - stat.modified_ms) > KEPT_MS]
 
     def put(self, path: str, slice_: FileSlice) -> int:
-        """Find out what a hint says, and put it: its bytes. Not durably, as what is lost is found out again."""
+        """Compute and put a hint, and return its size. Not durable: a lost hint is computed again."""
         known = found_out(self._snapshot, slice_)
         hint = NOTHING if known is None else to_bytes(known, self._resolved.name(slice_))
         self._store.put(path, hint, durable=False)
@@ -82,12 +84,12 @@ class Hints:
 
 
 def _written_ms(slice_: FileSlice) -> int:
-    """When the last write to a slice was requested."""
+    """Return the requested time of the slice's last write."""
     return max(to_ms(log.name.instant) for log in slice_.logs)
 
 
 def found_out(snapshot: Snapshot, slice_: FileSlice) -> Resolution | None:
-    """Which rows of a slice are shown, by a merge of its keys; None where no bit a row says it."""
+    """Merge the keys of a slice and return its visible rows; None if a bit per row cannot express them."""
     alone = replace(snapshot, slices=(slice_,))
     for _ in alone.frames([snapshot.resolved.merging.columns.merge_key], None):
         pass

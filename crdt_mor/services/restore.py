@@ -1,4 +1,4 @@
-"""Savepoints, and restoring a table to what it showed at a moment: what users ask for, as calls of the protocol."""
+"""Savepoints, and restoring a table to an earlier moment, as calls of the protocol."""
 
 from __future__ import annotations
 
@@ -27,10 +27,15 @@ from crdt_mor.write.refusals import require_writable
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A name for what a table showed at a moment, which stays exact for as long as it has the name.
+    """A name for a moment of a table. The moment stays exactly readable while the name exists.
 
-    at: the completion time, 17 digits, of which it shows all; `as_of` takes it as it takes the name.
-    created: when it was made, in UTC. comment: "" where there is none. application, host, pid: of its author.
+    Attributes:
+        at: Completion time up to which everything is shown, 17 digits. `as_of` takes it or the name.
+        created: Time of the savepoint, in UTC.
+        comment: Comment; "" if none.
+        application: Application of its author.
+        host: Host of its author.
+        pid: Process id of its author.
     """
 
     name: str
@@ -44,13 +49,17 @@ class Savepoint:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore has done, or would do.
+    """The result of a restore or its dry run.
 
-    to: the completion time, 17 digits, of which the table shows all from now on. savepoint: its name, if one was named.
-    commits: how many commits were dropped, compactions not counted; instants: their requested times, the newest first,
-        those of compactions among them. files: how many data files went with them.
-    pending: the requested times of the writes that were rolled back. plans: how many open plans were cancelled.
-    dry_run: nothing was published; this is what would be.
+    Attributes:
+        to: The table shows everything completed up to this time, 17 digits.
+        savepoint: Name of the savepoint, if one was given.
+        commits: Number of dropped commits without compactions.
+        instants: Requested times of all dropped instants, newest first, including compactions.
+        files: Number of their data files.
+        pending: Requested times of the rolled-back writes.
+        plans: Number of cancelled plans.
+        dry_run: True if nothing was published.
     """
 
     to: InstantTime
@@ -64,17 +73,17 @@ class Restored:
 
     @property
     def drops(self) -> bool:
-        """Whether there is anything to drop: a commit, a pending write or an open plan."""
+        """True if there is a commit, a pending write or an open plan to drop."""
         return bool(self.instants or self.pending or self.plans)
 
     def __str__(self) -> str:
         where = f"{to_datetime(self.to):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
         where = f"{self.savepoint}, {where}" if self.savepoint else where
         if not self.drops:
-            return f"the table shows what it showed at {where}: there is nothing to drop"
+            return f"the table already shows its rows of {where}: there is nothing to drop"
         could = "would be restored" if self.dry_run else "was restored"
         return (
-            f"the table {could} to what it showed at {where}: {plural(self.commits, 'commit', ',')} dropped, "
+            f"the table {could} to {where}: {plural(self.commits, 'commit', ',')} dropped, "
             f"{plural(self.files, 'data file', ',')} removed, "
             f"{plural(len(self.pending), 'pending write', ',')} rolled back, "
             f"{plural(self.plans, 'open plan', ',')} cancelled"
@@ -82,14 +91,14 @@ class Restored:
 
 
 def _savepoint(saved: Saved) -> Savepoint:
-    """A savepoint of the timeline, as users see it."""
+    """Convert a savepoint of the timeline."""
     by = saved.author
     who = (None, None, None) if by is None else (by.application, by.host, by.pid)
     return Savepoint(saved.name, saved.at, to_datetime(saved.saved), saved.comment, *who)
 
 
 def save(session: Session, name: object, comment: object) -> Savepoint:
-    """Give what the table shows now a name."""
+    """Name the newest moment of the table."""
     named, said = checked_name(name), checked_comment(comment)
     _require(session)
     steps = restoring.make_savepoint(session.publisher, session.known(), named, said, session.author())
@@ -99,12 +108,12 @@ def save(session: Session, name: object, comment: object) -> Savepoint:
 
 
 def savepoints(session: Session) -> list[Savepoint]:
-    """Those of the table, oldest first."""
+    """Return the savepoints of the table, oldest first."""
     return [_savepoint(saved) for saved in session.views.sealed().savepoints]
 
 
 def unsave(session: Session, name: object) -> None:
-    """Take a savepoint's name away; raises `InvalidInputError` where there is none of this name."""
+    """Remove a savepoint. Raise `InvalidInputError` if the name does not exist."""
     named = checked_name(name)
     _require(session)
     value, found = session.run(restoring.drop_savepoint(session.publisher, session.known(), named))
@@ -114,9 +123,9 @@ def unsave(session: Session, name: object) -> None:
 
 
 def restore(session: Session, to: Point) -> Restored:
-    """Restore the table to what it showed at a point, in one event, and carry it out.
+    """Restore the table to a point in one event, and remove the dropped files.
 
-    What an earlier call could not carry out is tried again where nothing is to be dropped any more.
+    If nothing is left to drop, try again to remove files that an earlier call could not remove.
     """
     _require_restorable(session)
     value, target, name = _target(session, to)
@@ -136,23 +145,22 @@ def restore(session: Session, to: Point) -> Restored:
 
 
 def _require_carried_out(session: Session) -> None:
-    """Raise `RestoreUnfinishedError` where Hudi's readers still see commits that were dropped."""
+    """Raise `RestoreUnfinishedError` if Hudi's readers still see dropped commits."""
     left = session.run(restoring.left_of_dropped(session.publisher, session.known()))
     if left:
         instants = tuple(sorted(left))
         first = session.publisher.projector.path(left[instants[0]][0])
         raise RestoreUnfinishedError(
-            "the table is restored, and readers of crdt_mor see it so. But some files of the commits that were dropped "
-            "could not be removed, as they are another user's or the store did not answer, and Hudi's readers still "
-            "see these commits: let a process that may remove the files restore to the same point again, or write, as "
-            "each writer sweeps once a minute. "
+            "the table is restored for readers of crdt_mor, but files of dropped commits could not be removed, so "
+            "Hudi's readers still see these commits: restore to the same point again from a process that may remove "
+            "the files, or write, as each writer sweeps once a minute. "
             f"table={session.config.name} instants={len(instants)} file={first}",
             instants,
         )
 
 
 def would_restore(session: Session, to: Point) -> Restored:
-    """What `restore` would do now. Publishes nothing, but for what decides a moment that has just passed."""
+    """Return what `restore` would do now. Publishes at most the event that decides a moment just passed."""
     _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
@@ -172,7 +180,9 @@ def _require_restorable(session: Session) -> None:
 
 
 def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline], InstantTime], str | None]:
-    """The newest value, and which completion time a point names in a value: a savepoint may go meanwhile."""
+    """Return the newest value, and a function from a value to the point's completion time. Savepoints may be dropped
+    meanwhile.
+    """
     value = sealed_at(session, to=to)
     if is_savepoint_name(to):
         name = str(to)
@@ -180,7 +190,7 @@ def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline],
 
         def saved(tail: Timeline) -> InstantTime:
             if saved_under(tail, name, "to").at != at:
-                raise InvalidInputError(f"this savepoint was made anew meanwhile: restore again. to={name!r}")
+                raise InvalidInputError(f"the savepoint was replaced meanwhile: restore again. to={name!r}")
             return at
 
         return value, saved, name
@@ -189,20 +199,20 @@ def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline],
 
 
 def _listed(session: Session) -> set[str]:
-    """The data files that are there. Those of an overwrite whose process has died are given their names before."""
+    """List the data files, after giving final names to files of dead overwrites."""
     session.durable_tail()
     return {stat.path for stat in session.store.walk("")}
 
 
 def _refuse_open_erasures(session: Session, to: InstantTime) -> None:
-    """Raise where the delete of an erasure that is not finished would be dropped: its rows would come back."""
+    """Raise if the restore would drop the delete of an unfinished erasure and so bring its rows back."""
     tail = session.tail()
     for erasure in open_erasures(session):
         completion = session.run(find_completion(erasure.requested, tail))
         if completion is None or completion.completed > to:
             raise InvalidInputError(
-                "rows are being erased from this table, and this restore would bring them back: finish the erasure, "
-                "calling it again, and then restore to a moment after it. "
+                "an erasure is unfinished, and this restore would bring its rows back: call the erasure again to "
+                "finish it, then restore to a later moment. "
                 f"erasure={erasure.requested} to={to}"
             )
 

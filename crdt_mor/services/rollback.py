@@ -1,7 +1,7 @@
-"""Giving up one write or one plan by hand, by its instant.
+"""Roll back one write or cancel one plan by its instant.
 
-One event comes first; the files go once that event is known to stand. The process that is at work on the write or plan
-is told when it comes to complete: a writer gets `WriterExpiredError`, an executor of a plan removes what it wrote.
+The event is published first; the files are removed once it is known to be genuine. The process at work learns of it
+when it completes: a writer gets `WriterExpiredError`, and an executor removes its outputs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,16 @@ WRITE = "write"
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A write or a plan that is given up for good: readers never saw any of it, and never will.
+    """A rolled-back write or cancelled plan. Readers never saw any of it and never will.
 
-    instant: its requested time, 17 digits.
-    kind: `write`, or of a plan its service: `compaction`, `clean`, …
-    application, host, pid: of the write's author; None where that is not known, as of plans.
-    repeated: it had been given up before. left: how many of its data files are left, since they could not be removed.
+    Attributes:
+        instant: Its requested time, 17 digits.
+        kind: `write`, or the service of a plan: `compaction`, `clean`, …
+        application: Application of the write's author; None if unknown, as for plans.
+        host: Host of the author.
+        pid: Process id of the author.
+        repeated: True if it was given up before.
+        left: Number of its data files that could not be removed.
     """
 
     instant: InstantTime
@@ -48,11 +52,11 @@ class GivenUp:
     def __str__(self) -> str:
         what = f"write {self.instant}" if self.kind == WRITE else f"plan of {self.kind} {self.instant}"
         if self.repeated:
-            return f"the {what} had been given up before"
+            return f"the {what} was already given up"
         by = f" of {self.application} (process {self.pid} on {self.host})" if self.application is not None else ""
         done = "rolled back the" if self.kind == WRITE else "cancelled the"
         files = (
-            f"{self.left:,} of its files could not be removed, which the next sweep tries again"
+            f"{self.left:,} of its files could not be removed; the next sweep tries again"
             if self.left
             else "its files are removed"
         )
@@ -60,9 +64,10 @@ class GivenUp:
 
 
 def roll_back(session: Session, instant: InstantTime) -> GivenUp:
-    """Give up the pending write, or the open plan, of this instant, and remove its files.
+    """Roll back the pending write, or cancel the open plan, of this instant, and remove its files.
 
-    Raises `InvalidInputError` for an instant that is committed, and for one of which the table knows nothing.
+    Raises:
+        InvalidInputError: The instant is committed, or the table does not know it.
     """
     value = session.tail()
     pending, plan, is_claimed = value.find_pending(instant), value.find_plan(instant), False
@@ -87,26 +92,27 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
     if completion is None:
         _refuse_unknown(instant)
     raise InvalidInputError(
-        "this instant is committed, and readers have seen it: only what is pending can be rolled back. To undo a "
-        "commit, write the rows again as they were, which as_of a moment before shows. "
+        "this instant is committed, and readers have seen it: only pending writes can be rolled back. To undo a "
+        "commit, write its earlier rows again, read with as_of a moment before it. "
         f"instant={instant} operation={completion.operation} completed={completion.completed} "
         f"version={completion.version}"
     )
 
 
 def claims(session: Session, value: Timeline, listed: Sequence[Stat] | None = None) -> list[Pending]:
-    """The writes that have claimed their time in Hudi's timeline and that a value does not know.
+    """Return the writes with a claimed time in Hudi's timeline that the value does not know.
 
-    listed: that timeline, where it was listed since.
+    Args:
+        listed: A current listing of that timeline, if there is one.
     """
     listed = session.store.list(session.publisher.projector.folder) if listed is None else listed
     found = session.run(claimed(begun_files(value, listed)))
-    known_from = max(value.archive.watermark, value.retention.dropped)  # of earlier ones the value does not tell
+    known_from = max(value.archive.watermark, value.retention.dropped)  # the value does not know earlier instants
     return [write for write in found if write.requested > known_from]
 
 
 def _count_left(session: Session, instant: InstantTime) -> int:
-    """How many data files of an instant are there, as far as this process may look."""
+    """Count the data files of an instant that this process can list."""
     with suppress(StorageUnavailableError):
         names = (data_file_name(stat.path) for stat in session.store.walk(""))
         return sum(name is not None and name.instant == instant for name in names)
@@ -121,7 +127,7 @@ def _given_up(instant: InstantTime, kind: str, author: Author | None, repeated: 
 
 def _refuse_unknown(instant: InstantTime) -> NoReturn:
     raise InvalidInputError(
-        "the table has no pending write and no open plan of this instant, and knows of none that ended: "
-        "table.inspect.pending() lists the writes that are pending, table.inspect.timeline() the plans that are open. "
-        f"A pending write of Hudi's is rolled back by Hudi alone. instant={instant}"
+        "the table knows no write or plan of this instant: table.inspect.pending() lists pending writes, "
+        "table.inspect.timeline() lists open plans. "
+        f"Only Hudi can roll back a pending write of Hudi. instant={instant}"
     )

@@ -1,14 +1,12 @@
-"""What every service of a table shares: its plans are scheduled, executed, completed and cancelled here.
+"""Schedule, execute, complete and cancel the plans of every service.
 
-    schedule   one event. The plan is a pure function of the value that the event derives from, and is frozen whole
-    execute    any number of processes at once, early or late, in parts or whole: each output has one name, which the
-               plan gives it, and is put if absent
-    complete   one event; the first counts, and the others find that it is done
-    cancel     one event; the outputs are removed, and a completion that comes later is refused
+    schedule   one event; the plan is a pure function of the event's previous value, and is frozen whole
+    execute    by any number of processes at once, in parts or whole; the plan names each output, which is put if absent
+    complete   one event; the first counts, and later ones find the plan completed
+    cancel     one event; the outputs are removed, and a later completion is refused
 
-So no process waits for another one, and a process that dies at any of these steps leaves a plan that any other
-finishes. A service adds a pure planner and an executor of one part, and its row in the table of actions
-(`hudi.actions`).
+So no process waits for another, and any process can finish the plan of a dead one. A service adds a pure planner, an
+executor of one part, and a row in the table of actions (`hudi.actions`).
 """
 
 from __future__ import annotations
@@ -41,13 +39,14 @@ from crdt_mor.write.log_files import staging
 
 @dataclass(frozen=True, slots=True)
 class Planner(Generic[P]):
-    """How a service plans, with the policy that it is asked to follow.
+    """The planning of a service under one policy.
 
-    action: its row in the table of actions.
-    require: raises where the service must not run in this table; nothing has been published by then.
-    plan: the plan that follows from a value of the timeline and from the file groups in its open plans, none of which
-        it takes; None where there is nothing to do. A function of these alone: of a session it reads what the value
-        names, and never the current value.
+    Attributes:
+        action: Its row in the table of actions.
+        require: Raises, before anything is published, if the service must not run in this table.
+        plan: Makes the plan from a value and the file groups in its open plans, without taking these; None if nothing
+            is due. It depends on these alone: through the session it reads only objects named by the value, never the
+            current value.
     """
 
     action: PlannedAction[P]
@@ -57,21 +56,22 @@ class Planner(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Service(Planner[P]):
-    """What a service adds that writes files: beside its planner, how they are written.
+    """A service that writes files.
 
-    execute: writes the outputs of a part of a plan, or finds that another executor has; returns them all. The last
-        argument is how many threads it may use.
+    Attributes:
+        execute: Writes and returns the outputs of a plan's part, or finds those of another executor. The last argument
+            limits the threads.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
 
 
 def schedule(session: Session, service: Planner[P]) -> P | None:
-    """Plan and schedule in one transition; None if there is nothing to do. Gives up expired writers first."""
+    """Plan and schedule in one transition, after rolling back expired writers; None if nothing is due."""
     publisher = session.publisher
     service.require(session)
     session.start()
-    # A commit of Hudi's that completed before the plan's instant and is not in the plan would fall into the old slice.
+    # A commit of Hudi's completed before the plan's instant but missing in the plan would fall into the old slice.
     tail = session.run(sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms))
 
     def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> P | None:
@@ -83,7 +83,7 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
 
 
 def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
-    """The open plans of a service, oldest first: the order in which to execute them. Hudi may have executed some."""
+    """Return the open plans of a service, oldest first, to execute in this order. Skip plans executed by Hudi."""
     tail = session.tail()
     if not tail.plans:
         return []
@@ -95,10 +95,11 @@ def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
 
 @dataclass(frozen=True, slots=True)
 class Executed(Generic[P]):
-    """What came of the execution of a plan.
+    """The result of executing a plan.
 
-    files: the outputs. failed: the parts that no executor can execute, as long as their files are what they are, each
-    with what was said of it.
+    Attributes:
+        files: The outputs.
+        failed: Parts that fail on their files in every executor, with their errors.
     """
 
     files: list[DataFile]
@@ -106,17 +107,17 @@ class Executed(Generic[P]):
 
 
 def is_of_files(error: BaseException) -> bool:
-    """Whether an error says that files cannot be merged, and nothing of the store, the table or this process."""
+    """Return True if the error means that files cannot be merged, rather than a fault of store, table or process."""
     of_files = isinstance(error, FormatError | PayloadError | SnapshotExpiredError | UnsupportedFeatureError)
     return of_files and not isinstance(error, UnsupportedVersionError)
 
 
 def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
-    """Write the plan's outputs, or find that another executor has; nothing stays if the plan was cancelled."""
+    """Write a plan's outputs, or find those of another executor. A cancelled plan leaves none."""
     session.require_table(plan.table_id)
     started_ms = session.environment.now_ms()
     parts = plan.parts()
-    # Few parts leave threads to each of them; with many, more threads would only hold more in memory.
+    # A few parts share all threads; with many parts, more threads would only use more memory.
     threads = max(1, THREADS // max(1, len(parts)))
 
     def outcome(part: P) -> list[DataFile] | CrdtMorError:
@@ -141,7 +142,7 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
 
 
 def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtMorError]) -> Executed[P]:
-    """What came of the parts of a plan, in their order: files or an error. Raises one that says nothing of files."""
+    """Combine the results of a plan's parts, in order. Raise errors that are not about files."""
     files: list[DataFile] = []
     failed: list[tuple[P, CrdtMorError]] = []
     for part, outcome in zip(parts, outcomes, strict=True):
@@ -163,7 +164,7 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
     except SnapshotExpiredError:
         if session.tail().find_plan(part.barrier) is not None:
             raise
-        return []  # the plan has ended meanwhile, and a clean has removed what it had replaced
+        return []  # the plan ended meanwhile, and a clean removed the files that it replaced
     kept = session.run(plans.keep_outputs(session.known(), part.barrier, [file.path for file in files]))
     if not kept:
         return []
@@ -178,10 +179,10 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
 
 
 def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> None:
-    """Delete outputs that were put so late that an erasure had removed them already.
+    """Delete outputs that were put after an erasure had removed them.
 
-    An executor that was asleep does not know that others have completed the plan, and that rows which it read before
-    were erased since. Nobody would look at its files, and they would keep these rows.
+    A sleeping executor may not know that others completed the plan and that its rows were erased. No process would look
+    at its files, so they would keep the erased rows.
     """
     value = session.tail()
     marks = dict(value.retention.groups)
@@ -195,18 +196,19 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
 
 
 def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:
-    """Publish that a plan is executed, unless somebody has; None if it was cancelled.
+    """Publish the completion of a plan unless it is completed; None if it was cancelled.
 
-    files: those of all its parts.
+    Args:
+        files: The files of all parts.
     """
     session.require_table(plan.table_id)
-    tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels it where it would bury a commit
+    tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels a plan that would bury a commit
     value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files, session.author()))
     session.remember(value)
     return completion
 
 
 def cancel(session: Session, barrier: InstantTime) -> bool:
-    """Give an open plan of any service up, by name; whether it was open."""
+    """Cancel an open plan of any service. Return True if it is cancelled now."""
     value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
     return value.find_rolled_back(barrier) is not None

@@ -45,7 +45,7 @@ def test_a_restore_says_what_it_drops_and_asks(table: mor.Table) -> None:
     table.upsert(pa.table({"id": ["b"]}), commit_info={"message": "it went wrong"})
     code, _, said = run("restore", table.uri, "--to", "one", "--dry-run")
     assert code == 0
-    assert "would be restored to what it showed at one" in said
+    assert "would be restored to one" in said
     assert "1 commit dropped" in said
     assert f"in version {table.version}: it went wrong" in said
     code, _, said = run("restore", table.uri, "--to", "one", typed="n\n")

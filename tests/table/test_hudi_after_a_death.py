@@ -389,7 +389,7 @@ def test_roll_back_gives_up_a_writer_that_died_with_its_claim(world: Simulated, 
     assert files_of(world, instant) == []
     assert opened(world).inspect.pending().num_rows == 0
     assert shown(world) == {"a": 2, "b": 5}
-    with pytest.raises(InvalidInputError, match="knows of none"):
+    with pytest.raises(InvalidInputError, match="knows no write or plan"):
         opened(world).maintenance.roll_back(instant)
 
 

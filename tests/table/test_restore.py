@@ -397,7 +397,7 @@ def test_an_erasure_that_is_under_way_is_not_undone(table: Table) -> None:
     tx.upsert(pl.DataFrame({"id": [0], "n": [9]}))
     with pytest.raises(Exception, match="not finished"):
         table.maintenance.erase(keys=[3])
-    with pytest.raises(InvalidInputError, match="finish the erasure"):
+    with pytest.raises(InvalidInputError, match="an erasure is unfinished"):
         table.maintenance.restore(first)
     tx.__exit__(ValueError, ValueError("over"), None)
 

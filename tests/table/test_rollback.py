@@ -98,7 +98,7 @@ def test_what_was_given_up_before_is_said_to_be_also_once_it_is_forgotten(table:
         session.remember(run_sweep(table))
     assert session.tail().rolled_back == ()
     assert table.maintenance.roll_back(instant) == again
-    assert str(again) == f"the write {instant} had been given up before"
+    assert str(again) == f"the write {instant} was already given up"
     (told,) = [row for row in table.history().to_pylist() if row["operation"] == "ROLLBACK"]
     assert (told["kind"], told["files"]) == ("upkeep", 0)
 
@@ -107,7 +107,7 @@ def test_a_commit_cannot_be_rolled_back(table: mor.Table) -> None:
     (commit,) = table.history().to_pylist()
     version = table.version
     with pytest.raises(
-        mor.InvalidInputError, match=r"only what is pending can be rolled back.*operation=UPSERT"
+        mor.InvalidInputError, match=r"only pending writes can be rolled back.*operation=UPSERT"
     ) as error:
         table.maintenance.roll_back(commit["requested_at"])
     assert f"completed={commit['completed_at']}" in str(error.value)
@@ -134,7 +134,7 @@ def test_files_that_may_not_be_removed_are_counted(table: mor.Table) -> None:
     other = mor.Table.open(table.uri, store=Sticky(mor.LocalStore(table.uri), lambda path: path.endswith(".parquet")))
     done = other.maintenance.roll_back(plan.barrier)
     assert done.left == 1
-    assert str(done).endswith("1 of its files could not be removed, which the next sweep tries again")
+    assert str(done).endswith("1 of its files could not be removed; the next sweep tries again")
     again = table.maintenance.roll_back(plan.barrier)
     assert (again.repeated, again.left) == (True, 1)
     run_sweep(table)
