@@ -21,11 +21,7 @@ from crdt_mor.planners.archive import archivable
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSoFar:
-    """The archived instants, the reason for stopping, and the newest value.
-
-    Attributes:
-        left: Files of archived instants still in Hudi's active timeline.
-    """
+    """The result of an archiving. left: archived instants' files still in Hudi's active timeline."""
 
     instants: int
     held_by: str
@@ -34,7 +30,6 @@ class ArchivedSoFar:
 
 
 def archive(session: Session, keep: int) -> ArchivedSoFar:
-    """Archive every archivable instant except the newest `keep` commits."""
     session.start()
     done = session.run(_archive(session, keep))
     session.remember(done.value)
@@ -42,10 +37,7 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
 
 
 def archivable_now(session: Session, keep: int, least: int) -> int:
-    """Return the number of instants archivable now; 0 where Hudi's own writers archive.
-
-    Also returns 0, without listing the store, if at most `least - 1` instants could go in any case.
-    """
+    """Count the archivable instants; 0 where Hudi's own writers archive, and 0 without listings if below `least`."""
     value = session.known()
     try:
         return session.run(_ready(session.publisher, value, keep)) if _at_most(session, value, keep) >= least else 0
@@ -54,9 +46,8 @@ def archivable_now(session: Session, keep: int, least: int) -> int:
 
 
 def _at_most(session: Session, value: Timeline, keep: int) -> int:
-    """Return an upper bound of the archivable instants, computed without listings.
-
-    The newest versions are never archived, unless a restore has deleted everything before it.
+    """Bound the archivable instants without listings. The newest versions stay unless a restore deleted earlier
+    versions.
     """
     completions = session.views.completions(value, lambda segment: segment.last > value.archive.watermark)
     oldest = value.version + 1 if value.restores else value.version - KEPT_VERSIONS
@@ -64,10 +55,10 @@ def _at_most(session: Session, value: Timeline, keep: int) -> int:
 
 
 def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
-    """Sweep if anything can be archived, then archive.
+    """Sweep, then archive.
 
-    Without the sweep, Hudi's readers would show files of dead writers as committed. A rolled-back write
-    blocks all later instants until its sweep, so it starts a sweep too.
+    Without the sweep, Hudi's readers would show files of dead writers as committed. A rolled-back write blocks later
+    instants until its sweep.
     """
     publisher = session.publisher
     tail = yield from sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms)
@@ -84,15 +75,12 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
 
 
 def _count_left(publisher: TablePublisher, tail: Timeline) -> Steps[int]:
-    """Count the files of archived instants still in Hudi's active timeline."""
     named = yield from named_in(publisher.projector.folder)
     return sum(len(names) for requested, names in named.items() if requested <= tail.archive.watermark)
 
 
 def _ready(publisher: TablePublisher, tail: Timeline, keep: int) -> Steps[int]:
-    """Return how many instants the next event can archive. Uses a newer value if segments of `tail` were swept
-    meanwhile.
-    """
+    """Count the instants for the next event. Uses a newer value if segments of `tail` were swept."""
     while True:
         try:
             return len((yield from prefix_of(publisher.projector, tail, keep)).completions)

@@ -1,8 +1,8 @@
 """Cleaning: move the retention marks, then delete files without a retained view.
 
-`planners.clean` computes the marks and the removable files from a policy. The event scheduling the plan moves
-the marks. After it, no process creates a view from before the marks, so any number of processes may delete the files at
-any time. If the store refuses to delete a file, the plan completes without it. A later clean lists the file again.
+`planners.clean` computes the marks and the removable files. The scheduling event moves the marks. After it, no process
+creates a view from before them, so any number of processes may delete the files at any time. If the store refuses a
+delete, the plan completes without it, and a later clean lists the file again.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ class Cleaned:
     """The result of a clean, or of its dry run.
 
     Attributes:
-        since: Views from this completion time on stay exact; earlier ones are refused. 17 digits.
+        since: Views from this completion time on stay exact; earlier views are refused. 17 digits.
         files: Number of removed files.
         bytes: Size of the removed files.
-        spared: Unneeded files kept for now. A recent reader, a pending write, an open plan or a savepoint made by Hudi
-            may need them.
+        spared: Unneeded files kept for recent readers, pending writes, open plans or Hudi's savepoints.
         failed: Files not removed by the store; the next clean tries again.
         dry_run: True if nothing was removed or published.
     """
@@ -69,20 +68,13 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """The store's clock and the listings of a clean.
-
-    Attributes:
-        there: Paths of the data files; None if the table was not listed.
-        saved: Files named by Hudi's own savepoints.
-    """
-
     now_ms: int
     there: frozenset[str] | None
     saved: Collection[str]
 
 
 class Cleaner:
-    """Plan a clean by one policy from one listing of the table, and run it or report it.
+    """Plan a clean from one listing of the table, and run or report it.
 
     The listing precedes the value used for selecting files, so newer files are left to a later clean.
 
@@ -104,8 +96,7 @@ class Cleaner:
     def due(self) -> Cleaning | None:
         """Return what `clean` would do by the newest known value; None if no clean is due.
 
-        The mark moves only if it passes a commit or a file can go. Otherwise every call would publish an event. If no
-        file can go, this costs one request in a bucket: the listing of Hudi's directory.
+        Marks move only if a commit is passed or a file can go; otherwise every call would publish an event.
         """
         session = self._session
         known = session.known()
@@ -123,7 +114,6 @@ class Cleaner:
         return found if found.files or passed or is_open else None
 
     def would_clean(self) -> Cleaned:
-        """Return what `clean` would do now, without publishing anything."""
         _require(self._session)
         self._listed = self._look()
         found = self._cleaning(self._session.views.sealed(look=True))
@@ -131,7 +121,7 @@ class Cleaner:
         return Cleaned(found.retention.since, len(found.files), size, found.spared, dry_run=True)
 
     def clean(self) -> Cleaned:
-        """Finish open cleans, move the marks by the policy, and delete files that no retained view needs."""
+        """Finish open cleans, move the marks, and delete files without a retained view."""
         session = self._session
         _require(session)
         executed = service.open_plans(session, CLEAN)
@@ -164,7 +154,7 @@ class Cleaner:
         return self._session.looked_ms() if self._dry_run else self._session.store.now_ms()
 
     def _lies_before_mark(self, value: Timeline, now_ms: int) -> Callable[[Segment], bool]:
-        """Return a predicate for the segments needed by a clean: completions after the marks pass none of them."""
+        """Return a predicate for the segments to read: later completions pass no mark."""
         if self._policy.commits is not None or self._groups is not None:
             return lambda _: True  # the mark is computed from the commits
         marks = [value.retention.since, *(mark for _, mark in value.retention.groups)]
@@ -191,7 +181,7 @@ class Cleaner:
 def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
     """Delete the files of an open plan, complete it, and return the deleted files.
 
-    The plan is not checked again in between: it writes nothing, and no view needs these files whatever becomes of it.
+    No retained view needs these files, so the plan may end in between.
     """
     session.require_table(plan.table_id)
     gone = [file for part in in_threads(lambda part: _delete(session, part), plan.parts()) for file in part]
@@ -200,13 +190,13 @@ def finish(session: Session, plan: CleanPlan) -> list[DataFile]:
 
 
 def _delete(session: Session, part: CleanPlan) -> list[DataFile]:
-    """Delete the files of one part of a plan and return the deleted ones. The plan's event is known to be genuine."""
+    """Delete the files of one part of a plan, whose event is known to be genuine."""
     gone: list[DataFile] = []
     for file in part.files:
         try:
             session.store.delete(file.path)
         except (StorageUnavailableError, UnsupportedFeatureError):
-            continue  # another user owns it, or it is behind a link: a user with permission deletes it later
+            continue  # another user's, or behind a link: a user with permission deletes it later
         gone.append(file)
     return gone
 
@@ -220,7 +210,7 @@ def _there(session: Session) -> frozenset[str]:
 
 
 def saved_files(session: Session) -> set[str]:
-    """Return the files named by Hudi's own savepoints. Our own savepoints are in the timeline's value."""
+    """Return the files named by Hudi's own savepoints."""
     return _saved_among(session, session.store.list(session.publisher.projector.folder))
 
 

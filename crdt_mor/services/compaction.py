@@ -7,8 +7,8 @@ is folded into a base file and, if needed, a carry log. The merge decides the fo
                        rows; winning, not yet stable tombstones are carried
     everything else    the base folds stable blocks; the rest is carried, folded per key and gap between pending writes
 
-A log compaction copies the base file (a hard link on a local disk) and merges the logs into one carry. It costs as much
-as the logs, however large the base is.
+A log compaction copies the base file (a hard link on a local disk) and merges the logs into a carry. The cost does not
+depend on the base's size.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def compaction(
     Args:
         choose: Chooses file groups; None chooses all.
         logs_only: Compact only logs, where a base file exists.
-        reorder: Include file groups whose base file is not sorted in the table's order.
+        reorder: Include file groups not sorted in the table's order.
     """
     orders: dict[str, str] | None = {} if reorder else None
     return Service(COMPACT, _require, partial(_plan, log_files_min, choose, logs_only, orders), _execute)
@@ -76,7 +76,6 @@ def compaction_of(groups: Collection[FileGroup]) -> Service[CompactionPlan]:
 
 
 def compaction_again(before: CompactionPlan) -> Service[CompactionPlan]:
-    """Return a new compaction of an earlier plan's file groups, if still needed."""
 
     def plan(session: Session, value: Timeline, taken: Collection[FileGroup]) -> CompactionPlan | None:
         slices = fold_slices(session.views.snapshot_completions(value))
@@ -111,10 +110,9 @@ def _plan(
 def _in_another_order(
     session: Session, value: Timeline, slices: Sequence[FileSlice], orders: dict[str, str]
 ) -> set[FileGroup]:
-    """Return the file groups whose base file is not sorted in the order of `value`.
+    """Return the file groups whose base file is not sorted as `value` asks.
 
-    Args:
-        orders: Cache of orders by base file path. Base files never change, so planning again reads only new footers.
+    orders: cache by base file path. Base files never change, so planning again reads only new footers.
     """
 
     def order(slice_: FileSlice) -> str:
@@ -131,7 +129,6 @@ def _in_another_order(
 
 
 def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | None) -> CompactionPlan | None:
-    """Return the plan; None if this table of Hudi's must wait until nothing is pending."""
     return None if session.config.merge.hudi_commit_time and value.pending else plan
 
 
@@ -139,11 +136,6 @@ def _unless_waiting(session: Session, value: Timeline, plan: CompactionPlan | No
 
 
 def _execute(session: Session, plan: CompactionPlan, threads: int) -> list[DataFile]:
-    """Write the base file of the plan's only file group, and its carry if it needs one.
-
-    Args:
-        threads: Number of row groups merged at once, and of row groups encoded at once.
-    """
     try:
         return _compacted(session, plan, threads)
     except (pa.ArrowException, *POLARS_ERRORS) as error:
@@ -188,7 +180,6 @@ def _compacted(session: Session, plan: CompactionPlan, threads: int) -> list[Dat
 
 
 def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> DataFile:
-    """Copy the old base file to the new name for a log compaction, with the same rows and footer."""
     assert group.base is not None
     store, base = session.store, group.base
     path = _base_path(plan, group)
@@ -197,7 +188,7 @@ def _copy_base(session: Session, plan: CompactionPlan, group: GroupInput) -> Dat
             raise SnapshotExpiredError.of_file(base.path)
         if store.copy(base.path, path):
             return replace(base, path=path)
-    store.make_durable(path)  # put by another executor; this one builds on it
+    store.make_durable(path)  # put by another executor, and needed by this plan
     return replace(base, path=path)
 
 
@@ -237,7 +228,6 @@ def _put_carry(
 
 
 def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: TableSchema) -> Iterator[Deletes | Rows]:
-    """Convert a carried block to log file contents, with one delete block per requested time."""
     if isinstance(block, DataBlock):
         assert isinstance(block.rows, pl.DataFrame)
         partial = block.given is not None and set(block.given) != set(schema.declared.names)
@@ -245,7 +235,7 @@ def _log_blocks(block: DataBlock | DeleteBlock, config: TableConfig, schema: Tab
     elif "time" in block.keys.columns:
         for group, keys in block.keys.group_by("time", maintain_order=True):
             time = InstantTime(str(group[0]))
-            # In tables made by Hudi, deletes have no ordering value: its readers use their block's instant.
+            # In tables made by Hudi, deletes have no ordering value: Hudi's readers use their block's instant.
             times = None if config.merge.hudi_commit_time else pa.repeat(pa.scalar(time), keys.height)
             yield Deletes(time, stored_array(keys[RECORD_KEY], pa.string()), times)
     else:

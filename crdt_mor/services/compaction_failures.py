@@ -1,12 +1,11 @@
-"""Notes about file groups with failed compactions. A later `maintain` skips these file groups.
+"""Notes about file groups with failed compactions, so that later `maintain` calls skip them.
 
-A payload that raises on a key's values raises at every compaction until somebody writes to the file group. The process
-then puts an empty object, named by a digest of the file group's files. While these files are the latest ones,
-`maintain` reports the file group as waiting and skips it.
+A payload that raises on a key's values raises at every compaction until the next write to the file group. The failing
+process puts an empty object, named by a digest of the group's files. `maintain` skips the group while these files are
+the latest.
 
-A note is only a hint; no rule of the protocol depends on it. Without the note, the file group is tried again. A wrong
-note ends with the next commit, with `compact` (which tries everything), or after a day. Notes contain nothing of the
-rows, so an erasure ignores them.
+A note is only a hint; no rule of the protocol depends on it. A wrong note ends with the next commit, with `compact`
+(which tries everything), or after a day. Notes contain nothing of the rows, so erasures ignore them.
 """
 
 from __future__ import annotations
@@ -43,12 +42,10 @@ def noted(session: Session, slices: Sequence[FileSlice], *, logs_only: bool) -> 
 
 
 def is_same(group: GroupInput, slice_: FileSlice) -> bool:
-    """Return True if a slice has exactly the files consumed by a plan in its file group."""
     return _paths(group) == _paths(slice_)
 
 
 def _digest(session: Session, group: GroupInput | FileSlice, *, logs_only: bool) -> str:
-    """Return a digest of a file group and its files, distinct for log compactions."""
     said = [session.known().table_id, logs_only, *_paths(group)]
     return sha256(json.dumps(said).encode()).hexdigest()[:32]
 

@@ -4,9 +4,8 @@
        ▲  └───► some file groups failed ──► cancel ──► schedule the others ──┐
        └─────────────────────────────────────────────────────────────────────┘
 
-A payload can raise on the values of one key. A plan is frozen, so it could then never complete, even if the key is
-deleted, and would hold its other file groups for ever. Cancelling and scheduling are ordinary events. So any number of
-processes may meet such a file group at once: the first process cancels, the first one schedules, the others do nothing.
+A payload can raise on the values of one key. The frozen plan could then never complete and would hold its other file
+groups for ever. Cancelling and scheduling are ordinary events, so any number of processes may do this at once.
 """
 
 from __future__ import annotations
@@ -31,12 +30,9 @@ ExecuteParts = Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | Cr
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The outcome of a plan.
+    """The outcome of a plan: the last executed plan, its completion, and failed file groups with their errors.
 
-    Attributes:
-        plan: The last executed plan.
-        completion: Its completion; None if another process cancelled it, or no file group was left.
-        failed: File groups that cannot be compacted as they are now, with their errors.
+    `completion` is None if another process cancelled the plan, or no file group was left.
     """
 
     plan: CompactionPlan
@@ -47,8 +43,7 @@ class Finished:
 def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts | None = None) -> Finished:
     """Execute a plan and complete it. If file groups fail, cancel it and continue without them.
 
-    Args:
-        execute_parts: Executes the parts elsewhere; None executes them in this process.
+    execute_parts: executes the parts elsewhere.
     """
     session.require_table(plan.table_id)
     failed: list[tuple[GroupInput, CrdtMorError]] = []
@@ -69,11 +64,7 @@ def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts |
 def finish_all(
     session: Session, fresh: Callable[..., service.Service[CompactionPlan]], execute_parts: ExecuteParts | None
 ) -> list[Finished]:
-    """Finish every open plan, oldest first, then a new plan without the failed file groups.
-
-    Args:
-        fresh: Makes the new compaction of the file groups selected by its argument `choose`.
-    """
+    """Finish every open plan, oldest first, then a `fresh` plan without the failed file groups."""
     finished = [finish(session, plan, execute_parts) for plan in service.open_plans(session, COMPACT)]
     failed = {group for one in finished for group in one.failed}
 
@@ -94,7 +85,7 @@ def _executed(
 
 
 def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]]) -> dict[FileGroup, CrdtMorError]:
-    """Return the failures whose file group was not written to since, and note them.
+    """Return and note the failures whose file group was not written to since.
 
     `UnsupportedFeatureError` is not noted: the next attempt may succeed on the same files.
     """
@@ -113,12 +104,10 @@ def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]
 
 
 def said_of(failed: Mapping[FileGroup, CrdtMorError]) -> list[str]:
-    """Describe each failed file group by name and error."""
     return [f"file group {group_name(group)}: {error}" for group, error in failed.items()]
 
 
 def raise_failed(failed: Mapping[FileGroup, CrdtMorError]) -> None:
-    """Raise the first failure, if any, as an error of its class, naming its file group."""
     for first, error in failed.items():
         more = f" {len(failed) - 1} more failed." if len(failed) > 1 else ""
         raise type(error)(

@@ -1,15 +1,15 @@
-"""Copy a table at one moment while writers continue, and move the copy to a later moment on request.
+"""Copy a table at some moment while writers continue, and move the copy to a later moment on request.
 
-    1. note          put a note of the version to copy; it reserves the address
+    1. note          put a note of the version to copy; this reserves the address
     2. objects       put the version's missing objects: data files, segments, plans, Hudi's timeline
     3. version       put the same version object as the newest version of the copy (`events.copy`)
     4. Hudi          publish the version to Hudi's readers
     5. properties    last in a first copy: without them no reader finds a table
     6. remove        delete objects of earlier moments only
 
-Objects are put if absent, so repeating a killed copy completes it. A version never changes, and neither do its objects.
-The only danger beside writers is the removal of an object of the version. Only a clean, an archiving or a restore
-removes objects, each with an event. So a newer version exists, and the copy continues with that one and keeps its work.
+Objects are put if absent, so repeating a killed copy completes it. A version and its objects never change. Only a
+clean, an archiving or a restore removes objects, each with an event. Then a newer version exists, and the copy
+continues with the newer version and keeps its work.
 """
 
 from __future__ import annotations
@@ -106,25 +106,24 @@ def copy(session: Session, target: Store, address: str, *, update: bool, tell: T
 
 
 def _require_free(session: Session, target: Store, address: str, *, update: bool) -> None:
-    """Raise unless the address is empty, holds an unfinished copy of this table, or a copy to be moved on."""
+    """Raise unless the address is empty or has a copy of this table, unfinished or to be moved on."""
     properties = run(read_properties(), target, session.environment)
     moments = run(events.notes(), target, session.environment)
     if properties is not None:
         _require_copy(properties, session, address, is_noted=bool(moments))
     if moments and any(moment.table_id != session.known().table_id for moment in moments):
         raise TableExistsError(
-            "this address has an unfinished copy of another table: copy to another address, or remove it. "
+            "this address contains an unfinished copy of another table: copy to another address, or remove the copy. "
             f"path={address} copy_of={moments[-1].table_id} table_id={session.known().table_id}"
         )
     if properties is not None and not moments:
         raise TableExistsError(
-            "this address has the same table, and crdt-mor copy did not make it: copy to an empty address. "
-            f"path={address}"
+            f"this address contains the same table, not made by crdt-mor copy: copy to an empty address. path={address}"
         )
     if properties is not None and not update:
         raise TableExistsError(
-            "this address already has a copy of this table: move it on with update=True, or copy to another address. "
-            f"path={address}"
+            "this address already contains a copy of this table: move it on with update=True, or copy "
+            f"to another address. path={address}"
         )
     if not moments and (found := [path for path in listed(target) if not path.startswith(f"{TEMP_FOLDER}/")]):
         raise TableExistsError(
@@ -134,23 +133,21 @@ def _require_free(session: Session, target: Store, address: str, *, update: bool
 
 
 def _require_copy(properties: bytes, session: Session, address: str, *, is_noted: bool) -> None:
-    """Raise if the properties belong to another table.
-
-    Tables made by Hudi have no id. is_noted: the address has notes, and the caller checks their table ids.
+    """Raise if the properties belong to another table. Tables made by Hudi have no id: with notes, the caller checks
+    them.
     """
     table_id = decode_table(properties, PROPERTIES).get(OUR_ID)
     if table_id is None and is_noted and session.config.table_id is None:
         return
     if table_id is None or table_id != session.known().table_id:
         raise TableExistsError(
-            "this address has another table: copy to an empty address. "
+            "this address contains another table: copy to an empty address. "
             f"path={address} found={table_id} table_id={session.known().table_id}"
         )
 
 
 def _newest(session: Session) -> Moment:
-    """Return the newest version, including commits of Hudi's writers. Raise if the table cannot be copied."""
-    if not versions_in(session.store):  # checked before the adoption of Hudi's commits publishes an event
+    if not versions_in(session.store):  # before the adoption of Hudi's commits publishes an event
         raise _no_event_of_ours(session)
     while True:
         properties = session.run(read_properties())
@@ -168,7 +165,7 @@ def _newest(session: Session) -> Moment:
 
 
 def _require_whole(session: Session, value: Timeline) -> None:
-    """Raise if a version does not contain all rows of the table: Hudi's writers own it, or rows are in transit."""
+    """Raise if the version lacks rows: Hudi's writers own the table, or a migration or erasure is unfinished."""
     if value.table_id is None:
         raise _no_event_of_ours(session)
     if value.handed_over != EPOCH:
@@ -178,7 +175,7 @@ def _require_whole(session: Session, value: Timeline) -> None:
         )
     if session.store.walk(METADATA_TABLE):
         raise UnsupportedFeatureError(
-            "the table has a metadata table of Hudi, which changes independently: remove it first (crdt-mor "
+            "the table uses a metadata table of Hudi, which changes independently: remove it first (crdt-mor "
             f"drop-metadata-table), or stop all writers and copy the folder. path={session.uri}"
         )
     if value.moving is not None:
@@ -194,21 +191,19 @@ def _require_whole(session: Session, value: Timeline) -> None:
     erasures = open_erasures(session)
     if erasures:
         raise InvalidInputError(
-            "an erasure is unfinished, and a copy would keep the erased rows in its history: call the erasure again to "
-            f"finish it, then copy. erasure={erasures[0].requested}"
+            "an erasure is unfinished, and a copy would keep the erased rows in its history: call the erasure again, "
+            f"then copy. erasure={erasures[0].requested}"
         )
 
 
 def _no_event_of_ours(session: Session) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
-        "the timeline has no event of crdt_mor, so the files of one moment are unknown: stop all writers and copy the "
-        f"folder. path={session.uri}"
+        "the timeline contains no event of crdt_mor, so the files of one moment are unknown: stop all writers and copy "
+        f"the folder. path={session.uri}"
     )
 
 
 class _Copying:
-    """One call of `copy`, of the newest version it meets. Records the objects put, with their sizes."""
-
     def __init__(self, session: Session, target: Store, address: str, tell: Tell) -> None:
         self._session = session
         self._target = target
@@ -242,7 +237,7 @@ class _Copying:
             overtaken = moment.value.version
 
     def _try(self, moment: Moment) -> Copied | None:
-        """Copy one version; None if another process copies a later one. Raise `GoneError` if an object was removed."""
+        """Copy one version; None if another process copies a later one."""
         value = moment.value
         self._run(events.require_movable(value))
         self._run(events.note(value, moment.data))
@@ -259,7 +254,7 @@ class _Copying:
         return Copied(self._address, shown.version, shown.clock, objects, size, self._kept, removed, len(shown.pending))
 
     def _put_missing(self, moment: Moment, need: Wanted) -> None:
-        """Put missing objects. Files that end instants for Hudi's readers come last, in order if readers may exist.
+        """Put missing objects; files ending instants for Hudi's readers come last, in order if readers may exist.
 
         Before these, check again if the copy may show this moment, because much time may have passed.
         """
@@ -293,7 +288,7 @@ class _Copying:
             progress.add(1, stat.size)
 
     def _make_durable(self, stats: Sequence[Stat]) -> None:
-        """Make objects survive a power cut, including objects of an earlier copy that died before this step."""
+        """Make objects durable, including those of an earlier copy that died before this step."""
         for path in one_of_each_folder(stat.path for stat in stats):
             self._target.make_durable(path)
 
@@ -309,7 +304,6 @@ class _Copying:
             self._target.make_durable(PROPERTIES)
 
     def _remove(self, moment: Moment, need: Wanted) -> int:
-        """Remove objects not needed by the moment and return their number."""
         groups = superfluous(moment, need.paths, listed(self._target))
         for group in groups:
             self._run(_removed(group))
@@ -321,11 +315,7 @@ class _Copying:
 
 
 def _missing(stats: Sequence[Stat], there: Mapping[str, Stat], by_name: Container[str] = ()) -> list[Stat]:
-    """Return the objects missing in the copy. Raise if an existing object differs in size.
-
-    Args:
-        by_name: Paths whose sizes are not compared.
-    """
+    """Return the objects missing in the copy. Raise on different sizes, except for `by_name`."""
     for stat in stats:
         found = there.get(stat.path)
         if found is not None and found.size != stat.size and stat.path not in by_name:
@@ -337,7 +327,7 @@ def _missing(stats: Sequence[Stat], there: Mapping[str, Stat], by_name: Containe
 
 
 def _removed(paths: Sequence[str]) -> Steps[None]:
-    """Remove objects durably, in order. Raise if the store keeps one."""
+    """Remove objects durably, in order."""
     for path in paths:
         if not (yield Delete(path)):
             raise StorageUnavailableError(
@@ -349,8 +339,6 @@ def _removed(paths: Sequence[str]) -> Steps[None]:
 
 
 class _Progress:
-    """Count copied objects and report the progress. Called by one thread at a time."""
-
     def __init__(self, of_objects: int, of_bytes: int, tell: Tell) -> None:
         self._of = of_objects, of_bytes
         self._objects = 0

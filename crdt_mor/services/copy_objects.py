@@ -43,12 +43,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Moment:
-    """The version of a table to copy.
-
-    Attributes:
-        data: The version's object.
-        properties: The table's properties, read just before the version.
-    """
+    """The version to copy, with its object and the table's properties, read just before."""
 
     value: Timeline
     data: bytes
@@ -63,10 +58,9 @@ class Wanted:
 
     Attributes:
         objects: Objects to put in any order.
-        told: Files ending an instant in Hudi's timeline, by completion time. Hudi's readers must find them in this
-            order.
-        begun: Paths in `objects` of files beginning an instant for Hudi's readers. Readers use only their names, so a
-            power cut may have emptied the files in the table or the copy.
+        told: Files ending an instant in Hudi's timeline, in the order for Hudi's readers: by completion time.
+        begun: Paths in `objects` of files beginning an instant. Readers use only their names, so a power cut may have
+            emptied the files.
     """
 
     objects: tuple[Stat, ...]
@@ -79,20 +73,18 @@ class Wanted:
 
 
 def listed(store: Store) -> dict[str, Stat]:
-    """Return all objects of a table by path."""
     found = outside_other_tables(store.walk(""))
     return {stat.path: stat for stat in (*found, *store.walk(".hoodie"))}
 
 
 def wanted(moment: Moment, there: Mapping[str, Stat]) -> Wanted:
-    """Select the objects to copy from a listing of the source. Raise `GoneError` if one is missing."""
     begun = list(_begun(moment, there))
     objects = [*_data(moment, there), *_own(moment, there), *_history(moment, there), *begun]
     return Wanted(tuple(objects), tuple(_told(moment, there)), frozenset(stat.path for stat in begun))
 
 
 def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Yield base files and log files, or the staged file of an overwrite's base file before its renaming."""
+    """Yield base and log files; the staged file of an overwrite's base file before its renaming."""
     partitions = set()
     for file in files_needed(moment.value, moment.completions):
         found = there.get(file.path) or there.get(file.staged)
@@ -100,7 +92,7 @@ def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
             raise GoneError(file.path)
         if found.size != file.size:
             raise FormatError(
-                "a file of the table has another size than its commit recorded, so a copy would be damaged too: run "
+                "a file's size differs from its commit, so a copy would be damaged too: run "
                 f"crdt-mor verify. file={found.path} size={found.size} committed={file.size}"
             )
         partitions.add(file.partition)
@@ -123,7 +115,6 @@ def _own(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _history(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Yield Hudi's archived history of the last archiving; nothing if it is not written yet."""
     archive, folder = moment.value.archive, moment.projector.archive
     if not _is_archived(moment, there):
         return
@@ -134,21 +125,19 @@ def _history(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _is_archived(moment: Moment, there: Mapping[str, Stat]) -> bool:
-    """Return True if the value's archived instants are in Hudi's history, so the active timeline may lack them."""
+    """Return True if the archived instants are in Hudi's history, so the active timeline may lack them."""
     archive = moment.value.archive
     manifest = f"{moment.projector.archive}/{manifest_name(archive.manifest)}"
     return archive.manifest > 0 and (archive.version < moment.value.version or manifest in there)
 
 
 def _active(moment: Moment, there: Mapping[str, Stat]) -> list[Completion]:
-    """Return the completions in Hudi's active timeline."""
     archive = moment.value.archive
     watermark = archive.watermark if _is_archived(moment, there) else archive.since
     return [c for c in moment.completions if c.requested > watermark]
 
 
 def _begun(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Yield the files of Hudi's active timeline that begin an instant, and the marker of its folder."""
     value, folder = moment.value, moment.projector.folder
     known = {c.requested for c in _active(moment, there)}
     known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
@@ -162,7 +151,7 @@ def _begun(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 def _told(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
     """Yield the files of Hudi's active timeline that end instants, and the files of savepoints.
 
-    The files of this version's own events may not exist yet: later processes put them, in the copy as well.
+    Files of this version's own events may not exist yet; later processes put them.
     """
     value = moment.value
     for completion in _active(moment, there):
@@ -180,22 +169,17 @@ def _told(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _timeline(folder: str, there: Iterable[str]) -> list[tuple[str, TimelineFileName | None]]:
-    """Return the files of Hudi's active timeline with their parsed names."""
     paths = [path for path in there if path.rpartition("/")[0] == folder]
     return [(path, timeline_file_name(path)) for path in paths]
 
 
-# --- what goes from a copy --------------------------------------------------------------------------------------------
+# --- obsolete objects of a copy ---------------------------------------------------------------------------------------
 
 
 def superfluous(moment: Moment, kept: set[str], there: Iterable[str]) -> list[list[str]]:
     """Return the obsolete objects of a copy, in groups in the order of removal.
 
-    Each belongs to a finished instant, version or plan. So none belongs to a concurrent copy or to
-    writes begun in the copy since.
-
-    Args:
-        kept: Paths needed by the moment.
+    Each belongs to a finished instant, version or plan, so none belongs to a concurrent copy or later write.
     """
     going = [path for path in there if path not in kept]
     folder, value = moment.projector.folder, moment.value
@@ -213,11 +197,6 @@ def superfluous(moment: Moment, kept: set[str], there: Iterable[str]) -> list[li
 
 
 def _is_untold(moment: Moment, path: str, name: TimelineFileName, known: set[InstantTime]) -> bool:
-    """Return True if a file of Hudi's active timeline belongs to no instant or savepoint of the moment.
-
-    Args:
-        known: The instants of the active timeline at the moment.
-    """
     value = moment.value
     if name.action == SAVEPOINT:
         return name.requested <= value.clock and all(
@@ -243,7 +222,6 @@ def _is_old_history(moment: Moment, path: str) -> bool:
 
 
 def _is_old_own(value: Timeline, path: str) -> bool:
-    """Return True if a segment, plan, staged file or note is older than the version, which does not need it."""
     folder, _, name = path.rpartition("/")
     first = name.partition("-")[0]
     if not is_own(path):
@@ -256,11 +234,9 @@ def _is_old_own(value: Timeline, path: str) -> bool:
 
 
 def moment_of(session: Session, value: Timeline, data: bytes, properties: bytes) -> Moment:
-    """Return a version of a session's table with all its completions."""
     completions = session.views.completions(value)
     return Moment(value, data, properties, tuple(completions), session.publisher.projector)
 
 
 def sizes(stats: Sequence[Stat]) -> int:
-    """Return the total size in bytes."""
     return sum(stat.size for stat in stats)

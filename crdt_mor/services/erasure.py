@@ -1,16 +1,13 @@
 """Erasure: after the delete of some rows commits, continue until no file holds a byte of them.
 
-    1. settle    void and delete posts, and wait until no write older than the delete is pending: nothing restores the
-                 rows
+    1. settle    void and delete posts, and wait until no write older than the delete is pending
     2. fold      compact the file groups that may hold the rows; a stable delete leaves neither row nor tombstone
-    3. wait      for older writes, whose transactions may still read the rows
+    3. wait      for older writes: their transactions may still read the rows
     4. clean     start the history of these file groups now, and delete their older files
-    5. prove     list the files: nothing of the rows remains, not even from dead processes, and no power cut restores
-                 any (services/erasure_proof.py)
+    5. prove     list the files: nothing of the rows remains, and no power cut restores any (erasure_proof.py)
 
-The note of an erasure is put before its delete and removed at the end. It names file groups, never keys. So the next
-erasure of any process finishes one that died or stopped waiting. Each step reads from the table if it is done, so any
-number of processes may run the steps at once.
+The note of an erasure is put before its delete and removed at the end. It names file groups, never keys. The next
+erasure finishes earlier ones. Each step reads its state from the table, so any number of processes may run the steps.
 """
 
 from __future__ import annotations
@@ -61,8 +58,6 @@ _LOOK_EVERY_S: Final = (0.05, 5.0)
 
 
 class Patience:
-    """Limits how long an erasure waits for other processes, by the environment's clock."""
-
     def __init__(self, session: Session, wait_ms: int) -> None:
         self.environment = session.environment
         self._until_ms = session.environment.now_ms() + wait_ms
@@ -80,12 +75,6 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """Files removed by finished erasures.
-
-    Attributes:
-        retained_from: Start of the retained history of the file groups.
-    """
-
     groups: tuple[FileGroup, ...] = ()
     files: int = 0
     bytes: int = 0
@@ -96,12 +85,11 @@ class Removed:
 
 
 def note(session: Session, erasure: Erasure) -> None:
-    """Put the note of an erasure before its delete commits."""
     session.run(put_surely(Put(erasure_path(erasure.requested), erasure.encode())))
 
 
 def open_erasures(session: Session) -> list[Erasure]:
-    """Return the unfinished erasures with a committed or pending delete. Delete the notes of all others."""
+    """Return the unfinished erasures with a committed or pending delete; delete other notes."""
     stats = only_own(session.store.list(ERASURES))
     if not stats:
         return []
@@ -112,17 +100,16 @@ def open_erasures(session: Session) -> list[Erasure]:
             continue
         erasure = Erasure.decode(data, stat.path)
         if erasure.table_id != tail.table_id:
-            continue  # the note of an earlier table at this address
+            continue  # an earlier table's at this address
         if _may_be_committed(session, erasure.requested, tail):
             found.append(erasure)
         else:
-            with suppress(StorageUnavailableError):  # another user owns it, or this process is read-only
+            with suppress(StorageUnavailableError):  # another user's, or this process is read-only
                 _forget(session, erasure)
     return found
 
 
 def _may_be_committed(session: Session, requested: InstantTime, tail: Timeline) -> bool:
-    """Return True unless the delete of an erasure was rolled back."""
     if tail.find_pending(requested) is not None or may_be_dropped(requested, tail):
         return True
     return session.run(find_completion(requested, tail)) is not None
@@ -140,8 +127,8 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
     """Run all steps of some erasures with committed or pending deletes.
 
     Raises:
-        ErasureUnfinishedError: Other processes must finish their work first.
-        InvalidInputError: Savepoints made by Hudi hold the rows. Nothing was deleted yet.
+        ErasureUnfinishedError: Other processes must finish first.
+        InvalidInputError: Savepoints hold the rows. Nothing was deleted yet.
     """
     if not erasures:
         return Removed()
@@ -172,10 +159,7 @@ def finish(session: Session, erasures: Sequence[Erasure], patience: Patience) ->
 
 
 def remove_posts(session: Session, patience: Patience) -> None:
-    """Void and delete all present posts: they may hold the rows, and nobody may commit them from now on.
-
-    A live writer writes its rows again in a new write.
-    """
+    """Void and delete all posts: they may hold the rows. A live writer repeats its write."""
     started_ms = session.store.now_ms()
     while left := session.run(sweep_posts(session.publisher, session.tail(), started_ms)):
         if not patience.another_look():
@@ -187,7 +171,7 @@ def remove_posts(session: Session, patience: Patience) -> None:
 
 
 def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
-    """Raise `InvalidInputError` if a savepoint made by Hudi names files of these file groups."""
+    """Raise if a savepoint, ours or Hudi's, keeps files of these file groups."""
     refuse_saved_in(session, session.tail(), groups)
     held = [path for path in saved_files(session) if group_of(path) in set(groups)]
     if held:
@@ -201,7 +185,6 @@ def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
 
 
 def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGroup]) -> None:
-    """Raise `InvalidInputError` if a savepoint of a value shows files of these file groups."""
     for savepoint in value.savepoints:
         cut = Cut("completed", savepoint.at)
         held = [s for s in fold_slices(session.views.snapshot_completions(value, cut)) if s.group in set(groups)]
@@ -214,7 +197,7 @@ def refuse_saved_in(session: Session, value: Timeline, groups: Collection[FileGr
 
 
 def await_writes(session: Session, until: InstantTime, patience: Patience, why: str) -> None:
-    """Wait until no write requested at or before `until` is pending. Raise with their names if this takes too long.
+    """Wait until no write requested at or before `until` is pending.
 
     The delete of an earlier erasure is rolled back instead, because its process may have died on a full disk. If it is
     alive, it deletes again without harm.
@@ -253,7 +236,7 @@ def _described(write: Pending) -> str:
 
 
 def _stable_at(session: Session, erasure: Erasure) -> InstantTime:
-    """Return a time of the table's clock without a pending write older than the delete. The first noted time wins."""
+    """Return a time of the table's clock without a pending write older than the delete; the first noted time wins."""
     path = stable_path(erasure.requested)
     tail = session.tail()
     assert not [p for p in tail.pending if p.requested <= erasure.requested]
@@ -265,7 +248,7 @@ def _stable_at(session: Session, erasure: Erasure) -> InstantTime:
 def _fold(
     session: Session, stable_at: Mapping[FileGroup, InstantTime], patience: Patience
 ) -> dict[FileGroup, InstantTime]:
-    """Compact these file groups as far as needed and return the time from which each may keep history."""
+    """Compact these file groups as needed and return the start of each group's history."""
     while True:
         _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
         value = session.tail()
@@ -279,16 +262,15 @@ def _fold(
             _execute(session, plan.barrier, unfolded)
             continue
         tail = session.tail()
-        # Another process may have completed a plan of these file groups since the look before. Then no plan is open,
-        # nothing is pending, and the next look finds them folded.
+        # Another process may have completed a plan of these file groups meanwhile. Then the next look finds them
+        # folded.
         if tail.pending and not tail.plans and not patience.another_look():
             raise _unfinished(session, tail.pending, "keep this table from being compacted")
 
 
 def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGroup]], bool]) -> None:
-    """Execute the open compactions chosen by barrier and file groups.
-
-    A compaction that fails is cancelled, which also removes its outputs.
+    """Execute open compactions chosen by barrier and file groups. Failing compactions are cancelled, with their
+    outputs.
     """
     for plan in service.open_plans(session, COMPACT):
         if chosen(plan.barrier, set(plan.file_groups)):
@@ -296,7 +278,6 @@ def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGrou
 
 
 def _execute(session: Session, barrier: InstantTime, needed: Collection[FileGroup]) -> None:
-    """Execute an open compaction. Raise if one of the `needed` file groups cannot be compacted."""
     for plan in service.open_plans(session, COMPACT):
         if plan.barrier == barrier:
             failed = finish_plan(session, plan).failed
@@ -321,12 +302,10 @@ def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
 
 
 def _sweep(session: Session) -> None:
-    """Delete files of rolled-back writes and plans, including staged files."""
     session.remember(session.run(sweep.sweep(session.publisher, session.tail())))
 
 
 def _prove(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int, patience: Patience) -> None:
-    """Raise `ErasureUnfinishedError` if a listing shows a file that may hold the rows."""
     while left := left_over(session, marks, started_ms):
         if not patience.another_look():
             raise ErasureUnfinishedError(

@@ -1,4 +1,4 @@
-"""Prove an erasure: no listed file may hold the rows, and no power cut may restore one.
+"""Prove an erasure: no listed file may hold the rows, and no power cut may restore a file.
 
     older       data files of the file groups outside every view from their marks on
     staged      files staged by tasks of finished writes
@@ -23,29 +23,24 @@ from crdt_mor.store.paths import TEMP_FOLDER
 from crdt_mor.store.protocol import Stat
 
 PUT_SILENT_MS: Final = 15_000
-"""Milliseconds since the last write after which a temporary file belongs to a dead process."""
+"""Milliseconds after which a silent temporary file belongs to a dead process."""
 
 _NO_OBJECT: Final = ".erased"
 """A name of no object. `make_durable` on it makes the deletes in its folder durable."""
 
 
 def left_over(session: Session, marks: Mapping[FileGroup, InstantTime], started_ms: int) -> list[str]:
-    """List the files that may hold the rows.
-
-    Args:
-        marks: Start of the retained history of each file group.
-    """
     return [*_older_files(session, marks), *_staged_before(session, marks), *_unlinked(session, started_ms)]
 
 
 def keep_away(session: Session, folders: Collection[str]) -> None:
-    """Make all deletes in these folders durable, including those of other processes."""
+    """Make all deletes in these folders durable, by any process."""
     for folder in sorted(folders):
         session.store.make_durable(join_path(folder, _NO_OBJECT))
 
 
 def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> list[str]:
-    """List the data files of these file groups outside every view from their marks on."""
+    """List data files of these file groups outside every view from their marks on."""
     if not marks:
         return []
     there = files_of(session, marks)  # before the tail: files put later belong to later writes
@@ -68,7 +63,7 @@ def _older_files(session: Session, marks: Mapping[FileGroup, InstantTime]) -> li
         name = data_file_name(stat.path)
         if name is None or stat.path in needed or name.instant in under_way or name.instant >= value.clock:
             continue
-        if session.store.stat(stat.path) is not None:  # else a sweep deleted it meanwhile
+        if session.store.stat(stat.path) is not None:  # else deleted by a sweep meanwhile
             left.append(stat.path)
     return left
 
@@ -80,7 +75,7 @@ def _staged_before(session: Session, marks: Mapping[FileGroup, InstantTime]) -> 
 
 
 def _unlinked(session: Session, started_ms: int) -> list[str]:
-    """List temporary files of puts begun before the erasure was settled. Delete them if their process is dead."""
+    """List temporary files of older puts; delete the files of dead processes."""
     now_ms, left = session.store.now_ms(), []
     for stat in session.store.list(TEMP_FOLDER):
         if not stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}") or stat.modified_ms > started_ms:
@@ -95,7 +90,6 @@ def _unlinked(session: Session, started_ms: int) -> list[str]:
 
 
 def files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
-    """List the data files of some file groups."""
     wanted = set(groups)
     partitions = sorted({partition for partition, _ in wanted})
     listed = (stat for partition in partitions for stat in session.store.list(partition))
@@ -103,6 +97,5 @@ def files_of(session: Session, groups: Collection[FileGroup]) -> list[Stat]:
 
 
 def group_of(path: str) -> FileGroup | None:
-    """Return the file group of a data file; None for other paths."""
     name = data_file_name(path)
     return None if name is None else (join_path(path.rpartition("/")[0]), name.file_id)

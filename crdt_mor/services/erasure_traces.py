@@ -30,11 +30,11 @@ from crdt_mor.write.log_files import BUCKET
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """The traces of some keys in one file group.
+    """The traces of some keys in a file group.
 
     Attributes:
-        live: Named keys with a visible row, with all columns of `sought` below.
-        buried: Dead keys that a plain delete must name, because a tombstone with an ordering value never expires.
+        live: Named keys with a visible row.
+        buried: Dead keys that a plain delete must name: a tombstone with an ordering value never expires.
         latest: Latest requested time of dead keys in the latest slice; EPOCH if none.
         held: True if any file holds a dead key.
     """
@@ -47,16 +47,15 @@ class Traces:
 
     @property
     def touched(self) -> bool:
-        """True if a file of the group holds anything to erase."""
         return self.held or bool(self.live.height)
 
 
 def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: InstantTime | None) -> list[Traces]:
-    """Return the traces of keys in each file group of `value`; file groups without traces are left out.
+    """Return the traces of keys in each file group that has any.
 
     Args:
         sought: `_hoodie_record_key`, `_hoodie_partition_path` (null: any partition) and the bucket. Other partitions
-            are searched too, because a moved row leaves its bytes there. But a live row in another partition is kept.
+            are searched too, because a moved row leaves its bytes there. But a live row there is kept.
         before: Keep rows requested at or after this time; None keeps none.
     """
     snapshot = Snapshot.seal(session, value)
@@ -78,7 +77,6 @@ class GroupHistory:
 
 
 def histories(snapshot: Snapshot, sought: pl.DataFrame) -> list[GroupHistory]:
-    """Return the file groups in the buckets of the sought keys."""
     by_bucket = {int(str(key[0])): rows for key, rows in sought.partition_by(BUCKET, as_dict=True).items()}
     found: dict[FileGroup, tuple[int, list[DataFile]]] = {}
     for completion in snapshot.session.views.completions(snapshot.value):
@@ -124,7 +122,6 @@ def _traces(
 
 
 def _live(snapshot: Snapshot, slice_: FileSlice | None, keys: pl.Series) -> pl.DataFrame:
-    """Return the live keys of a slice with the requested times of their rows."""
     none = pl.DataFrame(schema={RECORD_KEY: pl.String, COMMIT_TIME: pl.String})
     one = replace(snapshot, slices=() if slice_ is None else (slice_,))
     among = pl.col(RECORD_KEY).is_in(keys.implode())
@@ -135,7 +132,6 @@ _NO_LINES = pl.DataFrame(schema={RECORD_KEY: pl.String, "time": pl.String, "plai
 
 
 def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
-    """Return a line with the requested time for each row and delete of these keys in a log file."""
     lines = [_NO_LINES]
     for block in blocks_of(session, log) if keys.len() else ():
         among = pl.col(RECORD_KEY).is_in(keys.implode())
@@ -161,7 +157,6 @@ def _lines(session: Session, log: DataFile, keys: pl.Series) -> pl.DataFrame:
 
 
 def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
-    """Return True if a file contains a row or delete of one of the keys; False if it is gone."""
     if not keys.len():
         return False
     if not file.is_base:
@@ -171,7 +166,7 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
         return False
     try:
         found = columns_of(source, [RECORD_KEY]).filter(pl.col(RECORD_KEY).is_in(keys.implode())).head(1).collect()
-    except FileNotFoundError:  # a clean removed it meanwhile
+    except FileNotFoundError:  # cleaned meanwhile
         return False
     return bool(found.height)
 
@@ -188,12 +183,10 @@ def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlo
 
 
 def rows_of_block(block: DataBlock) -> pl.LazyFrame:
-    """Return the rows of a block with its own columns."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows.lazy()
     return ParquetSource.in_memory(bytes(block.rows)).scan()
 
 
 def all_rows(frames: Collection[pl.DataFrame], like: pl.DataFrame) -> pl.DataFrame:
-    """Return the distinct rows of all frames, with the columns of `like`."""
     return pl.concat([like.clear(), *(frame.select(like.columns) for frame in frames)]).unique()

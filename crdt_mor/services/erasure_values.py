@@ -1,7 +1,7 @@
 """Find the files that hold non-null values of some columns for some keys, in live rows and in history.
 
-Rows of a key that is live in another partition than the named one are separate rows and are kept. Remains of a row in
-a partition that it left are found too.
+Rows of a key that is live in another partition than the named partition are separate rows and are kept. Remains of a
+moved row are found too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _TIME: Final = "time"
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of some columns for some keys in one file group.
+    """The values of some columns for some keys in a file group.
 
     Attributes:
         shown: Number of live rows with such a value.
         latest: Latest requested time of such a value in the latest slice's logs; EPOCH if none.
-        held: True if any file contains one.
+        held: True if any file contains such a value.
     """
 
     group: FileGroup
@@ -44,11 +44,7 @@ class Values:
 
 
 def values(session: Session, value: Timeline, sought: pl.DataFrame, columns: Sequence[str]) -> list[Values]:
-    """Return the values in each file group; file groups without any are left out.
-
-    Args:
-        sought: As in `erasure_traces.traces`.
-    """
+    """Return the values in each file group that has any. sought: as in `erasure_traces.traces`."""
     snapshot = Snapshot.seal(session, value)
     found = in_threads(lambda history: _values(snapshot, history, columns), histories(snapshot, sought))
     return [one for one in found if one.held]
@@ -71,12 +67,10 @@ def _values(snapshot: Snapshot, history: GroupHistory, columns: Sequence[str]) -
 
 
 def _given(live: pl.DataFrame) -> pl.DataFrame:
-    """Return the keys, and if their rows have a value in any other column."""
     return live.select(RECORD_KEY, pl.any_horizontal(pl.exclude(RECORD_KEY).is_not_null()).alias("given"))
 
 
 def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[str]) -> list[str]:
-    """Return the requested times of rows with a value, for some keys in a log file."""
     times: list[str] = []
     for block in blocks_of(session, log) if keys.len() else ():
         if isinstance(block, DataBlock):
@@ -89,7 +83,6 @@ def _times(session: Session, log: DataFile, keys: pl.Series, columns: Sequence[s
 
 
 def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[str]) -> bool:
-    """Return True if a file contains a row of one of the keys with a value; False if it is gone."""
     if not file.is_base:
         return bool(_times(session, file, keys, columns))
     source = surely(session.store, file.path, session.store.parquet)
@@ -99,11 +92,10 @@ def _holds(session: Session, file: DataFile, keys: pl.Series, columns: Sequence[
         there = [name for name in columns if name in read_footer(source).schema.names]
         rows = columns_of(source, [RECORD_KEY, *there])
         return bool(_with_value(rows, keys, there).head(1).collect().height)
-    except FileNotFoundError:  # a clean removed it meanwhile
+    except FileNotFoundError:  # cleaned meanwhile
         return False
 
 
 def _with_value(rows: pl.LazyFrame, keys: pl.Series, columns: Sequence[str]) -> pl.LazyFrame:
-    """Return the rows of some keys with a non-null value in one of the columns."""
     given = pl.any_horizontal(pl.col(name).is_not_null() for name in columns) if columns else pl.lit(False)
     return rows.filter(pl.col(RECORD_KEY).is_in(keys.implode()) & given)

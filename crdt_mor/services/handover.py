@@ -32,7 +32,7 @@ def hand_over(session: Session) -> None:
         raise_failed({group: error for one in done for group, error in one.failed.items()})
     raise InvalidInputError(
         "writers added rows faster than the table was compacted; a handover needs a compacted, quiet table: stop "
-        f"the writers, then hand it over. compactions={COMPACTIONS_MAX}"
+        f"the writers, then hand over. compactions={COMPACTIONS_MAX}"
     )
 
 

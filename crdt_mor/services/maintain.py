@@ -1,18 +1,13 @@
-"""`maintain`: run all due upkeep of a table, one service after another.
+"""`maintain`: run all due upkeep of a table, service by service.
 
     told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
 
-Each service profits from the previous ones. Hudi is told of the newest version first, because its process may have died
-before it did so. An open plan holds its file groups until it completes, so open plans come next. Compaction makes files
-superfluous, and cleaning deletes them. The sweep confirms that rolled-back writes left no files; otherwise archiving
-stops at them. Archiving takes finished instants of all other services. Finally old applications are forgotten and
-readers get hints.
+Each service profits from the previous ones. Hudi is told of the newest version first, because its publisher may have
+died before. Open plans come next, because they hold their file groups. Compaction makes files superfluous, and cleaning
+deletes them. The sweep confirms that rolled-back writes left no files; otherwise archiving stops at them.
 
 Each service is safe beside any other and beside itself. So `maintain` may run from cron on any number of machines, be
-killed at any time and run again.
-
-All services decide from one value: the initial look, or the last event of this call. In a bucket each look costs two
-requests. Each event then derives from the newest value.
+killed at any time and run again. All services decide from the initial look, or from the last event of this call.
 """
 
 from __future__ import annotations
@@ -62,10 +57,10 @@ from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
-"""Approximate bytes read by one compaction. The rest goes to later plans, so readers profit from each result early."""
+"""Approximate bytes read by a compaction. The rest goes to later plans, so readers profit from each result early."""
 
 PLAN_GROUPS = 1000
-"""Most file groups of one compaction."""
+"""Most file groups of a compaction."""
 
 LEFT_OUT = (
     "its payload or its files failed to compact earlier, and nothing was written to it since: "
@@ -77,10 +72,10 @@ LEFT_OUT = (
 def maintain(
     session: Session, policies: Policies, dry_run: bool = False, execute_parts: ExecuteParts | None = None
 ) -> Maintained:
-    """Run all upkeep that the policies make due, or only report it. The caller has just read the newest value.
+    """Run all due upkeep, or report it. The caller has just read the newest value.
 
-    A service that the table forbids, or that fails, is named in the result, and the others continue. Errors are raised
-    if the table is missing, was replaced, or has moved.
+    A refused or failed service is named in the result, and the others continue. Raises if the table is missing, was
+    replaced, or has moved.
     """
     run = _Run(session, policies, dry_run, execute_parts=execute_parts)
     require_not_moved(run.before.moving)
@@ -107,7 +102,6 @@ def maintain(
 
 
 def _waits(run: _Run) -> Iterator[str]:
-    """Describe the thresholds of services without due work."""
     session, policies = run.session, run.policies
     value = session.known()
     yield from waits_of(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
@@ -117,8 +111,6 @@ def _waits(run: _Run) -> Iterator[str]:
 
 @dataclass
 class _Run:
-    """State of one `maintain` call: policies, actions, failed file groups, and Hudi's initial timeline."""
-
     session: Session
     policies: Policies
     dry_run: bool
@@ -132,7 +124,6 @@ class _Run:
         self.before = self.session.known()
 
     def guarded(self, name: str, work: Callable[[_Run], Iterator[Upkeep]]) -> None:
-        """Run one service and record its actions, or its error."""
         try:
             for action in work(self):
                 self.note(action)
@@ -142,7 +133,6 @@ class _Run:
             self.note(Upkeep(name, state_of(error), "", error=str(error)))
 
     def finished(self, plan: CompactionPlan, action: Upkeep) -> Iterator[Upkeep]:
-        """Execute and complete a plan without the file groups that fail."""
         finished = finish(self.session, plan, self.execute_parts)
         self.failed |= finished.failed.keys()
         yield from compacted(finished, action)
@@ -161,7 +151,6 @@ def tell(session: Session, action: Upkeep, *, inline: bool = False) -> None:
 
 
 def state_of(error: CrdtMorError) -> Literal["refused", "failed"]:
-    """Return `refused` if the table forbids the service, `failed` if a retry may succeed."""
     return "refused" if isinstance(error, UnsupportedFeatureError | InvalidInputError) else "failed"
 
 
@@ -176,7 +165,6 @@ def _told(run: _Run) -> Iterator[Upkeep]:
 
 
 def _open_plans(run: _Run) -> Iterator[Upkeep]:
-    """Finish open plans; a failing plan does not stop the others."""
     open_now = [plan for plan in run.session.known().plans if plan.action == COMPACT.name]
     if run.dry_run:
         for known in open_now:
@@ -195,16 +183,10 @@ def _open_plans(run: _Run) -> Iterator[Upkeep]:
 
 
 def open_since(barrier: InstantTime, now_ms: int) -> str:
-    """Return why an open plan is executed.
-
-    Args:
-        now_ms: Time of the caller's clock.
-    """
     return f"plan {barrier} has been open for {words_of_age(max(0, now_ms - to_ms(barrier)))}"
 
 
 def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
-    """Yield the actions of a finished plan; none if another process cancelled it."""
     plan, done = finished.plan, finished.completion
     if done is not None:
         made = plan.made(done.files)
@@ -220,12 +202,10 @@ def compacted(finished: Finished, action: Upkeep) -> Iterator[Upkeep]:
 
 
 def _compactions(run: _Run) -> Iterator[Upkeep]:
-    """Compact due file groups in bounded plans, the worst first."""
     return _in_plans(run, "compaction", partial(_due, run))
 
 
 def _log_compactions(run: _Run) -> Iterator[Upkeep]:
-    """Merge the logs of file groups with many logs that are not due for a compaction."""
     return _in_plans(run, "log_compaction", partial(_due_of_logs, run))
 
 
@@ -267,7 +247,6 @@ def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
 def schedule_due(
     session: Session, due_in: Due, *, logs_only: bool = False
 ) -> tuple[CompactionPlan | None, list[DueGroup]]:
-    """Schedule the next plan of due file groups; return None and [] if none is due any more."""
     chosen: list[DueGroup] = []
 
     def choose(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> set[FileGroup]:
@@ -294,7 +273,7 @@ def _due_of_logs(
 
 
 def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
-    """Return the first due file groups for one plan: within its limits, but at least one."""
+    """Return the first due file groups within one plan's limits, at least one."""
     chosen: list[DueGroup] = []
     size = 0
     for one in due:
@@ -313,7 +292,6 @@ def latest_slices(session: Session, value: Timeline) -> list[FileSlice]:
 
 
 def _clean(run: _Run) -> Iterator[Upkeep]:
-    """Give up history beyond the policy, and remove unneeded files."""
     session, policy = run.session, RetentionPolicy.of(run.policies)
     if policy.keeps_everything:
         return
@@ -340,7 +318,6 @@ def _kept(policies: Policies) -> str:
 
 
 def _erasures(run: _Run) -> Iterator[Upkeep]:
-    """Finish open erasures. An erasure that must wait for writers stays due."""
     for erasure in erase.open_erasures(run.session):
         age = words_of_age(max(0, run.now_ms - to_ms(erasure.requested)))
         due = Upkeep("erasure", "due", f"an erasure of {age} ago is not finished")
@@ -357,11 +334,10 @@ def _erasures(run: _Run) -> Iterator[Upkeep]:
         )
 
 
-# --- what has ended long ago ------------------------------------------------------------------------------------------
+# --- old instants and tokens ------------------------------------------------------------------------------------------
 
 
 def _archive(run: _Run) -> Iterator[Upkeep]:
-    """Archive once enough instants are archivable, unless Hudi's own writers archive."""
     session, least = run.session, run.policies.archive
     if least is None or session.known().standing < least + KEPT_COMMITS:
         return
@@ -378,7 +354,6 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
 
 
 def _tokens(run: _Run) -> Iterator[Upkeep]:
-    """Forget applications without recent commits."""
     session, age_ms = run.session, run.policies.tokens_ms
     value = session.known()
     if age_ms is None or age_ms >= run.now_ms:

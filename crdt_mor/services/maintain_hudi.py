@@ -1,8 +1,7 @@
 """Repair the effects of dead processes: tell Hudi of the newest version, and sweep leftover files.
 
-The publisher of the newest version may die before it tells Hudi. Until then Hudi's readers miss the newest commit, and
-a compaction of Hudi would leave it out. Hudi's writers roll back each begun write that they find, and fail at a begun
-write below a later commit. One listing of Hudi's timeline shows both cases.
+A publisher may die before it tells Hudi. Until then Hudi's readers miss the newest commit, and a compaction of Hudi
+would leave the commit out. Hudi's writers roll back each begun write, and fail at a begun write below a later commit.
 """
 
 from __future__ import annotations
@@ -24,11 +23,7 @@ from crdt_mor.store.protocol import Stat
 
 
 def tell_hudi(session: Session, value: Timeline, listed: Sequence[Stat], *, dry_run: bool) -> Iterator[Upkeep]:
-    """Put and remove files in Hudi's timeline as the newest value requires, unless another process did so.
-
-    Args:
-        listed: A listing of Hudi's timeline.
-    """
+    """Put and remove files in Hudi's timeline as the newest value requires. listed: Hudi's timeline."""
     there = {stat.path for stat in listed}
     missing = [file for file in session.run(session.publisher.projector.files(value)) if file.path not in there]
     due = Upkeep("hudi", "due" if dry_run else "done", f"Hudi was not told of version {value.version}")
@@ -42,7 +37,6 @@ def tell_hudi(session: Session, value: Timeline, listed: Sequence[Stat], *, dry_
 
 
 def _removes_files(value: Timeline) -> bool:
-    """Return True if publishing this version to Hudi also removes files: for a plan, a restore or an archiving."""
     cancels = any(r.is_plan and r.version == value.version for r in value.rolled_back)
     return cancels or value.archive.version == value.version or restore_of_version(value) is not None
 
@@ -50,13 +44,7 @@ def _removes_files(value: Timeline) -> bool:
 def sweep_dead(
     session: Session, before: Timeline, listed: Sequence[Stat], now_ms: int, *, dry_run: bool
 ) -> Iterator[Upkeep]:
-    """Roll back silent writers and remove their files, unless a recent sweep did so.
-
-    Another service may have swept since `before`: scheduling a plan sweeps when a sweep is due.
-
-    Args:
-        listed: Listing of Hudi's timeline at that time.
-    """
+    """Roll back silent writers and remove their files, unless a sweep since `before` did so."""
     since_ms, given_up = abs(now_ms - to_ms(before.swept)), len(before.rolled_back)
     dead = _dead_writers(session, before, listed, now_ms)
     if since_ms <= sweep.SWEEP_EVERY_MS and not given_up and not dead:
@@ -70,16 +58,15 @@ def sweep_dead(
     tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
     if (tail.rolled_back or dead) and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
-    if tail.table_id is not None:  # its first load may have died after placing all files
+    if tail.table_id is not None:  # the first load may have died after placing all files
         load.remove(session.store, tail.table_id, base_files=False)
     yield Upkeep("sweep", "done", why)
 
 
 def _dead_writers(session: Session, value: Timeline, listed: Sequence[Stat], now_ms: int) -> int:
-    """Count the writers that can no longer commit, were silent for the expiry, or executed a plan twice.
+    """Count writers that can no longer commit, were silent for the expiry, or executed a plan twice.
 
-    Args:
-        listed: Hudi's timeline. Some of its writers claimed a time that the table's clock has passed.
+    listed: Hudi's timeline. Some writers claimed a time there that the table's clock has passed.
     """
     claimed = [write for write in claims(session, value, listed) if write.requested < value.clock]
     silent = [p for p in value.pending if session.run(sweep.is_expired(p, now_ms, session.expiry_ms))]

@@ -1,8 +1,7 @@
 """Upkeep by writers: after its commit, a writer compacts due file groups that it wrote.
 
-The commit is already complete and visible. So a failure of the upkeep is reported as an `UpkeepEvent` with its error,
-and raises nothing. Other services are left to `maintain`, because their cost does not depend on one writer's rows. Most
-writers do no upkeep, so it is imported late.
+The commit is already complete and visible. So a failure of the upkeep is reported as an `UpkeepEvent` and raises
+nothing. Other services are left to `maintain`. Most writers do no upkeep, so its code is imported late.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ _warned: Final[set[str | None]] = set()
 
 
 def upkeep_after(session: Session, value: Timeline, completion: Completion) -> None:
-    """Compact due file groups of a commit shown by `value`, if this session's writers do upkeep.
-
-    Raises no `Exception`.
-    """
+    """Compact due file groups of a commit, if this session's writers do upkeep. Raises no `Exception`."""
     try:
         policies = Policies.of(value.properties)
         if policies.archive is not None:
@@ -52,7 +48,6 @@ def upkeep_after(session: Session, value: Timeline, completion: Completion) -> N
 
 
 def _warn_of_many(value: Timeline) -> None:
-    """Warn once per table that nobody maintains, without extra requests."""
     commits = value.standing + len(value.completions)
     if commits < MANY_COMMITS or value.table_id in _warned:
         return

@@ -17,7 +17,7 @@ State = Literal["done", "due", "refused", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """One action of `maintain`: done, due or failed.
+    """An action of `maintain`: done, due or failed.
 
     Attributes:
         service: `hudi`, `compaction`, `log_compaction`, `clean`, `erasure`, `sweep`, `archive`, `tokens` or `hints`;
@@ -66,7 +66,6 @@ class Upkeep:
 
 
 def due_action(name: str, due: Sequence[DueGroup], state: State) -> Upkeep:
-    """Return the action for a compaction due in these file groups."""
     if len(due) == 1:
         return Upkeep(name, state, due[0].why)
     return Upkeep(name, state, f"{plural(len(due), 'file group')} are due", tuple(one.why for one in due))

@@ -28,7 +28,6 @@ from crdt_mor.services.maintain_report import Upkeep, due_action
 
 
 def compact_written(session: Session, value: Timeline, groups: Collection[FileGroup], policies: Policies) -> None:
-    """Compact the due file groups among `groups`, as `value` shows them."""
     now_ms = session.environment.now_ms()
 
     def due(value: Timeline, slices: Sequence[FileSlice], taken: Collection[FileGroup]) -> list[DueGroup]:
@@ -50,7 +49,7 @@ def compact_written(session: Session, value: Timeline, groups: Collection[FileGr
 def _left_behind(session: Session, value: Timeline, groups: set[FileGroup], now_ms: int) -> list[CompactionPlan]:
     """Return the open plans of these file groups that are so old that their executors must be dead.
 
-    Younger plans are left to their executors: two executors are safe, but one works in vain.
+    Younger plans are left to their executors: a second executor is safe, but works in vain.
     """
     old = [p for p in value.plans if p.action == COMPACT.name and now_ms - to_ms(p.barrier) > session.expiry_ms]
     read = (session.run(read_plan(value, plan)) for plan in old)

@@ -1,8 +1,7 @@
 """Remove Hudi's metadata table from a table.
 
-Hudi's readers see only files listed in the metadata table, and only Hudi's writers add to it. So crdt_mor writes to no
-table that has one. Without one in the properties, Hudi's readers list the folders and find our files. The properties
-change first (`hudi.handover`), so no reader looks for a missing metadata file.
+Hudi's readers see only files listed there, and only Hudi's writers add to the list. So crdt_mor writes to no table with
+a metadata table. The properties change first (`hudi.handover`), so no reader looks for a missing metadata file.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from crdt_mor.model.config_properties import METADATA_INFLIGHT, METADATA_PARTITI
 
 
 def drop_metadata_table(session: Session) -> int:
-    """Remove the metadata table from the properties, delete its files and return their number."""
     session.run(change_properties({METADATA_PARTITIONS: None, METADATA_INFLIGHT: None}))
     files = session.store.walk(METADATA_TABLE)
     for file in files:

@@ -1,15 +1,14 @@
-"""A migration: copy a table and follow its changes while writers continue, then close the old table in one event.
+"""A migration: copy a table and follow its changes while writers continue, then close the old table in a single event.
 
-    copy     copy all rows at one moment, a few file groups per commit
+    copy     copy all rows at some moment, a few file groups per commit
     follow   copy later changes, window after window, until little is left
     close    one event: nothing begins in the old table, and its writers learn the new address
     settle   wait for pending writes, or roll them back
     last     copy the last window
     open     one event: the new table takes writes, ordered after all writes of the old table
 
-No state is kept in memory between steps. Each step is noted in the new table before it runs (`model.migration`), and
-each of its commits carries a token with the next number. A later call, or another process, continues after the last
-committed number.
+Each step is noted in the new table before it runs (`model.migration`), and each of its commits carries a token with the
+next number. A later call, or another process, continues after the last committed number.
 
 The last window ends at a value with a closed table and no pending write. So no write can complete after it, and no
 acknowledged commit is lost.
@@ -45,7 +44,7 @@ from crdt_mor.services.rollback import roll_back
 from crdt_mor.write.open_write import OpenWrite
 
 BATCH_BYTES: Final = 64 << 20
-"""Approximate bytes of the files behind one commit of a migration, so that memory is bounded."""
+"""Approximate bytes of the files behind each commit of a migration, so that memory is bounded."""
 
 LITTLE_BYTES: Final = 8 << 20
 LITTLE_COMMITS: Final = 50
@@ -84,14 +83,10 @@ Tell = Callable[[MigrationProgress], None]
 
 @dataclass(frozen=True)
 class _Part:
-    """The contents of one commit of a step: shares of copied file slices, or changes in file groups.
+    """The contents of a commit: shares of copied file slices, or changes in file groups.
 
-    A window of several parts commits the deletes of all parts before any rows, because a row may have moved between
-    file groups of different parts.
-
-    Attributes:
-        deletes: True if this commit deletes.
-        rows: True if this commit writes rows.
+    A window of several parts commits all `deletes` before any `rows`, because a row may have moved between file groups
+    of different parts.
     """
 
     slices: Sequence[FileSlice] = ()
@@ -102,7 +97,6 @@ class _Part:
     rows: bool = True
 
     def load(self, loader: Loader, cut: Cut) -> Cargo:
-        """Read the commit's contents. cut: the end of the step."""
         if self.states is None:
             return loader.copied(self.slices, cut, self.share)
         cargo = loader.changed(self.states, self.touched)
@@ -115,14 +109,7 @@ class _Part:
 
 @dataclass
 class Migration:
-    """One call of a migration.
-
-    Attributes:
-        source: The old table.
-        target: The new table; its value has an origin.
-        rows: Rows written by this call.
-        commits: Commits written by this call.
-    """
+    """A call of a migration, with its own rows and commits so far."""
 
     source: Session
     target: Session
@@ -144,7 +131,7 @@ class Migration:
                 return arrived
             require_not_given_up(self.source, self.target, arrived)
             if not self._do(origin.step):
-                continue  # another process continued meanwhile
+                continue  # another process was faster
             value = self._seen(origin.step)
             self._require_no_twins(value, origin.step)
             closed = self._require_moving(value).is_closed
@@ -167,9 +154,7 @@ class Migration:
             )
 
     def _seen(self, step: Step) -> Timeline:
-        """Return the newest value of the source. It shows the whole step, even if a process with a faster clock planned
-        it.
-        """
+        """Return a source value that shows the whole step, even if planned by a faster clock."""
         self.source.adopt()
         return self.source.views.sealed(decided=True, handed_out=[Cut("completed", step.until)])
 
@@ -204,7 +189,7 @@ class Migration:
         return True
 
     def _write(self, loader: Loader, cargo: Cargo, number: int) -> None:
-        """Commit cargo under its token number, so that repeating it commits nothing."""
+        """Commit cargo under its token number; repeating it commits nothing."""
         if cargo.is_empty:
             return
         write = OpenWrite.begin(self.target, (self._author.application, number), self._author.info)
@@ -219,7 +204,7 @@ class Migration:
             self.commits += 1
 
     def _parts(self, value: Timeline, step: Step) -> list[_Part]:
-        """Return the contents of the commits of a step, computed only from the step and the source's history."""
+        """Compute the commits of a step, only from the step and the source's history."""
         if step.since == EPOCH:
             cut = self._cut(value, step.until)
             slices = fold_slices(self.source.views.snapshot_completions(value, cut))
@@ -242,13 +227,11 @@ class Migration:
         return Window.seal(self.source, value, since, until)
 
     def _cut(self, value: Timeline, time: InstantTime) -> Cut:
-        """Return a moment of the source. Raise `CheckpointExpiredError` if its history was cleaned."""
         if time == EPOCH:
             return Cut.start("completed")
         return window_end(self.source, value, Cut("completed", time).checkpoint(value.table_id), "completed", "since")
 
     def _grow(self, value: Timeline) -> None:
-        """Add new columns and types of the old table to the new table, without hidden columns."""
         declared = TableSchema.from_json(value.schema).declared
         columns = pa.schema([column for column in declared if is_moved(column.name, value.names, self.target.config)])
         grown = events.grow(
@@ -261,14 +244,14 @@ class Migration:
         self.target.remember(self.target.run(grown))
 
     def _require_no_twins(self, value: Timeline, step: Step) -> None:
-        """Raise if rows of two partitions were merged into one row, so that the new table lacks rows."""
+        """Raise if the new table lacks rows, because rows of two partitions were merged there."""
         if step.until == EPOCH or keeps_partitions_apart(self.source.config.key, self.target.config.key):
             return
         cut = self._cut(value, step.until)
         there, here = Snapshot.seal(self.target, self.target.tail()), Snapshot.seal(self.source, value, cut)
         if there.count() == here.count():
             return
-        if _origin(self.target.tail()).step == step:  # else another process continued meanwhile
+        if _origin(self.target.tail()).step == step:  # else another process was faster
             refuse_twins(Loader(self.source, value, self.target.config), cut)
             raise InvalidInputError(
                 "the new table lacks a row, because a key was in several partitions that are one partition there: "
@@ -278,7 +261,6 @@ class Migration:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     def _is_little(self, rest: Window, left_before: int | None) -> bool:
-        """Return True if little is left to follow, or the rest no longer shrinks."""
         left = _bytes(rest)
         if left <= LITTLE_BYTES and len(rest.commits) <= LITTLE_COMMITS:
             return True
@@ -291,7 +273,6 @@ class Migration:
         self._tell("settle", 0, 0)
 
     def _settled(self, policy: PendingPolicy) -> Timeline:
-        """Return a value of the closed table without pending writes. Dead writers expire meanwhile."""
         source = self.source
         while True:
             tail = source.run(sweep.upkeep_and_adoption(source.publisher, source.known(), source.expiry_ms))
@@ -307,7 +288,6 @@ class Migration:
                 source.environment.sleep(_LOOK_EVERY_S)
 
     def _require_moving(self, value: Timeline) -> Moving:
-        """Return the migration in the old table. Raise if it was given up."""
         if value.moving is None or value.moving.table_id != self.target.config.table_id:
             require_not_given_up(self.source, self.target, self.target.remember(self.target.tail()))
             raise InvalidInputError(
@@ -335,10 +315,7 @@ class Migration:
 def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
     """Note the migration in the new table, then in the old one.
 
-    If the migration is given up in between, the old table must not keep moving to a table that is never opened.
-
-    Args:
-        uri: Address of the new table.
+    If it is given up in between, the old table must not keep moving to a table that is never opened.
     """
     arrived = target.remember(target.run(migration.receive(target.publisher, target.tail(), origin)))
     require_not_given_up(source, target, arrived)
@@ -351,10 +328,9 @@ def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
 
 
 def require_not_given_up(source: Session, target: Session, arrived: Timeline) -> None:
-    """Raise `TableArrivingError` and reopen the old table if the new table was given up.
+    """Raise and reopen the old table if the new table was given up.
 
-    The process that gave it up also reopens the old table, unless it died. Another process may have announced the
-    migration again since.
+    The process that gave it up may have died before reopening, or another one announced the migration again.
     """
     origin = _origin(arrived)
     if not origin.given_up:
@@ -393,12 +369,11 @@ def _origin(value: Timeline) -> Origin:
 
 
 def _bytes(window: Window) -> int:
-    """Return the size of the files written by a window's commits."""
     return sum(file.size for commit in window.commits for file in commit.files)
 
 
 def _batches(items: Iterable[tuple[_S, int]]) -> list[list[_S]]:
-    """Group weighted items in order into batches of at most `BATCH_BYTES`, but at least one item each."""
+    """Group items in order into batches of at most `BATCH_BYTES`, but at least one item each."""
     batches: list[list[_S]] = []
     room = 0
     for item, weight in items:

@@ -4,9 +4,9 @@
     window    file groups touched by commits ─► for each written key: a delete of its versions in the new table, unless
               the new version replaces them anyway; then its row or tombstone at the window's end
 
-A delete removes every earlier contribution to a key. So the delete and the row of one commit give the key the same
-state as in the old table, whatever the merge of the new table is. If both tables merge alike, payload states are copied
-unchanged. Otherwise visible values are written, like a user's write.
+A delete removes every earlier contribution to a key. So the delete and the row of a commit give the key the same state
+as in the old table, whatever the new merge is. If both tables merge alike, payload states are copied unchanged.
+Otherwise visible values are written, like a user's write.
 """
 
 from __future__ import annotations
@@ -46,12 +46,9 @@ _KEYED = {RECORD_KEY: pl.String(), PARTITION_PATH: pl.String(), BUCKET: pl.Int32
 
 @dataclass(frozen=True, slots=True)
 class Cargo:
-    """The contents of one commit of a migration, with the keys of the new table, as `keyed` makes them.
+    """The contents of a migration's commit, with the keys of the new table, as `keyed` makes them.
 
-    Attributes:
-        deletes: Only keys.
-        rows: Keys, and all stored columns of the old table.
-        tombstones: Keys and `ordering`.
+    `rows` contain all stored columns of the old table, and `tombstones` the ordering values.
     """
 
     deletes: pl.DataFrame
@@ -66,20 +63,14 @@ class Cargo:
 def keeps_partitions_apart(source: KeySpec, target: KeySpec) -> bool:
     """Return True if two rows of the old table can never become one row of the new table.
 
-    A key is unique within its partition. Rows of two partitions may share a key, unless the key names the partition.
+    Rows of two partitions may share a key, unless the key names the partition.
     """
     return set(source.partition_fields) <= {*target.fields, *target.partition_fields}
 
 
 @dataclass(frozen=True)
 class Loader:
-    """Makes the cargo of a migration.
-
-    Attributes:
-        source: Session of the old table.
-        value: A value of its timeline.
-        target: Configuration of the new table.
-    """
+    """Makes the cargo of a migration from a value of the source."""
 
     source: Session
     value: Timeline
@@ -95,7 +86,6 @@ class Loader:
 
     @property
     def copies_states(self) -> bool:
-        """True if both tables merge alike, so that states and tombstones keep their meaning."""
         return self.source.config.merge == self.target.merge
 
     @property
@@ -104,23 +94,17 @@ class Loader:
 
     @cached_property
     def _columns(self) -> list[str]:
-        """All stored columns of the old table, including payload states."""
         return list(self.merging.columns.stored)
 
     @cached_property
     def _identity(self) -> list[str]:
-        """The columns for the key and the ordering value of a row in the new table."""
         key, ordering = self.target.key, self.target.merge.ordering
         return distinct(key.fields, key.partition_fields, [ordering] if ordering else [])
 
     # --- a copy -----------------------------------------------------------------------------------------------------
 
     def copied(self, slices: Sequence[FileSlice], cut: Cut, share: tuple[int, int]) -> Cargo:
-        """Return the visible rows of file slices.
-
-        Args:
-            share: (number, count): Only the keys of this share.
-        """
+        """Return the visible rows of file slices. share: (number, count) of the keys."""
         number, count = share
 
         def ours(frame: pl.DataFrame) -> pl.DataFrame:
@@ -137,7 +121,6 @@ class Loader:
     # --- a window ---------------------------------------------------------------------------------------------------
 
     def changed(self, states: States, touched: Sequence[TouchedGroups]) -> Cargo:
-        """Return the changes of commits in the file groups that they touched."""
         deletes, rows, dead = [], [], []
         for groups in touched:
             keys = states.keys(groups)
@@ -167,7 +150,7 @@ class Loader:
     def _tombstones_of(
         self, slices: Sequence[FileSlice], keys: pl.Series | None, partition: str, key: str, *, before: bool = False
     ) -> list[pl.DataFrame]:
-        """Return the winning tombstones of the keys (None: all) with the new table's keys, as one frame or none."""
+        """Return the winning tombstones of the keys (None: all), as one frame or none."""
         if not self.copies_tombstones:
             return []
         found = []
@@ -186,7 +169,6 @@ class Loader:
     # --- in the new table's terms -----------------------------------------------------------------------------------
 
     def _keyed_rows(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return rows of the old table with keys of the new table."""
         return frame.select(self._columns).with_columns(self._keys_of(frame))
 
     def _keys_of(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -194,7 +176,6 @@ class Loader:
         return keyed(self.target, to_arrow(frame.select(needed)))
 
     def _versions(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return rows as versions of the new table: keys and ordering values."""
         return self._versions_of(frame.with_columns(self._keys_of(frame)))
 
     def _versions_of(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -203,7 +184,6 @@ class Loader:
         return rows.select(*_KEYED, order.alias(ORDER))
 
     def _tombstones(self, slice_: FileSlice) -> pl.DataFrame:
-        """Return the winning tombstones of a file slice by record keys of the old table."""
         if not (self.copies_tombstones and slice_.logs):
             return pl.DataFrame(schema={RECORD_KEY: pl.String(), ORDER: self._ordering_type})
         opened = open_slice(self.source.store, slice_, self.source.config)
@@ -213,7 +193,6 @@ class Loader:
             return tombstones(opened, self.merging.rule, self.merging.columns)
 
     def _located(self, dead: pl.DataFrame, partition: str) -> pl.DataFrame:
-        """Return tombstones of an old partition with keys of the new table."""
         if not dead.height:
             return self._none_dead
         source, target = self.source.config.key, self.target.key
@@ -269,7 +248,6 @@ class Loader:
     # --- into a write -----------------------------------------------------------------------------------------------
 
     def fill(self, statements: Statements, cargo: Cargo) -> None:
-        """Add cargo to the statements of a write to the new table, deletes before rows."""
         if cargo.deletes.height:
             statements.delete_keyed(cargo.deletes)
         if cargo.rows.height:
@@ -283,11 +261,7 @@ class Loader:
             statements.delete_ordered(cargo.tombstones)
 
     def _with_states(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Replace visible values by payload states.
-
-        A compaction drops a state that can be made from the visible value. In the new table all later writes see the
-        state.
-        """
+        """Replace visible values by payload states, because later writes in the new table see the states."""
         for member in self.merging.rule.members:
             if member.hidden is not None:
                 rows = rows.with_columns(member.restored(rows).alias(member.hidden)).drop(member.columns)
@@ -295,12 +269,11 @@ class Loader:
 
 
 def is_moved(stored: str, names: Names, target: TableConfig) -> bool:
-    """Return True if a column moves to the new table: it is visible, or a payload there merges it."""
     return stored not in names.hidden or any(stored in member.columns for member in target.merge.columns)
 
 
 def refuse_twins(loader: Loader, cut: Cut) -> None:
-    """Raise `InvalidInputError` with a key if two rows of the old table would become one row."""
+    """Raise with a key if two rows of the old table would become the same row."""
     source, value, target = loader.source, loader.value, loader.target
     needed = distinct(target.key.fields, target.key.partition_fields)
     frames = Snapshot.seal(source, value, cut).frames(needed, None, finish=lambda f: keyed(target, to_arrow(f)))

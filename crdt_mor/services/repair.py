@@ -61,7 +61,6 @@ class Repaired:
 
 
 def repair(session: Session, copy: Session, tell: Tell) -> Repaired:
-    """Replace the damaged files of a table. See `Maintenance.repair`."""
     _require_copy(session, copy)
     first = verify(_anew(session), on_progress=tell)
     sound = _sound_in(session, copy, first, tell)
@@ -84,7 +83,6 @@ def _require_copy(session: Session, copy: Session) -> None:
 
 
 def _anew(session: Session, store: OverlayStore | None = None) -> Session:
-    """Return a session that remembers nothing of the damaged files."""
     return Session.open(session.uri, session.environment, session.expiry_ms, store or session.store)
 
 
@@ -108,7 +106,7 @@ def _in_copy(copy: Session, paths: Iterable[str]) -> dict[str, Stat]:
 def _put(session: Session, copy: Session, stat: Stat) -> bool:
     """Put one file of the copy in its place; False if another process was faster."""
     if session.store.stat(stat.path) is not None:
-        session.store.delete(stat.path)  # it is damaged, and the copy's file has passed every check
+        session.store.delete(stat.path)  # damaged, and the copy's file has passed every check
     made = put_across(copy.store, session.store, stat, durable=True)
     if made is None:
         raise StorageUnavailableError(

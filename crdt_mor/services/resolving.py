@@ -1,8 +1,7 @@
 """Hints of larger slices: store once which of their rows are visible.
 
-Otherwise each process computes this at its first read of the slice: it decodes all keys and merges the logs. A hint is
-named by the files of its slice (`read/resolved.py`), so no commit makes it wrong. Only slices without recent writes get
-a hint; otherwise the keys would be read again after every write. A process that dies here leaves only whole hints.
+Otherwise each process decodes all keys and merges the logs at its first read. A hint is named by the files of its slice
+(`read/resolved.py`), so no commit makes it wrong. Only slices without recent writes get a hint.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ NOTHING: Final = b""
 
 
 def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:
-    """Put missing hints of the latest snapshot and delete superseded ones.
-
-    Args:
-        now_ms: Time by the store's clock.
-    """
+    """Put missing hints of the latest snapshot and delete superseded hints."""
     found = Hints(session, now_ms)
     missing, superseded = found.missing, found.superseded
     if not missing and not superseded:
@@ -56,12 +51,7 @@ def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:
 
 
 class Hints:
-    """The missing and superseded hints of the latest snapshot.
-
-    Attributes:
-        missing: Slices by the paths of their hints.
-        superseded: Hints to delete. They are listed only if the snapshot wants hints.
-    """
+    """The missing hints of the latest snapshot by path, and its superseded hints."""
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self._store = session.store
@@ -76,7 +66,7 @@ class Hints:
         self.superseded = [stat for stat in others if abs(now_ms - stat.modified_ms) > KEPT_MS]
 
     def put(self, path: str, slice_: FileSlice) -> int:
-        """Compute and put a hint, and return its size. Not durable: a lost hint is computed again."""
+        """Compute and put a hint. Not durable: a lost hint is computed again."""
         known = found_out(self._snapshot, slice_)
         hint = NOTHING if known is None else to_bytes(known, self._resolved.name(slice_))
         self._store.put(path, hint, durable=False)
@@ -84,12 +74,11 @@ class Hints:
 
 
 def _written_ms(slice_: FileSlice) -> int:
-    """Return the requested time of the slice's last write."""
     return max(to_ms(log.name.instant) for log in slice_.logs)
 
 
 def found_out(snapshot: Snapshot, slice_: FileSlice) -> Resolution | None:
-    """Merge the keys of a slice and return its visible rows; None if a bit per row cannot express them."""
+    """Merge the keys of a slice and return its visible rows; None if a bit per row is not enough."""
     alone = replace(snapshot, slices=(slice_,))
     for _ in alone.frames([snapshot.resolved.merging.columns.merge_key], None):
         pass

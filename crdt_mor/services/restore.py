@@ -27,10 +27,10 @@ from crdt_mor.write.refusals import require_writable
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A name for a moment of a table. The moment stays exactly readable while the name exists.
+    """A name for a moment of a table, which stays exactly readable while the name exists.
 
     Attributes:
-        at: Completion time up to which everything is shown, 17 digits. `as_of` takes it or the name.
+        at: Completion time up to which everything is shown, 17 digits; valid for `as_of`.
         created: Time of the savepoint, in UTC.
         comment: Comment; "" if none.
         application: Application of its author.
@@ -53,7 +53,7 @@ class Restored:
 
     Attributes:
         to: The table shows everything completed up to this time, 17 digits.
-        savepoint: Name of the savepoint, if one was given.
+        savepoint: Name of the savepoint, if given.
         commits: Number of dropped commits without compactions.
         instants: Requested times of all dropped instants, newest first, including compactions.
         files: Number of their data files.
@@ -73,7 +73,6 @@ class Restored:
 
     @property
     def drops(self) -> bool:
-        """True if there is a commit, a pending write or an open plan to drop."""
         return bool(self.instants or self.pending or self.plans)
 
     def __str__(self) -> str:
@@ -91,14 +90,12 @@ class Restored:
 
 
 def _savepoint(saved: Saved) -> Savepoint:
-    """Convert a savepoint of the timeline."""
     by = saved.author
     who = (None, None, None) if by is None else (by.application, by.host, by.pid)
     return Savepoint(saved.name, saved.at, to_datetime(saved.saved), saved.comment, *who)
 
 
 def save(session: Session, name: object, comment: object) -> Savepoint:
-    """Name the newest moment of the table."""
     named, said = checked_name(name), checked_comment(comment)
     _require(session)
     steps = restoring.make_savepoint(session.publisher, session.known(), named, said, session.author())
@@ -108,12 +105,10 @@ def save(session: Session, name: object, comment: object) -> Savepoint:
 
 
 def savepoints(session: Session) -> list[Savepoint]:
-    """Return the savepoints of the table, oldest first."""
     return [_savepoint(saved) for saved in session.views.sealed().savepoints]
 
 
 def unsave(session: Session, name: object) -> None:
-    """Remove a savepoint. Raise `InvalidInputError` if the name does not exist."""
     named = checked_name(name)
     _require(session)
     value, found = session.run(restoring.drop_savepoint(session.publisher, session.known(), named))
@@ -123,9 +118,9 @@ def unsave(session: Session, name: object) -> None:
 
 
 def restore(session: Session, to: Point) -> Restored:
-    """Restore the table to a point in one event, and remove the dropped files.
+    """Restore the table to a point in a single event, and remove the dropped files.
 
-    If nothing is left to drop, try again to remove files that an earlier call could not remove.
+    If nothing is left to drop, try again to remove files of an earlier call.
     """
     _require_restorable(session)
     value, target, name = _target(session, to)
@@ -145,7 +140,6 @@ def restore(session: Session, to: Point) -> Restored:
 
 
 def _require_carried_out(session: Session) -> None:
-    """Raise `RestoreUnfinishedError` if Hudi's readers still see dropped commits."""
     left = session.run(restoring.left_of_dropped(session.publisher, session.known()))
     if left:
         instants = tuple(sorted(left))
@@ -160,7 +154,7 @@ def _require_carried_out(session: Session) -> None:
 
 
 def would_restore(session: Session, to: Point) -> Restored:
-    """Return what `restore` would do now. Publishes at most the event that decides a moment just passed."""
+    """Return what `restore` would do now. Publishes at most the event that decides a recent moment."""
     _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
@@ -180,9 +174,7 @@ def _require_restorable(session: Session) -> None:
 
 
 def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline], InstantTime], str | None]:
-    """Return the newest value, and a function from a value to the point's completion time. Savepoints may be dropped
-    meanwhile.
-    """
+    """Return the newest value, and a function from a value to the point's completion time."""
     value = sealed_at(session, to=to)
     if is_savepoint_name(to):
         name = str(to)
@@ -205,14 +197,14 @@ def _listed(session: Session) -> set[str]:
 
 
 def _refuse_open_erasures(session: Session, to: InstantTime) -> None:
-    """Raise if the restore would drop the delete of an unfinished erasure and so bring its rows back."""
+    """Raise if the restore would drop the delete of an unfinished erasure."""
     tail = session.tail()
     for erasure in open_erasures(session):
         completion = session.run(find_completion(erasure.requested, tail))
         if completion is None or completion.completed > to:
             raise InvalidInputError(
-                "an erasure is unfinished, and this restore would bring its rows back: call the erasure again to "
-                "finish it, then restore to a later moment. "
+                "an erasure is unfinished, and this restore would bring its rows back: call the erasure again, "
+                "then restore to a later moment. "
                 f"erasure={erasure.requested} to={to}"
             )
 

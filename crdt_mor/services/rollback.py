@@ -1,7 +1,7 @@
-"""Roll back one write or cancel one plan by its instant.
+"""Roll back a write or cancel a plan by its instant.
 
-The event is published first; the files are removed once it is known to be genuine. The process at work learns of it
-when it completes: a writer gets `WriterExpiredError`, and an executor removes its outputs.
+The event is published first; the files are removed once it is known to be genuine. A live writer gets
+`WriterExpiredError` at its commit, and a live executor removes its outputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRITE = "write"
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A rolled-back write or cancelled plan. Readers never saw any of it and never will.
+    """A rolled-back write or cancelled plan, which readers never see.
 
     Attributes:
         instant: Its requested time, 17 digits.
@@ -64,11 +64,7 @@ class GivenUp:
 
 
 def roll_back(session: Session, instant: InstantTime) -> GivenUp:
-    """Roll back the pending write, or cancel the open plan, of this instant, and remove its files.
-
-    Raises:
-        InvalidInputError: The instant is committed, or the table does not know it.
-    """
+    """Roll back the pending write, or cancel the open plan, of this instant, and remove its files."""
     value = session.tail()
     pending, plan, is_claimed = value.find_pending(instant), value.find_plan(instant), False
     if pending is not None:
@@ -100,11 +96,7 @@ def roll_back(session: Session, instant: InstantTime) -> GivenUp:
 
 
 def claims(session: Session, value: Timeline, listed: Sequence[Stat] | None = None) -> list[Pending]:
-    """Return the writes with a claimed time in Hudi's timeline that the value does not know.
-
-    Args:
-        listed: A current listing of that timeline, if there is one.
-    """
+    """Return the writes with a claimed time in Hudi's timeline that the value does not know."""
     listed = session.store.list(session.publisher.projector.folder) if listed is None else listed
     found = session.run(claimed(begun_files(value, listed)))
     known_from = max(value.archive.watermark, value.retention.dropped)  # the value does not know earlier instants
@@ -112,7 +104,6 @@ def claims(session: Session, value: Timeline, listed: Sequence[Stat] | None = No
 
 
 def _count_left(session: Session, instant: InstantTime) -> int:
-    """Count the data files of an instant that this process can list."""
     with suppress(StorageUnavailableError):
         names = (data_file_name(stat.path) for stat in session.store.walk(""))
         return sum(name is not None and name.instant == instant for name in names)

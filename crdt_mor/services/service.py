@@ -5,8 +5,8 @@
     complete   one event; the first counts, and later ones find the plan completed
     cancel     one event; the outputs are removed, and a later completion is refused
 
-So no process waits for another, and any process can finish the plan of a dead one. A service adds a pure planner, an
-executor of one part, and a row in the table of actions (`hudi.actions`).
+So no process waits for another, and any process can finish the plan of a dead one. A service adds a pure planner, a
+part's executor, and a row in the table of actions (`hudi.actions`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,13 @@ from crdt_mor.write.log_files import staging
 
 @dataclass(frozen=True, slots=True)
 class Planner(Generic[P]):
-    """The planning of a service under one policy.
+    """The planning of a service under some policy.
 
     Attributes:
         action: Its row in the table of actions.
         require: Raises, before anything is published, if the service must not run in this table.
         plan: Makes the plan from a value and the file groups in its open plans, without taking these; None if nothing
-            is due. It depends on these alone: through the session it reads only objects named by the value, never the
-            current value.
+            is due. Through the session it reads only objects named by the value, never the current value.
     """
 
     action: PlannedAction[P]
@@ -58,16 +57,15 @@ class Planner(Generic[P]):
 class Service(Planner[P]):
     """A service that writes files.
 
-    Attributes:
-        execute: Writes and returns the outputs of a plan's part, or finds those of another executor. The last argument
-            limits the threads.
+    `execute` writes and returns the outputs of a plan's part, or finds another executor's. Its last argument limits the
+    threads.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
 
 
 def schedule(session: Session, service: Planner[P]) -> P | None:
-    """Plan and schedule in one transition, after rolling back expired writers; None if nothing is due."""
+    """Plan and schedule in a single transition, after rolling back expired writers."""
     publisher = session.publisher
     service.require(session)
     session.start()
@@ -83,7 +81,7 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
 
 
 def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
-    """Return the open plans of a service, oldest first, to execute in this order. Skip plans executed by Hudi."""
+    """Return the open plans of a service in the order to execute them, oldest first."""
     tail = session.tail()
     if not tail.plans:
         return []
@@ -95,19 +93,14 @@ def open_plans(session: Session, action: PlannedAction[P]) -> list[P]:
 
 @dataclass(frozen=True, slots=True)
 class Executed(Generic[P]):
-    """The result of executing a plan.
-
-    Attributes:
-        files: The outputs.
-        failed: Parts that fail on their files in every executor, with their errors.
-    """
+    """The outputs of a plan, and the parts that fail on their files in every executor, with their errors."""
 
     files: list[DataFile]
     failed: list[tuple[P, CrdtMorError]]
 
 
 def is_of_files(error: BaseException) -> bool:
-    """Return True if the error means that files cannot be merged, rather than a fault of store, table or process."""
+    """Return True if files cannot be merged; False for faults of store, table or process."""
     of_files = isinstance(error, FormatError | PayloadError | SnapshotExpiredError | UnsupportedFeatureError)
     return of_files and not isinstance(error, UnsupportedVersionError)
 
@@ -142,7 +135,7 @@ def execute(session: Session, service: Service[P], plan: P) -> Executed[P]:
 
 
 def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtMorError]) -> Executed[P]:
-    """Combine the results of a plan's parts, in order. Raise errors that are not about files."""
+    """Combine the results of a plan's parts. Raise errors that are not about files."""
     files: list[DataFile] = []
     failed: list[tuple[P, CrdtMorError]] = []
     for part, outcome in zip(parts, outcomes, strict=True):
@@ -181,8 +174,8 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
 def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> None:
     """Delete outputs that were put after an erasure had removed them.
 
-    A sleeping executor may not know that others completed the plan and that its rows were erased. No process would look
-    at its files, so they would keep the erased rows.
+    A sleeping executor may not know that others completed the plan and that its rows were erased. Otherwise no process
+    would look at its files again, and they would keep the rows.
     """
     value = session.tail()
     marks = dict(value.retention.groups)
@@ -196,11 +189,7 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
 
 
 def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:
-    """Publish the completion of a plan unless it is completed; None if it was cancelled.
-
-    Args:
-        files: The files of all parts.
-    """
+    """Publish the completion of a plan, with the files of all parts; None if it was cancelled."""
     session.require_table(plan.table_id)
     tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels a plan that would bury a commit
     value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files, session.author()))
@@ -209,6 +198,5 @@ def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion
 
 
 def cancel(session: Session, barrier: InstantTime) -> bool:
-    """Cancel an open plan of any service. Return True if it is cancelled now."""
     value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
     return value.find_rolled_back(barrier) is not None

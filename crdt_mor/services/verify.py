@@ -1,15 +1,14 @@
-"""A table reread whole: all that its newest version reaches, each object held to what others say of it.
+"""Verify a table: read everything that its newest version references, and check each object against the others.
 
     verify_value   versions, segments, plans       verify_base   base files     verify_rows   keys, states, rules
     verify_hudi    Hudi's timeline and history     verify_logs   log files      verify_deep   the plain fold
     verify_told    the bytes of its files
 
-One file group after the other is read: each of its files that a kept view needs, and then the rows that the newest
-snapshot shows, merged as any reader merges them. Of the keys that are kept meanwhile, those of one bucket are together
-in memory, as a key has the same bucket in each partition; a table without buckets keeps them all.
+For each file group, check the files of all retained views, then the rows of the newest snapshot, merged as in any
+reader. Only the keys of a single bucket are in memory, or all keys of a table without buckets.
 
-It is safe beside writers and cleaners. A file that is gone is asked of the newest version: what that does not need any
-more was cleaned, and is no damage.
+It is safe beside writers and cleaners. If the newest version no longer needs a missing file, a clean removed it, and
+this is no damage.
 """
 
 from __future__ import annotations
@@ -61,30 +60,27 @@ from crdt_mor.store.absences import surely
 from crdt_mor.write.adopted_keys import key_columns
 
 KEYS_NAMED: Final = 10
-"""How many keys that are in several partitions are named."""
+"""Most keys in several partitions that the result names."""
 
 _DEPTH: Final = "partitionDepth"
 
 Tell = Callable[[VerifyProgress], None]
 
-_DELETED_KEYS = (
-    "keys in delete blocks, of which no checksum is kept: of these it was asked whether they are of their file group"
-)
+_DELETED_KEYS = "keys in delete blocks, which have no checksum: only their bucket was checked"
 _STRANGE_FILES = "data files that no commit names: no reader sees them"
-_PAST_OF_HUDI = "files that only views of the past show, of commits that Hudi made, as Hudi's cleaner removes them"
-_FOLD = "whether readers see what the plain fold of the commits gives, which deep=True, or --deep, compares"
-_FOLD_OF_HUDI = "whether readers see what the plain fold gives, as it knows no merge modes of Hudi's"
-_OLDER = "whether versions that an older release has published may follow one another"
+_PAST_OF_HUDI = "files of Hudi's commits that only views of the past show: Hudi's cleaner removes them"
+_FOLD = "the rows that readers see, compared with a plain fold of the commits: use deep=True, or --deep"
+_FOLD_OF_HUDI = "the rows that readers see, compared with a plain fold: unavailable for merge modes of Hudi"
+_OLDER = "the order of versions that an older release published"
 _OF_A_COPY = (
-    "commits of the table that this is a copy of, which Hudi is told of though the copy was not moved to them: Hudi's "
-    "readers show them"
+    "commits of the original table told to Hudi although this copy was not moved to them: Hudi's readers show them"
 )
 _LOST = "Hudi's readers do not find the partition"
-_ROWS = "rows and data files, as it cannot be told which the table has"
+_ROWS = "rows and data files, because the table's files are unknown"
 
 
 def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = None) -> Verification:
-    """Reread the table. See `Table.verify`."""
+    """Verify the table. See `Table.verify`."""
     try:
         read = reread(session)
     except UnsupportedVersionError:
@@ -112,7 +108,6 @@ def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = N
 
 
 def _unread(findings: tuple[Finding, ...]) -> Verification:
-    """What is said of a table whose newest version cannot be read."""
     return Verification(0, 0, 0, 0, 0, 0, findings, (), 0, (), (_ROWS,))
 
 
@@ -120,9 +115,9 @@ def _ask_settings(session: Session) -> Iterator[Finding]:
     try:
         data = session.run(read_properties())
         if data is None:
-            yield found("settings", PROPERTIES, "the file is gone")
+            yield found("settings", PROPERTIES, "the file is missing")
         elif not data.endswith((b"\n", b"\r")):
-            yield found("settings", PROPERTIES, "the last line has no end, which all writers give it: it was cut")
+            yield found("settings", PROPERTIES, "the file was truncated: its last line has no end")
         else:
             yield from _ask_told(decode_table(data, PROPERTIES))
     except CrdtMorError as error:
@@ -130,22 +125,20 @@ def _ask_settings(session: Session) -> Iterator[Finding]:
 
 
 def _ask_told(said: Mapping[str, str]) -> Iterator[Finding]:
-    """The properties of a table of ours tell Hudi's readers the merge that they tell ours."""
     config = TableConfig.from_properties(said, PROPERTIES)
     for key, expected in config.told_of_merge().items() if config.ours else ():
         if said.get(key) != expected:
-            other = f"Hudi's readers are told another merge than ours. {key}={said.get(key)} expected={expected}"
+            other = f"Hudi's readers are told a different merge. {key}={said.get(key)} expected={expected}"
             yield found("properties", PROPERTIES, f"{other} merge={config.merge}")
 
 
 class _MovedOnError(Exception):
-    """A file is gone that the newest version does not need any more."""
+    """A missing file that the newest version no longer needs."""
 
 
 @dataclass(frozen=True)
 class _View:
-    """What one version reaches. slices: what its newest snapshot shows. files: all that a kept view needs, by group,
-    each with the commit that wrote it."""
+    """The data files of a version: `slices` of the newest snapshot, and all `files` of retained views."""
 
     snapshot: Snapshot
     merging: Merging
@@ -173,22 +166,19 @@ class _View:
         return cls(snapshot, merging, schemas, slices, files, any(commit.adopted for commit in commits))
 
     def needs(self, path: str) -> bool:
-        """Whether a kept view needs a file."""
         return any(file.path == path for some in self.files.values() for file, _ in some)
 
     @property
     def groups(self) -> list[FileGroup]:
-        """All file groups, those of a bucket one after another."""
         return sorted(self.files, key=lambda group: (_bucket(group), group))
 
 
 def needed_files(session: Session) -> set[str]:
-    """The paths of all data files that a kept view needs."""
     return {file.path for some in _View.newest(session).files.values() for file, _ in some}
 
 
 def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[str]:
-    """The files of ours that a kept view of the past needs, where no cleaner of Hudi's goes by marks of its own."""
+    """Return our files needed by past views; none if a cleaner of Hudi uses its own marks."""
     if not session.config.ours or any(c.adopted and c.action == CLEAN for c in commits):
         return set()
     retention = value.retention
@@ -198,8 +188,6 @@ def _past(session: Session, value: Timeline, commits: list[Completion]) -> set[s
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of a file group: their faults, their places, their number and hints."""
-
     faults: Faults
     places: list[pl.DataFrame]
     rows: int = 0
@@ -208,8 +196,6 @@ class _Rows:
 
 @dataclass
 class _Run:
-    """One call of `verify`, as far as it has come."""
-
     session: Session
     tell: Tell
     deep: bool
@@ -224,7 +210,6 @@ class _Run:
     has_hudis: bool = False
 
     def read_file_groups(self) -> None:
-        """Read the files of each file group, and the rows that they show."""
         self.view = _View.newest(self.session)
         self.has_hudis = self.view.has_hudis
         self.file_groups = len(self.view.slices)
@@ -243,7 +228,6 @@ class _Run:
         self._ask_partitions()
 
     def _file_group(self, group: FileGroup) -> pl.DataFrame | None:
-        """Where the rows of a file group are; None where it has none that can be read."""
         while True:
             try:
                 return self._read_group(group)
@@ -267,7 +251,7 @@ class _Run:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _file(self, file: DataFile, commit: Completion) -> Faults:
-        """What is wrong with one file, which is read again before it is called damaged."""
+        """Check a file, and read a damaged file again before reporting it."""
         faults = self._ask_file(file, commit)
         return self._ask_file(file, commit) if faults.is_fatal else faults
 
@@ -279,7 +263,7 @@ class _Run:
                 if stat is None and not file.staged:
                     self._note_gone(faults)
                 elif stat is not None and not commit.adopted and stat.size != file.size:
-                    said = f"it is not as long as its commit says. bytes={file.size} found={stat.size}"
+                    said = f"the file's size differs from its commit. bytes={file.size} found={stat.size}"
                     faults.fail("size", f"{said} file={file.path}")
                 else:
                     self._ask_bytes(file, commit, faults)
@@ -288,12 +272,12 @@ class _Run:
         except (FormatError, UnsupportedFeatureError) as error:
             if commit.adopted:
                 faults.fail_with(error)
-            else:  # a file of ours uses no feature that this release lacks
+            else:  # a file of crdt_mor never needs a feature that this release lacks
                 faults.fail("read", error)
         return faults
 
     def _ask_bytes(self, file: DataFile, commit: Completion, faults: Faults) -> None:
-        """Read all of a file. A log is read and not mapped into memory, where a bad sector would end the process."""
+        """Read a whole file. A log is not mapped into memory: a bad sector would kill the process."""
         session, view = self.session, self.view
         if file.is_base:
             source = base_source(session.store, file)
@@ -311,16 +295,16 @@ class _Run:
             ask_log(data, file, commit, session.config, view.merging, view.schemas, faults)
 
     def _note_gone(self, faults: Faults) -> None:
-        """Note that a file is gone, unless the newest version does without it: then the file group is read anew."""
+        """Note a missing file, or read the file group again if the newest version does not need it."""
         self.view = _View.newest(self.session)
         if not self.view.needs(faults.path):
             raise _MovedOnError
-        faults.fail("missing", f"the file is gone. file={faults.path}")
+        faults.fail("missing", f"the file is missing. file={faults.path}")
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _rows(self, slice_: FileSlice, asked: list[Faults]) -> pl.DataFrame | None:
-        """The places of the rows that a file group shows; they are read again before they are called unreadable."""
+        """Return the places of a file group's rows. Read again before reporting them as unreadable."""
         read = self._ask_rows(slice_)
         if read.faults.is_fatal:
             read = self._ask_rows(slice_)
@@ -332,7 +316,6 @@ class _Run:
         return pl.concat(read.places)
 
     def _ask_rows(self, slice_: FileSlice) -> _Rows:
-        """Read the rows that a file group shows, each held to what the table says of rows."""
         snapshot, config = self.view.snapshot.finding_out(), self.session.config
         schema = self.view.merging.columns.schema
         kept = [name for name in key_columns(config) if name in schema]
@@ -359,7 +342,7 @@ class _Run:
         return read
 
     def _ask_partitions(self) -> None:
-        """Each partition in which we have written has the file by which Hudi's readers find it."""
+        """Check the metadata file of each partition with our files; Hudi's readers find partitions by it."""
         files = (pair for group in self.view.slices for pair in self.view.files.get(group, ()))
         for partition in sorted({file.partition for file, commit in files if not commit.adopted}):
             put = metadata_put(partition, EPOCH)
@@ -373,12 +356,11 @@ class _Run:
 
 
 def _misled(data: bytes, put: Put) -> str | None:
-    """What Hudi's readers are told wrongly of a partition, of which `put` says how deep it is; None: nothing."""
     depth = decode(put.data, put.path)[_DEPTH]
     said = decode(data, put.path).get(_DEPTH)
     if said == depth:
         return None
-    return f"it says another depth than the partition has. depth={depth} found={said} file={put.path}"
+    return f"the stored depth differs from the partition's. depth={depth} found={said} file={put.path}"
 
 
 def _bucket(group: FileGroup) -> int:
@@ -387,7 +369,6 @@ def _bucket(group: FileGroup) -> int:
 
 
 def _in_several(places: list[pl.DataFrame]) -> list[str]:
-    """The keys that are in several partitions, sorted."""
     if len(places) < 2:
         return []
     counts = pl.concat(places).group_by(RECORD_KEY).agg(pl.col(PARTITION_PATH).n_unique().alias("partitions"))

@@ -1,6 +1,6 @@
-"""A base file, reread page by page: its bytes, its footer, the order of its rows, and what readers skip rows by.
+"""Check a base file page by page: bytes, footer, row order, statistics and Bloom filters.
 
-One row group is in memory at a time, and of a file whose rows are not in the order of their keys, all its keys.
+Only a row group is in memory at a time, and all keys of a file that is not sorted by key.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ _FILE_NAME: Final = "_hoodie_file_name"
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of the rows so far. keys: all keys, of a file in another order than that of keys."""
-
     rows: int = 0
     last: str | None = None
     least: str | None = None
@@ -46,10 +44,7 @@ class _Seen:
 def ask_base(
     source: ParquetSource, file: DataFile, commit: Completion, merging: Merging, schemas: Schemas, faults: Faults
 ) -> None:
-    """Read all of a base file of ours; `FileNotFoundError` where it is gone.
-
-    commit: the one that wrote it.
-    """
+    """Check all of our base file. commit: its writer. Raises `FileNotFoundError` if it is gone."""
     with faults.reading("Parquet"):
         footer = read_footer(source)
         if (wrong := metadata_fault(footer, schemas)) is not None:
@@ -72,31 +67,30 @@ def ask_base(
 
 
 def ask_base_of_hudi(source: ParquetSource, faults: Faults) -> None:
-    """Read all of a base file that Hudi wrote, whose pages have a CRC as well."""
-    # Hudi has types that pyarrow lacks; the merge says what it thinks of them.
+    """Read all of Hudi's base file; its pages have CRCs too."""
+    # Hudi uses types that pyarrow lacks; the merge reports them.
     with faults.reading("Parquet"), suppress(pa.ArrowNotImplementedError), source.open_checked() as parquet:
         for number in range(parquet.metadata.num_row_groups):
             parquet.read_row_group(number)
 
 
 def _ask_rows(rows: pa.Table, file: DataFile, commit: Completion, footer: Footer, seen: _Seen, faults: Faults) -> None:
-    """The rows are of this file, and in its order."""
     if not rows.num_rows:
         return
     meta = pl.DataFrame(pl.from_arrow(rows.select([COMMIT_TIME, RECORD_KEY, PARTITION_PATH, _FILE_NAME])))
     keys = meta[RECORD_KEY]
     for path in meta[PARTITION_PATH].unique():
         if path != file.partition:
-            faults.fail("another file", f"it has rows of another partition. found={path!r}")
+            faults.fail("another file", f"rows of another partition. found={path!r}")
     for name in meta[_FILE_NAME].unique():
         if not _is_name_of(str(name), file, commit):
-            faults.fail("another file", f"it has the rows of another file. found={name!r}")
+            faults.fail("another file", f"rows of another file. found={name!r}")
     latest = str(meta[COMMIT_TIME].max())
     seen.latest = max(seen.latest, latest)
     if commit.overwriting is not None and (latest, str(meta[COMMIT_TIME].min())) != (commit.overwriting.write,) * 2:
-        faults.fail("another file", f"it has rows of another write. write={commit.overwriting.write} found={latest}")
+        faults.fail("another file", f"rows of another write. write={commit.overwriting.write} found={latest}")
     elif latest > file.name.instant:
-        faults.note("time", f"it has a row that was requested after the file. found={latest}")
+        faults.note("time", f"a row was requested after the file. found={latest}")
     least, greatest = str(keys.min()), str(keys.max())
     seen.least = least if seen.least is None else min(seen.least, least)
     seen.greatest = greatest if seen.greatest is None else max(seen.greatest, greatest)
@@ -113,16 +107,14 @@ def _ask_order(keys: pl.Series, seen: _Seen, faults: Faults) -> None:
         places = wrong.fill_null(False).arg_true()
         if len(places):
             at = places[0]
-            faults.note(
-                check, f"its rows are to ascend by their keys. key={keys[at]!r} after={before[at]!r}", len(places)
-            )
+            faults.note(check, f"the rows must ascend by key. key={keys[at]!r} after={before[at]!r}", len(places))
     seen.last = keys[-1]
 
 
 def _is_name_of(name: str, file: DataFile, commit: Completion) -> bool:
-    """Whether the rows of a file may bear this name of a file.
+    """Return True if the rows of a file may contain this file name.
 
-    In a copy it is that of the base file that it copies; and the file id alone where the name came after the rows.
+    A copied base file keeps the old name; rows written before the name was known have only the file id.
     """
     if name == (str(file.name) if commit.overwriting is None else file.name.file_id):
         return True
@@ -134,24 +126,24 @@ def _is_name_of(name: str, file: DataFile, commit: Completion) -> bool:
 
 
 def _ask_end(file: DataFile, footer: Footer, seen: _Seen, faults: Faults) -> None:
-    """What the commit and the footer say of all rows together."""
     if seen.rows != file.rows:
-        faults.note("rows", f"its commit says another number of rows. rows={file.rows} found={seen.rows}")
+        faults.note("rows", f"the number of rows differs from the commit. rows={file.rows} found={seen.rows}")
     said = footer.metadata.get(MIN_RECORD_KEY), footer.metadata.get(MAX_RECORD_KEY)
     if said != (seen.least, seen.greatest):
-        faults.note("footer", f"it says other keys than the rows have. keys={said} found={(seen.least, seen.greatest)}")
+        faults.note(
+            "footer", f"the footer's keys differ from the rows. keys={said} found={(seen.least, seen.greatest)}"
+        )
     latest = footer.latest_requested
     if latest is not None and latest != (seen.latest or EPOCH):
-        faults.note("footer", f"it says another latest requested time. latest={latest} found={seen.latest}")
+        faults.note("footer", f"the footer's latest requested time is wrong. latest={latest} found={seen.latest}")
     if seen.keys:
         keys = pl.concat(seen.keys)
         twice = keys.filter(keys.is_duplicated())
         if len(twice):
-            faults.note("key twice", f"a key has several rows. key={twice[0]!r}", len(twice))
+            faults.note("key twice", f"several rows contain a key. key={twice[0]!r}", len(twice))
 
 
 def _ask_statistics(group: pq.RowGroupMetaData, rows: pa.Table, faults: Faults) -> None:
-    """The statistics of each column span its values: a filter skips row groups by them."""
     for number in range(group.num_columns):
         chunk = group.column(number)
         statistics = chunk.statistics
@@ -159,15 +151,14 @@ def _ask_statistics(group: pq.RowGroupMetaData, rows: pa.Table, faults: Faults) 
             continue
         column = rows[chunk.path_in_schema]
         if statistics.has_null_count and statistics.null_count != column.null_count:
-            faults.note("statistics", f"they count other nulls than there are. column={chunk.path_in_schema}")
+            faults.note("statistics", f"the number of nulls is wrong. column={chunk.path_in_schema}")
         elif statistics.has_min_max and not _spans(statistics, column):
             least, greatest = statistics.min, statistics.max
-            said = f"a value is beyond them. column={chunk.path_in_schema} min={least!r} max={greatest!r}"
+            said = f"a value is out of range. column={chunk.path_in_schema} min={least!r} max={greatest!r}"
             faults.note("statistics", said)
 
 
 def _spans(statistics: pq.Statistics, column: pa.ChunkedArray) -> bool:
-    """Whether no value of a column lies beyond its statistics, where Python can tell."""
     try:
         ends = pc.min_max(column).as_py()
         return ends["min"] is None or not (ends["min"] < statistics.min or ends["max"] > statistics.max)
@@ -179,4 +170,4 @@ def _ask_filter(source: ParquetSource, footer: pq.FileMetaData, number: int, row
     keys = rows[RECORD_KEY].combine_chunks()
     wrong = bloom.denied(source, footer, number, RECORD_KEY, keys)
     if wrong:
-        faults.note("Bloom filter", f"it rules out keys that are in the file. row_group={number}", wrong)
+        faults.note("Bloom filter", f"the filter excludes keys of the file. row_group={number}", wrong)

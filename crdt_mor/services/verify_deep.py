@@ -1,10 +1,9 @@
-"""The rows that readers see of a file group, compared with the plain fold of the oracle in `crdt_mor.testing`.
+"""Compare the visible rows of a file group with the plain fold in `crdt_mor.testing`, the oracle.
 
     base rows, log rows, deletes ─► a contribution each ─► fold, key by key, payloads by `join` alone ─► rows
-    the same files               ─► the merge kernel, as any reader takes it                          ─► rows
+    the same files               ─► the merge kernel, as in any reader                                ─► rows
 
-Both read the same decoded blocks; what is compared is what they make of them. Some hundred thousand contributions are
-in memory as Python values at a time, those of some of the keys.
+Both sides read the same decoded blocks. About 100,000 contributions of some keys are in memory as Python values.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ from crdt_mor.services.verify_rows import Faults
 from crdt_mor.testing.oracle import Contribution, Meaning, Row, fold
 
 PART_ROWS: Final = 100_000
-"""About how many contributions are folded at a time."""
+"""Approximate contributions folded at once, to bound memory."""
 
 _TIME, _ORDERING = "time", "ordering"
 
 
 def ask_fold(session: Session, snapshot: Snapshot, slice_: FileSlice, faults: Faults) -> None:
-    """Readers see of a file group what the plain fold of its files gives."""
     deep = _Deep(merging_of(session.config, snapshot.value.schema))
     opened = open_slice(session.store, slice_, session.config)
     frames = list(snapshot.with_slices([slice_]).frames(deep.compared, None))
@@ -48,10 +46,9 @@ def ask_fold(session: Session, snapshot: Snapshot, slice_: FileSlice, faults: Fa
 
 
 def _compare(made: pl.DataFrame, seen: pl.DataFrame, faults: Faults) -> None:
-    """Note each row in which readers see something else than the fold makes."""
     for what, rows in (
         ("readers do not see a row", made.join(seen, on=RECORD_KEY, how="anti")),
-        ("readers see a row that no commit has left", seen.join(made, on=RECORD_KEY, how="anti")),
+        ("readers see a row that no commit wrote", seen.join(made, on=RECORD_KEY, how="anti")),
     ):
         if rows.height:
             faults.note("fold", f"{what}. key={rows[RECORD_KEY][0]!r}", rows.height)
@@ -69,18 +66,14 @@ def _compare(made: pl.DataFrame, seen: pl.DataFrame, faults: Faults) -> None:
 
 @dataclass(frozen=True)
 class _Deep:
-    """The plain fold of the files of one table."""
-
     merging: Merging
 
     @property
     def compared(self) -> list[str]:
-        """The columns that are compared, the key in front: all that readers see, and when each row was requested."""
         hidden = {member.hidden for member in self.merging.rule.members}
         return [RECORD_KEY, COMMIT_TIME, *(name for name in self.merging.columns.stored if name not in hidden)]
 
     def made_of(self, opened: Slice, part: pl.Expr) -> pl.DataFrame:
-        """The rows that the files of a slice make, of some of the keys."""
         rule = self.merging.rule
         of_members = {_place(number): _joined(member) for number, member in enumerate(rule.members)}
         plain = [name for name in self.compared[2:] if all(name not in member.columns for member in rule.members)]
@@ -123,7 +116,7 @@ class _Deep:
     def _rows(
         self, frame: pl.DataFrame, names: Sequence[str], instant: str | None, states_in: Callable[..., pl.Series]
     ) -> Iterator[Contribution]:
-        """A contribution for each row. instant: when all were requested; None: each row says it itself."""
+        """Yield a contribution for each row. instant: requested time of all rows; None if stored per row."""
         rule = self.merging.rule
         shown = {name for member in rule.members for name in (*member.columns, member.hidden)}
         values: dict[str, list[Any]] = {name: frame[name].to_list() for name in names if name not in shown}
@@ -150,12 +143,11 @@ class _Deep:
 
 
 def _place(member: int) -> str:
-    """The name under which the state of a payload is folded; no column's, as those begin with a letter or `_`."""
+    """Name a payload's state in the fold. Columns begin with a letter or `_`, so none has this name."""
     return f"#{member}"
 
 
 def _joined(member: Member) -> Meaning:
-    """What the payload of a member makes of all states of a key, joined pair by pair."""
 
     def meaning(values: Sequence[tuple[Contribution, tuple[object, ...]]]) -> Sequence[object]:
         states = [box[0] for _, (box,) in values if isinstance(box, tuple)]

@@ -1,6 +1,6 @@
-"""Objects that a store does not give: a bad sector of a disk, a file of another user, a folder where a file should be.
+"""Objects that a store cannot read: a bad sector, a file of another user, a folder in place of a file.
 
-A store that gives nothing at all, such as a bucket that is out of reach, says nothing of the table: it is an error.
+If the store can read no object at all, the error says nothing about the table and is raised.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ T = TypeVar("T")
 
 @contextmanager
 def as_not_given(session: Session) -> Iterator[None]:
-    """An object that the store does not give is a `NotGivenError`, as long as the store gives another one."""
+    """Raise `NotGivenError` for an unreadable object if the store can read another object."""
     try:
         yield
     except ContradictedError:
         raise
     except StorageUnavailableError as error:
         session.store.read(PROPERTIES)
-        raise NotGivenError(f"the store does not give this object, though it gives others: {error}") from error
+        raise NotGivenError(f"the store cannot read this object, but can read others: {error}") from error
 
 
 def given(session: Session, path: str) -> bytes | None:
-    """An object, None if there is none; `NotGivenError` if the store does not give it, asked twice."""
+    """Return an object, or None if absent. Raise `NotGivenError` if two reads fail."""
     return twice(session, lambda: surely(session.store, path, session.store.read))
 
 
 def twice(session: Session, ask: Callable[[], T]) -> T:
-    """The outcome of `ask`, which is repeated where the store fails: a failure that passes is no finding."""
+    """Call `ask`, and once more if the store fails: a passing failure is no finding."""
     try:
         return ask()
     except ContradictedError:

@@ -1,4 +1,4 @@
-"""Hints of which rows a reader sees, held to what the files say: a wrong one would be believed, a damaged one not."""
+"""Check hints of visible rows against the files: readers would trust a wrong hint, but ignore a damaged one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crdt_mor.services.verify_rows import Faults
 
 
 def ask_hint(snapshot: Snapshot, slice_: FileSlice, faults: Faults) -> Iterator[Finding]:
-    """What costs speed alone. snapshot: one that has just merged the slice, and believes no hints."""
+    """Yield findings that only cost speed. snapshot: just merged the slice without hints."""
     resolved = snapshot.resolved
     path = resolved.hint_path(slice_)
     hint = None if path is None else snapshot.session.store.read(path)
@@ -21,7 +21,7 @@ def ask_hint(snapshot: Snapshot, slice_: FileSlice, faults: Faults) -> Iterator[
         return
     told, known = from_bytes(hint, resolved.name(slice_)), resolved.of(slice_)
     if told is None:
-        said = "it is damaged, or of other files: readers pass over it, and merge the file group by themselves"
+        said = "the hint is damaged or belongs to other files: readers ignore it and merge the file group"
         yield found("hint", path, said, slice_.group)
     elif known is not None and told != known:
-        faults.fail("shown rows", f"a hint says otherwise which rows of the file group are shown. hint={path}")
+        faults.fail("shown rows", f"a hint disagrees with the visible rows of the file group. hint={path}")

@@ -1,16 +1,16 @@
-"""What Hudi's readers are told, reread: Hudi's timeline directory and its history, held against the value.
+"""Check Hudi's timeline directory and history against the value.
 
     each completed instant above the watermark ─► its completed file, and the record of a service's plan
-    each instant up to the watermark ─► its row in the history, with the same
-    each completed file that bears our key ─► an instant that the value knows
-    each savepoint of which Hudi is told ─► its files, for that savepoint
+    each instant up to the watermark ─► its row in the history, with equal contents
+    each completed file with our key ─► a known instant of the value
+    each savepoint told to Hudi ─► its files, for that savepoint
 
-What each file says, `verify_told` compares with the bytes that a writer puts.
+`verify_told` compares the contents of each file with the bytes that a writer puts.
 
-What is missing of the events of the newest version is no damage: its publisher tells Hudi of them, or the next one, or
-`maintain`. It is a hint until then, as a compaction of Hudi's leaves out a commit that Hudi is not told of. What an
-archiving of the newest version moves is left out. It is safe beside writers: what was not found is asked of the
-newest version again, whose publishers may have archived or restored meanwhile.
+Missing files of the newest version's events are no damage: its publisher, the next publisher or `maintain` puts them.
+Until then they are hints, because a compaction of Hudi would leave out such a commit. Instants archived by the newest
+version are not checked. Findings are checked again with the newest version, because its publishers may have archived or
+restored meanwhile.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, 
 
 @dataclass(slots=True)
 class Told:
-    """What was found of what Hudi is told: by path, so that a second look can confirm it. objects: files read.
+    """The findings by path, so that a second look can confirm them, and the number of files read.
 
-    hints: events of the newest version of which Hudi is not told yet.
-    is_ahead: Hudi is told of instants of another table, to whose later moment this one, a copy, was not moved.
+    Attributes:
+        hints: Events of the newest version not yet told to Hudi.
+        is_ahead: Hudi was told of later instants of the original table, although this copy was not moved to them.
     """
 
     findings: dict[str, Finding] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Told:
 
 
 def reread_hudi(session: Session) -> Told:
-    """Read what Hudi is told of the newest version; what is wrong is looked at twice, by two versions."""
+    """Check Hudi's timeline; report only findings of two looks."""
     first = _look(session)
     if not first.findings and not first.hints:
         return first
@@ -99,8 +100,6 @@ def _look(session: Session) -> Told:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What the files of commits are compared with. plans: the paths of the frozen plans that are kept."""
-
     session: Session
     schemas: Schemas
     plans: frozenset[str]
@@ -112,14 +111,13 @@ class _Expected:
         return cls(session, Schemas(session.config.name, stored), plans)
 
     def plan(self, completion: Completion) -> bytes | None:
-        """The frozen plan of a service, if it is kept; a damaged one is said of open plans alone."""
+        """Return the frozen plan of a service, if intact. Damage is reported for open plans only."""
         path = plan_path(completion.requested, completion.nonce)
         with suppress(FormatError):
             return given(self.session, path) if path in self.plans else None
         return None
 
     def difference(self, completion: Completion, record: bytes | None, data: bytes, path: str) -> str | None:
-        """How a completed file differs from what a writer puts. record: of its plan in Hudi's timeline."""
         plan = self.plan(completion) if needs_plan(completion) else None
         try:
             return completed_fault(completion, plan, record, data, path, self.schemas)
@@ -138,13 +136,12 @@ def _ask_active(
     named: Mapping[str, TimelineFileName],
     told: Told,
 ) -> None:
-    """Each commit of ours above the watermark has its completed file, and that has the bytes that a writer puts."""
     projector = session.publisher.projector
     for completion in own.values():
         if completion.requested <= value.archive.watermark:
             continue
         path = projector.path(completed_name(completion))
-        gone = f"Hudi is not told of a commit: its file is gone. instant={completion.requested}"
+        gone = f"Hudi is not told of a commit: its file is missing. instant={completion.requested}"
         data = _file_of(session, completion.version, value, path, gone, named, told)
         record = _ask_record(session, completion, expected, named, told)
         if data is not None and (differs := expected.difference(completion, record, data, path)) is not None:
@@ -154,7 +151,7 @@ def _ask_active(
 def _ask_record(
     session: Session, completion: Completion, expected: _Expected, named: Mapping[str, TimelineFileName], told: Told
 ) -> bytes | None:
-    """The record of what a service has begun, held to its plan; None of a write, whose record nobody reads."""
+    """Check and return the record of a service's plan; None for a write, because nobody reads its record."""
     action = action_ending_as(completion.action)
     if action is WRITE:
         return None
@@ -169,7 +166,6 @@ def _ask_record(
 
 
 def _hold(told: Told, path: str, instant: InstantTime, fault: Callable[[], str | None]) -> None:
-    """Note what is wrong with a file of Hudi's timeline, if anything is."""
     try:
         said = fault()
     except CrdtMorError as error:
@@ -179,14 +175,13 @@ def _hold(told: Told, path: str, instant: InstantTime, fault: Callable[[], str |
 
 
 def _ask_plans(session: Session, value: Timeline, named: Mapping[str, TimelineFileName], told: Told) -> None:
-    """Each open plan of which Hudi is told has its record there."""
     for plan in value.plans:
         action = planned_action(plan.action)
         if not action.told_open:
             continue
         path = session.publisher.projector.path(TimelineFileName(plan.barrier, action.name, action.begun[0]))
         frozen = session.store.read(plan.path)
-        gone = f"Hudi is not told of an open plan: its file is gone. instant={plan.barrier}"
+        gone = f"Hudi is not told of an open plan: its file is missing. instant={plan.barrier}"
         data = _file_of(session, plan.version, value, path, gone, named, told)
         if data is None or frozen is None:
             continue
@@ -200,9 +195,9 @@ def _ask_savepoints(
     named: Mapping[str, TimelineFileName],
     told: Told,
 ) -> None:
-    """Each savepoint of which Hudi is told has its completed file: without it Hudi's cleaner removes what it keeps.
+    """Check the savepoints told to Hudi: without the completed file, Hudi's cleaner removes a savepoint's files.
 
-    Hudi deletes a savepoint with its inflight file, and may do so with one of ours, and make another one there.
+    Hudi deletes a savepoint with its inflight file. It may delete ours and make its own there.
     """
     for savepoint in value.savepoints:
         if not savepoint.told:
@@ -212,18 +207,20 @@ def _ask_savepoints(
             begun = _read(session, inflight, named, told)
             if begun is None or not _is_of(savepoint, begun, inflight):
                 continue
-        gone = f"Hudi is not told of a savepoint: its file is gone. name={savepoint.name}"
+        gone = f"Hudi is not told of a savepoint: its file is missing. name={savepoint.name}"
         data = _file_of(session, savepoint.version, value, path, gone, named, told)
         if data is None:
             continue
         if not _is_of(savepoint, data, path):
-            told.findings[path] = found("Hudi's timeline", path, f"it is not of this savepoint. name={savepoint.name}")
+            told.findings[path] = found(
+                "Hudi's timeline", path, f"the file of another savepoint. name={savepoint.name}"
+            )
             continue
         shown = [commit for commit in commits if Cut("completed", savepoint.at).shows(commit)]
         _hold(told, path, savepoint.marks, partial(savepoint_fault, savepoint, shown, data, path))
         begun = _read(session, inflight, named, told)
-        if begun and begun != data:  # Hudi leaves it empty
-            said = f"it has other bytes than the completed file. name={savepoint.name}"
+        if begun and begun != data:  # Hudi leaves the inflight file empty
+            said = f"the inflight file differs from the completed file. name={savepoint.name}"
             told.findings[inflight] = found("Hudi's timeline", inflight, said)
 
 
@@ -240,22 +237,18 @@ def _file_of(
     named: Mapping[str, TimelineFileName],
     told: Told,
 ) -> bytes | None:
-    """The file by which Hudi is told of an event of a version; where it is not to be had, None, and that is noted.
-
-    gone: what is said where it is missing, unless it may be put yet.
-    """
+    """Return a file that tells Hudi of an event; None, with a finding or hint, if it cannot be read."""
     data = _read(session, path, named, told)
     if data is not None:
         told.objects += 1
     elif path not in told.findings and version >= value.version:
-        told.hints.append(found("told", path, f"Hudi is not told of the newest version yet. version={version}"))
+        told.hints.append(found("told", path, f"Hudi was not told of the newest version yet. version={version}"))
     elif path not in told.findings:
         told.findings[path] = found("Hudi's timeline", path, gone)
     return data
 
 
 def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], told: Told) -> bytes | None:
-    """A file of Hudi's timeline; None where it is not among those listed, or where the store does not give it."""
     try:
         return given(session, path) if path in named else None
     except FormatError as error:
@@ -266,10 +259,10 @@ def _read(session: Session, path: str, named: Mapping[str, TimelineFileName], to
 def _ask_strangers(
     session: Session, value: Timeline, known: set[InstantTime], named: Mapping[str, TimelineFileName], told: Told
 ) -> None:
-    """Each completed file that bears our key is of an instant that the value knows, or a restore has dropped.
+    """Check that each completed file with our key belongs to a known instant, or to an instant dropped by a restore.
 
-    A commit is published before Hudi is told of it. So the version is gone that has completed a later instant than the
-    newest one has, as two looks show, of which the second finds its version after the first has seen the file.
+    A commit is published before Hudi is told of it. So an instant later than the newest version shows a lost version.
+    Two looks confirm this: the second reads its version after the first saw the file.
     """
     unfinished = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
     unfinished |= {r.requested for r in value.rolled_back}
@@ -293,7 +286,7 @@ def _ask_strangers(
         if name.requested <= copied:
             told.is_ahead = True
         else:
-            said = f"no version of the timeline has completed this instant. instant={name.requested}"
+            said = f"no version of the timeline completed this instant. instant={name.requested}"
             is_later = (name.completed or name.requested) > value.clock
             told.findings[path] = found("lost version" if is_later else "unknown instant", path, said)
 
@@ -304,7 +297,6 @@ def _ask_strangers(
 def _ask_history(
     session: Session, value: Timeline, own: Mapping[InstantTime, Completion], expected: _Expected, told: Told
 ) -> None:
-    """The newest manifest of ours and the files that it names hold each commit of ours up to the watermark."""
     folder = session.publisher.projector.archive
     if session.run(is_archived_by_others(session.publisher.projector, value)):
         return
@@ -319,7 +311,7 @@ def _ask_history(
     for completion in own.values():
         if completion.requested <= value.archive.watermark:
             row = held.get(completion.requested)
-            said: str | None = "it lacks an instant"
+            said: str | None = "the history lacks an instant"
             if row is not None:
                 said = expected.difference(completion, None, row.metadata, path)
             if said is not None:
@@ -327,24 +319,26 @@ def _ask_history(
                 told.findings[place] = found("Hudi's history", path, f"{said}. instant={completion.requested}")
     late = [time for time in held if time > value.archive.watermark]
     if late:
-        above = f"it has an instant above the watermark. instant={late[0]} watermark={value.archive.watermark}"
+        above = (
+            f"an instant of the history is above the watermark. instant={late[0]} watermark={value.archive.watermark}"
+        )
         told.findings[path] = found("Hudi's history", path, above)
 
 
 def _named_in(session: Session, path: str, value: Timeline, told: Told) -> tuple[str, ...]:
     data = given(session, path)
     if data is None:
-        raise FormatError(f"the manifest of the history is gone. file={path}")
+        raise FormatError(f"the manifest of the history is missing. file={path}")
     told.objects += 1
     names = decode_manifest(data, path)
     if names != value.archive.files:
-        raise FormatError(f"the manifest names other files than the value. file={path} names={names[:5]}")
+        raise FormatError(f"the manifest and the value name different files. file={path} names={names[:5]}")
     return names
 
 
 def _rows_of(session: Session, path: str, told: Told) -> list[ArchivedInstant]:
     data = given(session, path)
     if data is None:
-        raise FormatError(f"a data file of the history is gone. file={path}")
+        raise FormatError(f"a data file of the history is missing. file={path}")
     told.objects += 1
     return decode_instants(data, path)

@@ -1,4 +1,4 @@
-"""A log file, reread block by block: its bytes, whose they are, and that no key is in it twice."""
+"""Check a log file block by block: bytes, owner, and unique keys."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ask_log(
     schemas: Schemas,
     faults: Faults,
 ) -> None:
-    """Read all blocks of a log file of ours. commit: the one that wrote it, a compaction of a carry."""
+    """Check all blocks of our log file. commit: its writer; a compaction for a carry."""
     with faults.reading("Parquet in a block"):
         blocks = read_blocks(data, file.path)
         keys = [_keys_of(block, file, commit, config, merging, schemas, faults) for block in blocks]
@@ -46,12 +46,12 @@ def ask_log(
         of_kind = [some for block, some in zip(blocks, keys, strict=True) if block.kind is kind]
         count = sum(map(len, of_kind))
         if count != said:
-            faults.fail("rows", f"its commit says another number of {what}. {what}={said} found={count}")
+            faults.fail("rows", f"the number of {what} differs from the commit. {what}={said} found={count}")
         _ask_once([] if carried else of_kind, what, faults)
 
 
 def ask_log_of_hudi(data: bytes | memoryview, file: DataFile, faults: Faults) -> None:
-    """Read the blocks of a log file that Hudi wrote; what is in them, the merge reads."""
+    """Read the blocks of Hudi's log file; the merge checks their contents."""
     with faults.reading("Parquet in a block"), suppress(pa.ArrowNotImplementedError):
         for block in read_blocks(data, file.path):
             if block.kind is BlockKind.PARQUET:
@@ -59,7 +59,7 @@ def ask_log_of_hudi(data: bytes | memoryview, file: DataFile, faults: Faults) ->
 
 
 def _is_carry(commit: Completion) -> bool:
-    """Whether the logs of a commit are carries: a commit of ours that is no write has no others."""
+    """Return True if the logs of a commit are carries: our compactions write no other logs."""
     return commit.action == COMMIT
 
 
@@ -72,12 +72,11 @@ def _keys_of(
     schemas: Schemas,
     faults: Faults,
 ) -> pl.Series:
-    """The keys of a block's rows or deletes, once it is seen to be of this file."""
     if _is_carry(commit):
         if block.instant >= file.name.instant:
-            faults.fail("another file", f"it has a block of a later instant. found={block.instant} {_at(block)}")
+            faults.fail("another file", f"a block of a later instant. found={block.instant} {_at(block)}")
     elif block.instant != file.name.instant:
-        faults.fail("another file", f"it has a block of another commit. found={block.instant} {_at(block)}")
+        faults.fail("another file", f"a block of another commit. found={block.instant} {_at(block)}")
     if (wrong := schemas.fault(block.record if block.kind is BlockKind.DELETE else block.schema)) is not None:
         raise FormatError(f"{wrong} {_at(block)}")
     if block.kind is BlockKind.PARQUET:
@@ -91,9 +90,9 @@ def _keys_of(
     elif block.kind is BlockKind.DELETE:
         keys = decode_deletes([block])[0]["record_key"]
         if not are_of_partition(block.content, file.partition, len(keys)):
-            faults.fail("another file", f"it has deletes of another partition. {_at(block)}")
+            faults.fail("another file", f"deletes of another partition. {_at(block)}")
     else:
-        raise FormatError(f"a block of a kind that this release does not write. kind={block.kind.name} {_at(block)}")
+        raise FormatError(f"this release writes no blocks of this kind. kind={block.kind.name} {_at(block)}")
     _ask_bucket(keys, block, file, config, faults)
     return keys
 
@@ -107,11 +106,11 @@ def _ask_rows(rows: pl.DataFrame, block: LogBlock, file: DataFile, commit: Compl
     for name, expected in ((PARTITION_PATH, file.partition), (_FILE_NAME, file.name.file_id)):
         for found in rows[name].unique() if not (name == _FILE_NAME and _is_carry(commit)) else ():
             if found != expected:
-                faults.fail("another file", f"it has the rows of another one. {name}={found!r} {_at(block)}")
+                faults.fail("another file", f"rows of another file. {name}={found!r} {_at(block)}")
     times = rows[COMMIT_TIME].unique()
     wrong = [t for t in times if t != block.instant and not (_is_carry(commit) and t < file.name.instant)]
     if wrong:
-        faults.note("time", f"a row bears another time than its block. found={wrong[0]} {_at(block)}", len(wrong))
+        faults.note("time", f"a row's time differs from its block. found={wrong[0]} {_at(block)}", len(wrong))
 
 
 def _ask_bucket(keys: pl.Series, block: LogBlock, file: DataFile, config: TableConfig, faults: Faults) -> None:
@@ -121,16 +120,15 @@ def _ask_bucket(keys: pl.Series, block: LogBlock, file: DataFile, config: TableC
     made = buckets(keys.to_arrow(), config.key, config.buckets)
     wrong = (made != own).nonzero()[0]
     if len(wrong):
-        said = f"it has a key of another bucket. key={keys[int(wrong[0])]!r} bucket={made[wrong[0]]} {_at(block)}"
+        said = f"a key of another bucket. key={keys[int(wrong[0])]!r} bucket={made[wrong[0]]} {_at(block)}"
         faults.note("bucket", said, len(wrong))
 
 
 def _ask_once(keys: Sequence[pl.Series], what: str, faults: Faults) -> None:
-    """No key is in a file twice."""
     every = pl.concat(keys) if keys else pl.Series([], dtype=pl.String)
     twice = every.filter(every.is_duplicated())
     if len(twice):
-        faults.note("key twice", f"a key has several {what} in one commit. key={twice[0]!r}", len(twice))
+        faults.note("key twice", f"one commit contains several {what} of a key. key={twice[0]!r}", len(twice))
 
 
 def _at(block: LogBlock) -> str:

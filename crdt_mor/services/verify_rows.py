@@ -1,8 +1,8 @@
-"""Rows of one file, or of one file group, held to what the table says of rows.
+"""Check the rows of a file or file group against the table.
 
-states     the visible column of a payload shows its state, in every file
+states     the visible column of a payload matches its state, in every file
 keys       a write of the same row would find it: record key, partition path, bucket
-rules      a rule that is proven holds for each row that readers see
+rules      each visible row fulfils the proven rules
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from crdt_mor.write.adopted_keys import key_columns, misplaced_in
 from crdt_mor.write.rules import broken_by
 
 _DAMAGED: Final = (pa.ArrowException, OSError, ValueError, LookupError, *POLARS_ERRORS)
-"""What pyarrow and polars raise of bytes that they cannot read, and where columns have other names."""
+"""Errors of pyarrow and polars for unreadable bytes and for renamed columns."""
 
 
 @dataclass(slots=True)
 class Faults:
-    """What is wrong with one file, or with the rows of a file group: of each check the first case, and how many rows.
+    """The faults of a file, or of a file group's rows: per check the first case and the number of rows.
 
-    path, group: of the file. is_fatal: whether it cannot be read, so that nothing else can be asked of it.
+    `is_fatal`: the file is unreadable, so no other check is possible.
     """
 
     path: str
@@ -50,7 +50,6 @@ class Faults:
     _rows: dict[str, int | None] = field(default_factory=dict)
 
     def note(self, check: str, said: str, rows: int | None = None) -> None:
-        """Note one case of a check, of so many rows; nothing more of a file that cannot be read."""
         if self.is_fatal:
             return
         self._first.setdefault(check, said)
@@ -58,19 +57,19 @@ class Faults:
         self._rows[check] = None if rows is None or before is None else before + rows
 
     def fail(self, check: str, said: str | CrdtMorError) -> None:
-        """Note that the file cannot be read, or is another one, which is all that is said of it."""
+        """Note that the file is unreadable or another file. Replaces all other faults."""
         if not self.is_fatal:
             self._first, self._rows = {check: said}, {check: None}
         self.is_fatal = True
 
     def fail_with(self, error: CrdtMorError) -> None:
-        """Note the error that ended a read: the class tells a payload or a limit of this release from damage."""
+        """Note the error that ended a read, by class: payload, unsupported feature or damage."""
         check = "payload" if isinstance(error, PayloadError) else "read"
         self.fail("not supported" if isinstance(error, UnsupportedFeatureError) else check, error)
 
     @contextmanager
     def reading(self, what: str) -> Iterator[None]:
-        """Bytes that the block cannot read are said of the file; that it is gone, or not given, is not."""
+        """Turn errors about unreadable bytes into a fault; others are raised."""
         try:
             yield
         except FileNotFoundError:
@@ -83,13 +82,11 @@ class Faults:
             self.fail("read", f"damaged {what}: {' '.join(str(error).split())}. file={self.path}")
 
     def findings(self) -> Iterator[Finding]:
-        """What was noted, a finding a check."""
         for check, said in self._first.items():
             yield found(check, self.path, said, self.group, self._rows[check])
 
 
 def ask_states(merging: Merging, rows: pl.DataFrame, faults: Faults) -> None:
-    """Each visible column of a payload with a state of its own shows that state."""
     for member in merging.rule.members:
         if member.hidden is None or not {member.hidden, *member.columns} <= set(rows.columns):
             continue
@@ -111,26 +108,26 @@ def _ask_member(member: Member, held: pl.DataFrame, faults: Faults) -> None:
             key, was, made = held[RECORD_KEY][wrong[0]], stored[wrong[0]], shown[wrong[0]]
             faults.note(
                 "state",
-                "a column shows something else than its payload's state. "
+                "a column differs from its payload's state. "
                 f"column={shown.name} payload={member.payload.name} key={key!r} shown={was!r} state={made!r}",
                 len(wrong),
             )
 
 
 def ask_keys(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame, faults: Faults) -> None:
-    """The rows of a file group are where a write of them would be put, where the table says enough to tell."""
+    """Check that a write would put each row where it is, if the table's columns can tell."""
     if not set(key_columns(config)) <= set(frame.columns):
         return
     try:
         for row in misplaced_in(config, slice_, frame):
             facts = f"key={row.key!r} found={row.found!r} made={row.made!r}"
-            faults.note(row.what, f"a write would give this row another {row.what}: {facts}", 1)
+            faults.note(row.what, f"a write would give this row a different {row.what}: {facts}", 1)
     except InvalidInputError as error:
         faults.note("record key", str(error), frame.height)
 
 
 def ask_rules(rules: Rules, schema: TableSchema, frame: pl.DataFrame, faults: Faults) -> None:
-    """Each row fulfils each rule that is proven."""
+    """Check each row against each proven rule."""
     for rule in rules:
         if not rule.is_proven or rule.kind == "default" or not set(rule.columns) <= set(frame.columns):
             continue
@@ -138,8 +135,8 @@ def ask_rules(rules: Rules, schema: TableSchema, frame: pl.DataFrame, faults: Fa
             declared = polars_frame(schema.restore(to_arrow(frame.select(rule.columns))))
             broken = declared.select(broken_by(rule, schema).fill_null(False).alias("broken"))["broken"].arg_true()
         except CrdtMorError as error:
-            faults.note("rule", f"a rule cannot be asked: {error}", frame.height)
+            faults.note("rule", f"a rule cannot be evaluated: {error}", frame.height)
             continue
         if len(broken):
             key = frame[RECORD_KEY][broken[0]]
-            faults.note("rule", f"a rule that is proven is broken. rule={str(rule)!r} key={key!r}", len(broken))
+            faults.note("rule", f"a proven rule is broken. rule={str(rule)!r} key={key!r}", len(broken))

@@ -1,6 +1,6 @@
-"""The schema and the metadata of a data file, compared with the schema that its writer had.
+"""Compare the schema and metadata of a data file with its writer's schema.
 
-A file of ours says its columns twice: in the Avro schema, for Hudi's readers, and in the Parquet schema.
+Our files contain their columns twice: in the Avro schema, for Hudi's readers, and in the Parquet schema.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ _KEYS: Final = frozenset((AVRO_SCHEMA, LATEST_REQUESTED, MAX_RECORD_KEY, MIN_REC
 
 
 def metadata_fault(footer: Footer, schemas: Schemas) -> str | None:
-    """Return how the metadata of a base file of ours differs from a writer's; None for no difference."""
+    """Return how the metadata of our base file differs from a writer's; None if equal."""
     unknown = sorted(footer.metadata.keys() - _KEYS)
     if unknown:
-        return f"it has metadata that no writer puts. keys={unknown}"
+        return f"unknown metadata. keys={unknown}"
     wrong = {key for key, value in CALENDAR.items() if footer.metadata.get(key, value) != value}
     wrong |= {key for key in (LATEST_REQUESTED, ORDER) if footer.metadata.get(key) == ""}
     if wrong:
-        return f"it has a metadata value that no writer puts. key={min(wrong)}"
+        return f"an invalid metadata value. key={min(wrong)}"
     return schemas.fault(footer.metadata.get(AVRO_SCHEMA, ""))
 
 
 def schema_fault(avro: str, parquet: pa.Schema) -> str | None:
-    """Return how the Parquet schema of a file of ours differs from its Avro schema; None for no difference."""
+    """Return how the Parquet schema of our file differs from its Avro schema; None if equal."""
     own = TableSchema(pa.schema([c for c in parse_record(avro) if c.name not in META_COLUMNS])).stored
     expected = {name: pa.string() for name in META_COLUMNS} | {column.name: column.type for column in own}
     if set(parquet.names) != expected.keys():
         others = sorted(set(parquet.names) ^ expected.keys())
-        return f"its Parquet schema has other columns than its Avro schema. columns={others}"
+        return f"the Parquet schema and the Avro schema have different columns. columns={others}"
     for column in parquet:
         if column.type != expected[column.name] or not column.nullable:
-            return f"its Parquet schema has another type than its Avro schema. column={column.name} found={column.type}"
+            return f"the Parquet and Avro types of a column differ. column={column.name} found={column.type}"
     return None

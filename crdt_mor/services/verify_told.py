@@ -1,14 +1,14 @@
-"""What files of ours tell Hudi's readers, compared with the bytes that this release would write.
+"""Compare our files for Hudi's readers with the bytes that this release would write.
 
-    T_C.deltacommit, T_C.commit     all bytes, as the value's commit gives them; for the schema see `Schemas`
-    T_C.savepoint                   its author and comment, and the files that its moment shows
-    T_C.clean, T_C.restore          all bytes, as the frozen plan gives them
+    T_C.deltacommit, T_C.commit     all bytes, from the value's commit; for the schema see `Schemas`
+    T_C.savepoint                   author, comment, and the visible files of its moment
+    T_C.clean, T_C.restore          all bytes, from the frozen plan
     T_C.rollback                    all bytes
-    *.requested                     the record of a service's plan, as its frozen plan gives it
+    *.requested                     the record of a service's plan, from its frozen plan
 
-All releases write equal bytes for equal values, and `tests/tables` holds the next one to that; only the sizes in the
-plan of a compaction differ. Without its frozen plan a file is held to its own sync marker, which is a hash of its first
-64 KiB, and a clean to the record of its plan.
+All releases write equal bytes for equal values, and `tests/tables` enforces this; only sizes in compaction plans
+differ. Without its frozen plan, a file is checked against its sync marker, a hash of its first 64 KiB, and a clean
+against the record of its plan.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from crdt_mor.model.savepoint import Savepoint
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline_parts import Completion, completed_name
 
-_OTHER = "it has other bytes than a writer gives"
+_OTHER = "the bytes differ from a writer's"
 _SCHEMA = "schema"
 
 
 @dataclass
 class Schemas:
-    """The Avro schemas that files of a table may name, spelt as its writers spell them.
+    """The valid Avro schemas of a table's files, in the exact text of its writers.
 
-    table: its name. stored: all columns that any file has, the hidden ones of payloads among them, in their newest
-    types. An older schema has some of these columns, each in a type that has grown into its newest one.
+    `stored` are all stored columns in their newest types, including hidden columns. Older schemas have some of them, in
+    types that widen to the newest.
     """
 
     table: str
@@ -61,12 +61,12 @@ class Schemas:
     _faults: dict[str, str | None] = field(default_factory=dict)
 
     def fault(self, text: str) -> str | None:
-        """Return what is wrong with a schema, None for one that a writer may have given."""
+        """Return the fault of a schema; None if a writer may have written it."""
         if text not in self._faults:
             try:
                 self._faults[text] = self._wrong(text)
             except CrdtMorError as error:
-                self._faults[text] = f"its schema cannot be read: {error}"
+                self._faults[text] = f"the schema is unreadable: {error}"
         return self._faults[text]
 
     def _wrong(self, text: str) -> str | None:
@@ -74,21 +74,21 @@ class Schemas:
         own = [column for column in columns if column.name not in META_COLUMNS]
         unknown = sorted({column.name for column in own} - set(self.stored.names))
         if unknown:
-            return f"its schema has columns that the table lacks. columns={unknown}"
+            return f"the schema names columns that the table lacks. columns={unknown}"
         for column in own:
             newest = self.stored.field(column.name).type
             if join_types(newest, column.type, column.name) != newest:
-                return f"its schema has a type that the table lacks. column={column.name} type={column.type}"
+                return f"the schema names a type that the table lacks. column={column.name} type={column.type}"
         meta = META_COLUMNS if len(own) < len(columns) else ()
         spelt = record_json(TableSchema(pa.schema(own)).stored, self.table, meta)
-        return None if spelt == text else "its schema is spelt as no writer spells it"
+        return None if spelt == text else "no writer spells the schema this way"
 
 
 # --- completed files --------------------------------------------------------------------------------------------------
 
 
 def needs_plan(completion: Completion) -> bool:
-    """Return whether the completed file says more than the commit, so that its frozen plan is to be read."""
+    """Return True if checking the completed file needs its frozen plan."""
     action = action_ending_as(completion.action)
     return isinstance(action, PlannedAction | SettledAction) and action.encode_outcome is not None
 
@@ -96,9 +96,11 @@ def needs_plan(completion: Completion) -> bool:
 def completed_fault(
     completion: Completion, plan: bytes | None, record: bytes | None, data: bytes, path: str, schemas: Schemas
 ) -> str | None:
-    """Return how the completed file of an instant differs from what a writer puts; None for no difference.
+    """Return how the completed file of an instant differs from a writer's; None if equal.
 
-    plan: its frozen plan, if one is needed and kept. record: the record of that plan in Hudi's timeline, if any.
+    Args:
+        plan: Its frozen plan, if needed and retained.
+        record: The record of that plan in Hudi's timeline.
     """
     action = action_ending_as(completion.action)
     if completion.undone is not None:
@@ -117,7 +119,6 @@ def completed_fault(
 
 
 def commit_fault(completion: Completion, data: bytes, path: str, schemas: Schemas) -> str | None:
-    """Return how the completed file of a write or a compaction differs from the bytes that its commit gives."""
     said = decode_commit(data, path)
     schema = said.extra.get(_SCHEMA, "")
     expected = action_ending_as(completion.action).encode_completed(completion, schema)
@@ -132,7 +133,6 @@ def _first_difference(expected: CommitMetadata, said: CommitMetadata) -> str:
 
 
 def _clean_fault(completion: Completion, record: bytes | None, data: bytes, path: str) -> str | None:
-    """Compare a clean with its commit and with the record of its plan, which have the same facts."""
     said = decode_clean(data, path)
     took = to_ms(completion.completed) - to_ms(completion.requested)
     if encode_clean(said) != data:
@@ -144,25 +144,27 @@ def _clean_fault(completion: Completion, record: bytes | None, data: bytes, path
         return None
     plan = decode_clean_plan(record, path)
     if encode_clean_plan(plan) != record:
-        return "the record of its plan has other bytes than a writer gives"
+        return "the bytes of the plan's record differ from a writer's"
     earliest = plan.earliest_to_retain.requested if plan.earliest_to_retain is not None else ""
     planned = (earliest, plan.last_completed, {name: tuple(files) for name, files in plan.files.items()})
     done = {name: tuple(cleaned.removed) for name, cleaned in said.partitions.items()}
     policies = {plan.policy, said.policy} if said.partitions else {plan.policy}
     if planned != (said.earliest_to_retain, said.last_completed, done) or len(policies) > 1:
-        return "it and the record of its plan name different files or instants"
+        return "the clean and its plan's record name different files or instants"
     return None
 
 
-# --- the records of what has begun ------------------------------------------------------------------------------------
+# --- records of begun instants ----------------------------------------------------------------------------------------
 
 
 def record_fault(
     action: Action, completion: Completion | None, plan: bytes | None, data: bytes, path: str
 ) -> str | None:
-    """Return how the record of a plan, or of what begins and ends in one event, differs from what a writer puts.
+    """Return how the record of a plan or momentary action differs from a writer's.
 
-    completion: None for an open plan. plan: the frozen plan, if it is kept.
+    Args:
+        completion: None for an open plan.
+        plan: The frozen plan, if retained.
     """
     if completion is not None and completion.overwriting is not None:
         return None if data == overwrite_record() else _OTHER
@@ -179,23 +181,23 @@ def record_fault(
 
 
 def savepoint_fault(savepoint: Savepoint, shown: Sequence[Completion], data: bytes, path: str) -> str | None:
-    """Return how the file of a savepoint differs from its record. shown: the commits that its moment shows."""
+    """Return how the file of a savepoint differs from its record. shown: commits of its moment."""
     said = decode_savepoint_record(data, path)
     if encode_savepoint(said) != data:
         return _OTHER
     expected = savepoint_record(savepoint, fold_slices(shown))
     for name in ("by", "saved_ms", "comment"):
         if getattr(said, name) != getattr(expected, name):
-            return f"it differs from the savepoint. field={name}"
+            return f"the file differs from the savepoint. field={name}"
     return _difference_of_files(_paths(said), _paths(expected), shown)
 
 
 def _difference_of_files(said: set[str], expected: set[str], shown: Sequence[Completion]) -> str | None:
-    """Beside Hudi's commits any file of a commit does, as the value may have learned of one of them later."""
+    """Beside Hudi's commits, accept any file of a commit, because the value may learn of a commit later."""
     if any(commit.adopted for commit in shown):
         said, expected = said - {file.path for commit in shown for file in commit.files}, set()
     wrong = sorted(said ^ expected)
-    return f"it names other files than the savepoint shows. file={wrong[0]}" if wrong else None
+    return f"the files differ from the savepoint's. file={wrong[0]}" if wrong else None
 
 
 def _paths(record: SavepointRecord) -> set[str]:

@@ -1,10 +1,10 @@
-"""The timeline of a table, reread: versions, segments, plans, and what has to be true of them.
+"""Verify the timeline of a table: versions, segments, plans and their invariants.
 
-    the newest version ─► each segment that it names ─► all commits ─► what is true of them (model.invariants_whole)
-    the older versions that stand ─► no gap, each can be read, and may follow the one before it (model.invariants)
+    the newest version ─► its segments ─► all commits ─► invariants of the whole (model.invariants_whole)
+    the older existing versions ─► no gap, all readable, allowed successions (model.invariants)
     open plans and restores ─► their objects
 
-It is safe beside writers: what is missing is asked of the newest version again, which may not name it any more.
+It is safe beside writers: a missing object is looked up in the newest version, which may no longer name it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ P = TypeVar("P")
 _SEALING: Final = (invariants_sealing.completions_are_carried_or_sealed, invariants_sealing.segments_never_change)
 
 TRIES: Final = 10
-"""How often a look is repeated that finds an object missing, since newer versions follow each time."""
+"""Tries of a look that misses an object, because newer versions may follow each time."""
 
 
 @dataclass(slots=True)
 class Reread:
-    """What was read of a table's timeline.
+    """The contents of a table's timeline, including Hudi's commits, with `commits` by completion time.
 
-    value: the newest version, with what Hudi has committed beside it. commits: all that it has, by completion time.
-    objects: how many objects were read. has_older: whether older releases have published some versions that stand.
+    `has_older`: older releases published some existing versions.
     """
 
     value: Timeline
@@ -74,7 +73,7 @@ def reread(session: Session) -> Reread:
 
 
 def _newest(session: Session) -> Timeline:
-    """The newest version with its schema, decoded anew; the genesis of a table that only Hudi has written to."""
+    """Return the newest version, decoded anew; the genesis if only Hudi wrote to the table."""
     tail = session.tail()
     if tail.version == 0:
         return tail
@@ -87,7 +86,7 @@ def _newest(session: Session) -> Timeline:
 
 
 def _read_segments(session: Session, read: Reread) -> bool:
-    """Read the segments of the value; whether one is gone, which is no damage where a newer version does without it."""
+    """Read the segments of the value. Return True if any is missing; a newer version may not need it."""
     held: list[tuple[Segment, Sequence[Completion]]] = []
     gone = False
     for segment in read.value.segments:
@@ -103,7 +102,7 @@ def _read_segments(session: Session, read: Reread) -> bool:
         else:
             read.objects += 1
             if segment.size and stat is not None and stat.size != segment.size:
-                said = f"it has another size than the value says. bytes={segment.size} found={stat.size}"
+                said = f"the segment's size differs from the value. bytes={segment.size} found={stat.size}"
                 read.findings.append(found("segment", path, said))
     commits = [*(c for _, some in held for c in some), *read.value.completions]
     read.commits = sorted(commits, key=lambda c: c.completed)
@@ -119,7 +118,6 @@ def _segment(session: Session, segment: Segment) -> Sequence[Completion]:
 
 
 def _needed_now(session: Session, read: Reread) -> Collection[InstantTime]:
-    """The requested times of the commits that have a part in the newest snapshot, by all that is known of them."""
     if read.findings or session.config.layout_one:
         return ()
     slices = fold_slices(read.commits, old_logs=session.config.was_upgraded)
@@ -128,7 +126,6 @@ def _needed_now(session: Session, read: Reread) -> Collection[InstantTime]:
 
 
 def _ask_whole(read: Reread) -> None:
-    """Ask what is true of one version with all of its commits, unless some of them could not be read."""
     if read.findings:
         return
     for holds in WHOLE_INVARIANTS:
@@ -140,7 +137,7 @@ def _ask_whole(read: Reread) -> None:
 def _note_broken(read: Reread, holds: Callable[..., object], version: int, first: str, count: int = 1) -> None:
     sentence = (holds.__doc__ or holds.__name__).partition("\n")[0].removesuffix(".")
     more = f" and {count - 1} more" if count > 1 else ""
-    said = f"this does not hold: {sentence}. invariant={holds.__name__} {first}{more}"
+    said = f"an invariant is broken: {sentence}. invariant={holds.__name__} {first}{more}"
     read.findings.append(found("invariant", version_path(version), said))
 
 
@@ -148,9 +145,9 @@ def _note_broken(read: Reread, holds: Callable[..., object], version: int, first
 
 
 def _read_versions(session: Session, read: Reread) -> None:
-    """Read the versions that are kept, two at a time: none is missing between them, and each may follow the one before.
+    """Check the retained versions pairwise: none is missing, and each may follow its predecessor.
 
-    Those below are no part of the timeline any more: a process that was slow may have put one there too late.
+    Lower versions are not part of the timeline: a slow process may have put them too late.
     """
     before: Timeline | None = None
     copied = max((stat.path.rpartition("/")[2] for stat in session.store.list(COPIED)), default="")
@@ -163,9 +160,9 @@ def _read_versions(session: Session, read: Reread) -> None:
             before = None
             continue
         if data is None:
-            if before is not None and session.run(still_stands(before)):  # else publishers have deleted both meanwhile
+            if before is not None and session.run(still_stands(before)):  # else publishers deleted both meanwhile
                 newest = read.value.version
-                said = f"a version is gone between others that stand. before={before.version} newest={newest}"
+                said = f"a version is missing between others. before={before.version} newest={newest}"
                 read.findings.append(found("old version", path, said))
             before = None
             continue
@@ -174,19 +171,18 @@ def _read_versions(session: Session, read: Reread) -> None:
             value = session.run(with_file_ids(Timeline.decode(data, path)))
             TableSchema.from_json(value.schema)
         except (SegmentGoneError, StorageUnavailableError):
-            before = None  # what only this version names may have been swept; of what it has else, it was said above
+            before = None  # objects named only by this version may be swept; others were checked before
             continue
         except FormatError as error:
             read.findings.append(found("old version", path, str(error)))
             before = None
             continue
-        if before is not None and path.rpartition("/")[2] > copied:  # those of a copy up to then are no events
+        if before is not None and path.rpartition("/")[2] > copied:  # a copy's versions up to its note are no events
             _ask_following(session, read, before, value)
         before = value
 
 
 def _standing(session: Session, newest: Timeline) -> range:
-    """The numbers of all versions from the oldest kept one that stands to the newest."""
     listed = versions_in(session.store)
     first, last = version_path(first_kept(newest)), version_path(newest.version)
     names = [stat.path for stat in listed if first <= stat.path <= last]
@@ -195,9 +191,9 @@ def _standing(session: Session, newest: Timeline) -> range:
 
 
 def _ask_following(session: Session, read: Reread, before: Timeline, value: Timeline) -> None:
-    """Ask what is true of two versions that follow one another, but for what was moved to segments with the second.
+    """Check the invariants of two successive versions, ignoring moves to segments.
 
-    Older releases had fewer invariants: what they have published is not held to those of this one.
+    Versions of older releases are skipped, because these had fewer invariants.
     """
     if {before.format, value.format} != {FORMAT}:
         read.has_older = True
@@ -207,7 +203,7 @@ def _ask_following(session: Session, read: Reread, before: Timeline, value: Time
     except (SegmentGoneError, StorageUnavailableError):
         return
     if value.is_restore_of(before):
-        return  # it deletes the versions before it, which stand only until it is projected
+        return  # a restore deletes the versions before it, which exist only until it is projected
     old = {c.requested for c in before.completions}
     new = [c for c in (*fresh, *value.completions) if c.version == value.version and c.requested not in old]
     dropped = replace(value.retention, dropped=before.retention.dropped, dropped_count=before.retention.dropped_count)
@@ -223,7 +219,6 @@ def _ask_following(session: Session, read: Reread, before: Timeline, value: Time
 
 
 def _read_plans(session: Session, read: Reread) -> None:
-    """Read the plans that are open, and those of restores; and look at the notes of file groups that failed."""
     taken: dict[FileGroup, str] = {}
     for plan in read.value.plans:
         decode = planned_action(plan.action).decode
@@ -231,11 +226,11 @@ def _read_plans(session: Session, read: Reread) -> None:
         if frozen is None:
             continue
         if frozen.barrier != plan.barrier or frozen.table_id not in (None, read.value.table_id):
-            said = f"it is another plan than the value says. barrier={plan.barrier} found={frozen.barrier}"
+            said = f"another plan than the value names. barrier={plan.barrier} found={frozen.barrier}"
             read.findings.append(found("plan", plan.path, said))
         for group in frozen.file_groups:
             if group in taken:
-                said = f"two open plans have one file group. file_group={group[1]} other={taken[group]}"
+                said = f"two open plans contain one file group. file_group={group[1]} other={taken[group]}"
                 read.findings.append(found("plan", plan.path, said, group))
             taken[group] = plan.path
     for restore in read.value.restores:
@@ -244,12 +239,12 @@ def _read_plans(session: Session, read: Reread) -> None:
     now_ms = session.looked_ms() if notes else 0
     for note in notes:
         if note.size or not counts(note, now_ms):
-            said = "a note that a file group could not be compacted, which is old or not empty: planners pass over it"
+            said = "a note of a failed compaction is old or not empty: planners ignore the note"
             read.hints.append(found("hint", note.path, f"{said}. bytes={note.size}"))
 
 
 def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Callable[[bytes, str], P]) -> P | None:
-    """A plan; None, and a finding more, where it cannot be read, unless the newest version does without it."""
+    """Return a plan; None, with a finding, if it is unreadable and still needed."""
     try:
         data = given(session, path)
         if data is not None:
@@ -267,6 +262,5 @@ def _plan_at(session: Session, read: Reread, check: str, path: str, decode: Call
 
 
 def unreadable(session: Session, error: CrdtMorError) -> Iterator[Finding]:
-    """The finding of a table whose newest version cannot be read."""
     listed = versions_in(session.store)
     yield found("version", listed[-1].path if listed else VERSIONS, str(error))

@@ -41,9 +41,9 @@ def test_a_damaged_table(people: Path) -> None:
     (log,) = (people / "day=tue").glob(".*.log.*")
     log.unlink()
     said = run("verify", people, code=3).stderr
-    assert f"missing: day=tue/{log.name}: the file is gone." in said
+    assert f"missing: day=tue/{log.name}: the file is missing." in said
     assert "means: reads of this file group fail" in said
-    assert "do:    put it back from a copy of the table: crdt-mor repair" in said
+    assert "do:    replace the object from a copy of the table: crdt-mor repair" in said
     assert "no damage was found" not in said
     found = json.loads(run("verify", people, "--output", "json", code=3).stdout)
     assert (found["sound"], found["rows"], found["findings"][0]["check"]) == (False, 2, "missing")

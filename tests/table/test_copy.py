@@ -275,9 +275,9 @@ def erasing(table: Table, _: MemoryStore) -> None:
     [
         (hand_over, InvalidInputError, "handed over to Hudi's writers"),
         (something_else, TableExistsError, "this address is not empty"),
-        (another_table, TableExistsError, "this address has another table"),
-        (copied_already, TableExistsError, "this address already has a copy of this table"),
-        (copied_by_hand, TableExistsError, "crdt-mor copy did not make it"),
+        (another_table, TableExistsError, "this address contains another table"),
+        (copied_already, TableExistsError, "this address already contains a copy of this table"),
+        (copied_by_hand, TableExistsError, "not made by crdt-mor copy"),
         (copy_of_another_begun, TableExistsError, "an unfinished copy of another table"),
         (begun_to_move, InvalidInputError, "the table is migrating to another address"),
         (erasing, InvalidInputError, "an erasure is unfinished"),
@@ -305,7 +305,7 @@ def test_a_copy_of_a_table_that_hudi_made_is_moved_on(table: Table, target: Memo
     made.upsert(rows(4))
     made.copy("c", update=True, store=target)
     assert shown(opened(made, target)) == shown(made)
-    with pytest.raises(TableExistsError, match="this address already has a copy of this table"):
+    with pytest.raises(TableExistsError, match="this address already contains a copy of this table"):
         made.copy("c", store=target)
 
 
@@ -314,7 +314,7 @@ def test_a_table_that_hudi_alone_has_written_is_refused_and_left_as_it_is() -> N
     hudis = VersionSix(hoodie__table__timeline__timezone="UTC")
     hudis.commit(10, hudis.base(10, {"a": 1}))
     before = hudis.open()
-    with pytest.raises(UnsupportedFeatureError, match="the timeline has no event of crdt_mor"):
+    with pytest.raises(UnsupportedFeatureError, match="the timeline contains no event of crdt_mor"):
         before.copy("c", store=MemoryStore())
     assert store_of(before).list(".hoodie/.crdt_mor/timeline") == []
 
@@ -348,7 +348,7 @@ def test_a_damaged_table_is_not_copied_and_the_damage_is_named(fast_path: Path) 
     with pytest.raises(FormatError, match=f"an object of the table is missing.*missing={log.name}"):
         table.copy(fast_path / "c")
     log.write_bytes(whole[:-1])
-    with pytest.raises(FormatError, match="another size than its commit recorded"):
+    with pytest.raises(FormatError, match="size differs from its commit"):
         table.copy(fast_path / "c")
     log.write_bytes(whole[:-9] + b"\0" * 9)
     with pytest.raises(FormatError, match="it is not whole"):

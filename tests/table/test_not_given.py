@@ -93,7 +93,7 @@ def test_a_base_file_that_fails_while_it_is_read_is_not_called_damaged(
     assert {finding.path for finding in findings} >= {path.name for path in bases(sound)}
     for finding in findings:
         assert "may be whole" in finding.said
-        assert finding.advice.startswith("see the cause")
+        assert finding.advice.startswith("remove the cause")
 
 
 def test_bytes_that_were_read_and_are_no_parquet_are_damaged(fast_path: Path) -> None:
@@ -136,4 +136,4 @@ def test_verify_beside_failures_that_stay_advises_to_look_for_their_cause(sound:
     findings = table.verify().findings
     assert {finding.path for finding in findings} >= {path.name for path in (*bases(sound), *logs(sound))}
     for finding in findings:
-        assert finding.advice.startswith("see the cause")
+        assert finding.advice.startswith("remove the cause")

@@ -72,10 +72,10 @@ def test_schema_fault_a_file_of_each_type_is_sound(declared: str) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"n": pa.int32(), "list": pa.list_(pa.int32())}, "another type.*column=n found=int32"),
-        ({"n": pa.int64(), "list": pa.list_(pa.int64())}, "another type.*column=list"),
-        ({"m": pa.int64(), "list": pa.list_(pa.int32())}, "other columns.*'m', 'n'"),
-        ({"n": pa.int64()}, "other columns.*'list'"),
+        ({"n": pa.int32(), "list": pa.list_(pa.int32())}, "types of a column differ.*column=n found=int32"),
+        ({"n": pa.int64(), "list": pa.list_(pa.int64())}, "types of a column differ.*column=list"),
+        ({"m": pa.int64(), "list": pa.list_(pa.int32())}, "have different columns.*'m', 'n'"),
+        ({"n": pa.int64()}, "have different columns.*'list'"),
     ],
 )
 def test_schema_fault_the_parquet_schema_differs_from_the_avro_schema_is_told(

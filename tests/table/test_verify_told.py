@@ -90,7 +90,7 @@ def test_verify_a_savepoint_names_another_file_says_which(folder: Path) -> None:
     partition, names = max(saved.files.items())
     wrong = {**saved.files, partition: [*names[1:], names[0].replace("-0", "-9", 1)]}
     path.write_bytes(encode_savepoint(replace(saved, files=wrong)))
-    assert "names other files than the savepoint shows" in told(folder)[path.name]
+    assert "the files differ from the savepoint's" in told(folder)[path.name]
 
 
 @pytest.mark.parametrize("folder", ["upkeep"], indirect=True)
