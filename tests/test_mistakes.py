@@ -203,7 +203,7 @@ CREATE: dict[str, Mistake] = {
     "a column twice": (create(schema=pa.schema([("id", pa.string()), ("id", pa.int8())])), InvalidInputError,
                        r"rename one.*repeated=\['id'\]"),
     "a type that no file holds": (create(schema=pa.schema([("id", pa.string()), ("t", pa.duration("s"))])),
-                                  SchemaMismatchError, "cast it to int64.*column=t"),
+                                  SchemaMismatchError, "cast to int64.*column=t"),
     "a column of Hudi's": (create(schema=pa.schema([("id", pa.string()), ("_hoodie_x", pa.string())])),
                            InvalidInputError, "rename or drop it.*column=_hoodie_x"),
     "an expiry in the past": (create(writer_expiry=timedelta(-1)), InvalidInputError, "of 0 or more.*writer_expiry="),

@@ -1,7 +1,4 @@
-"""A user's rows as an Arrow table, from any library that offers Arrow's C interfaces, and how much memory they take.
-
-No dataframe library is imported here.
-"""
+"""Convert a user's rows to Arrow, from any library with Arrow's C interfaces. Imports no dataframe library."""
 
 from __future__ import annotations
 
@@ -18,22 +15,20 @@ from crdt_mor.errors import InvalidInputError
 _UNNAMED_INDEX = "__index_level_"
 
 _CONVERTED = re.compile(r"for column (.+) with type")
-"""Where pyarrow says which column of a pandas frame it cannot convert."""
 
 _SPARSE = re.compile(r"Sparse pandas data \(column (.+)\) not supported")
-"""What pyarrow says of a column of pandas that keeps only some of its values."""
 
 _INT128 = "'_pl"
-"""How polars writes the types that only polars has, integers of 128 bits, for Arrow's C interfaces."""
+"""polars' 128-bit integers in Arrow's C interface."""
 
 
 def require_arrow(data: object) -> None:
-    """Raise `InvalidInputError` for what holds no rows for sure, by its type alone."""
+    """Raise `InvalidInputError` if the type alone shows that `data` contains no rows."""
     library, kind = type(data).__module__.split(".")[0], type(data).__name__
     if kind == "LazyFrame":
-        raise InvalidInputError("a lazy frame has no rows yet: collect it. type=LazyFrame")
+        raise InvalidInputError("a lazy frame contains no rows yet: call collect(). type=LazyFrame")
     if library == "pyspark":
-        raise InvalidInputError("a Spark frame lives elsewhere: pass df.toArrow(), or write it with Spark. type=Spark")
+        raise InvalidInputError("a Spark frame is not local: pass df.toArrow(), or write it with Spark. type=Spark")
     if isinstance(data, pa.RecordBatchReader) or _is_pandas(data):
         return
     if not (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
@@ -44,7 +39,6 @@ def require_arrow(data: object) -> None:
 
 
 def read_arrow(data: object) -> pa.Table:
-    """`data` as a table: pyarrow, polars, pandas, DuckDB, anything with `__arrow_c_stream__` or `__arrow_c_array__`."""
     require_arrow(data)
     kind = type(data).__name__
     if isinstance(data, pa.Table):
@@ -62,7 +56,7 @@ def read_arrow(data: object) -> pa.Table:
             return pa.Table.from_batches([pa.record_batch(data)])
     except pa.ArrowInvalid as error:
         raise InvalidInputError(
-            f"not a table: one column alone does not say its name, so make it a frame, to_frame(). type={kind}"
+            f"not a table: a single column lacks a name, so call to_frame(). type={kind}"
             if kind in ("Series", "Array", "ChunkedArray")
             else f"not a table: {error}. type={kind}"
         ) from error
@@ -70,27 +64,24 @@ def read_arrow(data: object) -> pa.Table:
 
 @contextmanager
 def as_arrow(names: Iterable[object]) -> Iterator[None]:
-    """Around what makes Arrow's columns of those of polars, of which Arrow lacks a type. names: of the columns."""
+    """Convert errors of polars columns with these names that have no Arrow type."""
     ended = [name for name in names if isinstance(name, str) and "\0" in name]
     if ended:
-        raise InvalidInputError(
-            f"a column's name has a zero character, which Arrow takes for its end. column={ended[0]!r}"
-        )
+        raise InvalidInputError(f"a column name contains a zero character: rename the column. column={ended[0]!r}")
     try:
         yield
     except pa.ArrowInvalid as error:
         if _INT128 in str(error):
             raise InvalidInputError(
-                "a column holds integers of 128 bits, which Arrow does not have: cast it to Int64, or to Decimal(38, 0)"
+                "a column contains 128-bit integers, which Arrow lacks: cast it to Int64, or to Decimal(38, 0)"
             ) from error
         raise
 
 
 def bytes_of(rows: pa.Table | pa.RecordBatch) -> int:
-    """The bytes of these rows, without those of what they are a slice of.
+    """Return the bytes of these rows, without other rows of a sliced parent.
 
-    Releases of pyarrow that cannot tell how much of a view of texts or lists is in use raise `ArrowTypeError`. Such a
-    column counts with all the memory that it keeps.
+    pyarrow releases that cannot measure views raise `ArrowTypeError`; such a column counts with its whole buffers.
     """
     size = 0
     for column in rows.columns:
@@ -106,7 +97,7 @@ def _is_pandas(data: object) -> bool:
 
 
 def _is_column(frame: Any, name: object) -> bool:
-    """Whether an index holds what the column of its name does, as `set_index(name, drop=False)` leaves it."""
+    """Return True if the index repeats a column, as after `set_index(name, drop=False)`."""
     if list(frame.columns).count(name) != 1:
         return False
     index = frame.index.get_level_values(name).to_series(index=frame.index)
@@ -114,7 +105,7 @@ def _is_column(frame: Any, name: object) -> bool:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    """A named index is a column like any other, unless it is one; an index without a name only counts rows."""
+    """Convert a pandas frame. A named index becomes a column, unless it repeats one; an unnamed index is dropped."""
     index = [name for name in frame.index.names if name is not None and not _is_column(frame, name)]
     repeated = sorted(str(name) for name, times in Counter([*frame.columns, *index]).items() if times > 1)
     if repeated:
@@ -125,7 +116,7 @@ def _from_pandas(frame: Any) -> pa.Table:
         sparse = _SPARSE.search(str(error))
         if sparse:
             raise InvalidInputError(
-                "a column is sparse, which Arrow does not have: make it dense, frame[name].sparse.to_dense(). "
+                "a column is sparse, which Arrow lacks: make it dense, frame[name].sparse.to_dense(). "
                 f"column={sparse[1]}"
             ) from error
         if not isinstance(error, pa.ArrowException):
@@ -134,9 +125,8 @@ def _from_pandas(frame: Any) -> pa.Table:
         column = named_column[1] if named_column else "unknown"
         if isinstance(error, pa.ArrowNotImplementedError):
             raise InvalidInputError(
-                "a column is of a type that Arrow does not have, such as complex numbers: make other columns of it, or "
-                f"drop it. column={column}"
+                f"Arrow lacks a column's type, such as complex numbers: convert or drop it. column={column}"
             ) from error
-        raise InvalidInputError(f"a column mixes types: give it one, astype(...). column={column}") from error
+        raise InvalidInputError(f"a column mixes types: convert it with astype(...). column={column}") from error
     nameless = [name for name in table.column_names if name.startswith(_UNNAMED_INDEX)]
     return table.drop_columns(nameless).replace_schema_metadata(None)

@@ -1,7 +1,7 @@
-"""Schemas as Avro JSON, which is how Hudi keeps them: in properties, commits, log blocks and footers.
+"""Convert schemas to and from Avro JSON, as in Hudi's properties, commits, log blocks and footers.
 
-Hudi's own spelling: record `<table>_record` in namespace `hoodie.<table>`; decimals are fixed with a namespace per
-column and nested records are named after their field, because Avro wants every named type to be unique.
+As in Hudi, a table is record `<table>_record` in namespace `hoodie.<table>`. Avro requires unique type names, so
+decimals are fixed types with a namespace per column, and nested records are named after their field.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ _FROM_LOGICAL = {
 }
 
 _SHOWN = 60
-"""How much of a type an error shows."""
 
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
 def record_json(stored: pa.Schema, table: str, meta: tuple[str, ...] = (), *, null_first: bool = True) -> str:
-    """The record schema of a table; `null_first=False` is the form that Hudi keeps in `create.schema`."""
+    """Return the record schema of a table; `null_first=False` is Hudi's form in `create.schema`."""
     record = re.sub(r"[^A-Za-z0-9_]", "_", table)
     namespace = f"hoodie.{record}"
     fields: list[Json] = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in meta]
@@ -79,7 +78,7 @@ def _type(kind: pa.DataType, name: str, namespace: str, null_first: bool) -> Jso
 
 
 def decimal_bytes(precision: int) -> int:
-    """The least number of bytes whose signed range holds `precision` digits, as parquet-mr computes it."""
+    """Return the bytes of a signed number with `precision` digits, as in parquet-mr."""
     return int((10**precision - 1).bit_length() // 8 + 1)
 
 
@@ -87,7 +86,7 @@ def decimal_bytes(precision: int) -> int:
 
 
 def parse_record(text: str) -> list[pa.Field]:
-    """The fields of a record schema as declared Arrow fields; types that we lack raise `UnsupportedFeatureError`."""
+    """Return a record schema's fields as Arrow fields; raise `UnsupportedFeatureError` for unknown types."""
     try:
         record = json.loads(text)
         if not (isinstance(record, dict) and record.get("type") == "record"):
@@ -100,7 +99,7 @@ def parse_record(text: str) -> list[pa.Field]:
 
 
 class _Parser:
-    """One walk through a schema; Avro refers to a named type that was already seen by its name alone."""
+    """Parses a schema; Avro refers to repeated named types by name."""
 
     def __init__(self) -> None:
         self._named: dict[str, Mapping[str, Json]] = {}
@@ -119,7 +118,6 @@ class _Parser:
         return fields
 
     def _remember(self, named: Mapping[str, Json], namespace: str) -> tuple[str, str]:
-        """The namespace that a named type gives to what is inside, and its full name."""
         name, own = str(named["name"]), str(named.get("namespace", namespace) or "")
         if "." in name:
             own, name = name.rsplit(".", 1)
@@ -128,7 +126,6 @@ class _Parser:
         return own, full
 
     def union(self, kind: Json, column: str, namespace: str) -> tuple[pa.DataType, bool]:
-        """The type behind a union with null, and whether there was one."""
         if not isinstance(kind, list):
             return self.kind(kind, column, namespace), False
         branches = [branch for branch in kind if branch != "null"]

@@ -1,7 +1,6 @@
-"""Moving values between the types of a batch, of files and of a declared column, without changing one of them.
+"""Convert values between batch, file and declared types without changing any value.
 
-Arrow's safe casts do the checking; where one refuses, the first bad row is found by halving, so that the error can
-name it. Knows columns, not tables.
+Arrow's safe casts check the values. If a cast fails, the first bad row is found by halving, for the error.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ else:
 
 _DIGITS_OF_INT64 = 19
 _OF_CASTS = "whole number of days"
-"""What Arrow says of a date that has a time of day: the cast refuses it, and names its row."""
+"""Arrow's message for a date with a time of day; the cast reports its row."""
 
 
 class _InexactError(pa.ArrowInvalid):  # type: ignore[misc]
-    """A value that would change, with the path of the field that it stands in."""
+    """A value that would change, with its field's path."""
 
     def __init__(self, path: str, kind: pa.DataType, declared: pa.DataType, why: str) -> None:
         super().__init__(why)
@@ -39,9 +38,9 @@ class _InexactError(pa.ArrowInvalid):  # type: ignore[misc]
 
 
 def require_sound(data: pa.ChunkedArray, column: str) -> None:
-    """Raise `InvalidInputError` for what Arrow's own functions trust without a look, such as texts that are not UTF-8.
+    """Raise `InvalidInputError` for invalid data that Arrow does not check, such as text that is not UTF-8.
 
-    Files hold such columns, and a commit of one could not be read any more.
+    Otherwise a commit with such a column could not be read.
     """
     try:
         data.validate(full=True)
@@ -49,22 +48,24 @@ def require_sound(data: pa.ChunkedArray, column: str) -> None:
         if _OF_CASTS in str(error):
             return
         if pt.is_time(data.type):
-            raise InvalidInputError(f"a time of day lies between 00:00 and 24:00: {error}. column={column}") from error
+            raise InvalidInputError(
+                f"a time of day must lie between 00:00 and 24:00: {error}. column={column}"
+            ) from error
         raise InvalidInputError(
-            f"the column is damaged: read it anew, or declare it binary where its texts are not UTF-8. column={column} "
+            f"the column is damaged: read it again, or declare it binary if its text is not UTF-8. column={column} "
             f"cause={error}"
         ) from error
 
 
 def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
-    """A column of a batch in the stored type of the declared `column`; the error names field, row and value."""
+    """Convert a batch's column to the stored type of `column`; errors name field, row and value."""
     plain = plain_values(data)
     if not column.nullable and plain.null_count:
         row = pc.index(plain.is_null(), True).as_py()
         raise SchemaMismatchError(f"the column is declared without nulls: fill them in. column={column.name} row={row}")
     target = stored_type(column.type, column.name)
     if _is_stored(data.type, column.type, target):
-        return data if _same(data.type, target) else data.cast(target)  # which differ in the names inside of lists
+        return data if _same(data.type, target) else data.cast(target)  # only names inside lists differ
     _refuse_other_kind(data.type, column)
     try:
         return _stored(plain, column.type, column.name)
@@ -77,19 +78,19 @@ def to_stored(data: pa.ChunkedArray, column: pa.Field) -> pa.ChunkedArray:
 
 
 def _of_int96(kind: pa.DataType) -> str:
-    """How INT96 times are read, of which a reader has made nanoseconds: those of far years are other times by now."""
+    """Advise how to read INT96 times: as nanoseconds, times of far years are wrong."""
     if not (pt.is_timestamp(kind) and kind.unit == "ns"):
         return ""
-    return "; INT96 times of Parquet files, as of Spark, have no place in nanoseconds: take them by mor.read_files"
+    return "; INT96 times of Parquet files, as of Spark, do not fit nanoseconds: read them with mor.read_files"
 
 
 def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
-    """A stored column (or a string view of one) in its declared type, its fields called as that calls them."""
+    """Convert a stored column (or a string view of it) to its declared type and field names."""
     if pt.is_nested(declared):
         data = called(data, with_shown_fields(data.type, declared))
     if _same(data.type, declared):
         return data
-    if pt.is_fixed_size_list(declared):  # of nothing but nulls, without memory for items, pyarrow 26's cast crashes
+    if pt.is_fixed_size_list(declared):  # for nulls alone, without memory for items, pyarrow 26's cast crashes
         chunks = [pa.nulls(len(c), declared) if c.null_count == len(c) else c.cast(declared) for c in data.chunks]
         return pa.chunked_array(chunks, declared)
     if pt.is_time(declared):
@@ -103,7 +104,7 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     return pa.chunked_array([pa.DictionaryArray.from_arrays(encoded.indices, values, ordered=declared.ordered)])
 
 
-# --- which kinds of type meet -----------------------------------------------------------------------------------------
+# --- convertible types ------------------------------------------------------------------------------------------------
 
 
 def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
@@ -113,7 +114,7 @@ def _refuse_other_kind(kind: pa.DataType, column: pa.Field) -> None:
 
 
 def _refuse_unknown_fields(kind: pa.DataType, declared: pa.DataType, path: str) -> None:
-    """Refuse structs with fields that the declared type lacks, at every depth; those that they lack are null."""
+    """Refuse struct fields that the declared type lacks, at every depth."""
     if pt.is_map(kind) and pt.is_map(declared):
         _refuse_unknown_fields(kind.item_type, declared.item_type, f"{path}.value")
     elif is_list(kind) and is_list(declared):
@@ -126,21 +127,20 @@ def _refuse_unknown_fields(kind: pa.DataType, declared: pa.DataType, path: str) 
 
 
 def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> None:
-    """Refuse a struct with a field twice, or with one that the declared struct lacks."""
     names = [field.name for field in kind]
     if len(set(names)) < len(names):
-        raise InvalidInputError(f"a struct has two fields of one name: rename one. column={path} type={kind}")
+        raise InvalidInputError(f"a struct repeats a field name: rename a field. column={path} type={kind}")
     known = {field.name.lower(): field.name for field in declared}
     unknown = [field for field in kind if field.name not in known.values()]
     if not unknown:
         return
     misspelt = {field.name: known[field.name.lower()] for field in unknown if field.name.lower() in known}
     if misspelt:
-        advice = f"the column has these fields under names that differ only in case: rename them. fields={misspelt}"
+        advice = f"field names differ only in case from the column's: rename them. fields={misspelt}"
     elif any(pt.is_null(field.type) for field in unknown):
-        advice = "a field of type null says nothing, and the column lacks it: drop it, or give it a type."
+        advice = "the column lacks a field, and its type is null: drop the field, or give it a type."
     else:
-        advice = 'the column has no such fields: drop them, or add them with schema_mode="merge".'
+        advice = 'no such fields: drop them, or add them with schema_mode="merge".'
     raise SchemaMismatchError(
         f"{advice} column={path} unknown={[field.name for field in unknown]} type={kind} column_type={declared}"
     )
@@ -148,19 +148,19 @@ def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> 
 
 def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"the data has another type than the column: {advice_between(kind, column.type)}. "
+        f"the data is of another type than the column: {advice_between(kind, column.type)}. "
         f"column={column.name} type={kind} column_type={column.type}"
     )
 
 
 def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether values of `kind` may stand in a column of `declared`, value by value checked later."""
+    """Return True if values of `kind` may convert to `declared`; values are checked later."""
     kind, declared = (k.storage_type if isinstance(k, pa.JsonType) else _values_of(k) for k in (kind, declared))
     if pt.is_null(kind):
         return True
     if pt.is_nested(declared):
         return _nested_meets(kind, declared)
-    if pt.is_timestamp(kind) and (pt.is_timestamp(declared) or pt.is_date64(declared)):  # polars holds it as a moment
+    if pt.is_timestamp(kind) and (pt.is_timestamp(declared) or pt.is_date64(declared)):  # polars' date64
         return bool((kind.tz is None) == (pt.is_date64(declared) or declared.tz is None))
     if pt.is_time(kind) or pt.is_time(declared):
         return bool(pt.is_time(kind) and pt.is_time(declared))
@@ -202,7 +202,6 @@ def _same(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether this is a type of strings or bytes whose values the stored type holds unchanged."""
     return bool(stored_type(kind, "") in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(_values_of(kind)))
 
 
@@ -215,7 +214,9 @@ def _values_of(kind: pa.DataType) -> pa.DataType:
 
 
 def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
-    """By way of the declared type, where it is the narrower one: 300 in an int8 column would not come back."""
+    """Return the casts to do: through the declared type if it is narrower, because 300 in an int8 column would not come
+    back.
+    """
     declared = _values_of(declared)
     if _is_text(declared):
         return [target]
@@ -229,10 +230,10 @@ def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> lis
 
 
 def plain_values(data: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary, the text of JSON, and list views as lists: Arrow has no good casts of these."""
+    """Decode dictionaries, JSON and list views, which Arrow casts poorly."""
     if pt.is_dictionary(data.type):
         kind = data.type.value_type
-        kind = stored_type(kind, "") if _is_scalar_text(kind) else kind  # Arrow has no `take` for string views
+        kind = stored_type(kind, "") if _is_scalar_text(kind) else kind  # Arrow lacks `take` for string views
         return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in data.chunks], kind)
     if isinstance(data.type, pa.JsonType):
         return data.cast(data.type.storage_type)
@@ -254,17 +255,16 @@ def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_stored(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> bool:
-    """Whether any value of `kind` is one of a declared column whose stored type is `target`, but for names in lists."""
+    """Return True if values of `kind` need no check for the declared column with stored type `target`."""
     return bool(kind == target and (declared == target or _is_text(declared)) and not _has_map(kind))
 
 
 def _has_map(kind: pa.DataType) -> bool:
-    """Whether the type has maps, in which a key may stand twice."""
     return bool(pt.is_map(kind) or any(_has_map(kind.field(index).type) for index in range(kind.num_fields)))
 
 
 def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.ChunkedArray:
-    """The values in the stored type of `declared`; raises `_InexactError` where one would change, at any depth."""
+    """Convert to the stored type of `declared`; raise `_InexactError` if a value would change."""
     target, data = stored_type(declared, path), plain_values(data)
     if _is_stored(data.type, declared, target):
         return data.cast(target)
@@ -279,9 +279,9 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
 
 
 def _stored_nested(data: pa.Array, declared: pa.DataType, path: str, target: pa.DataType) -> pa.Array:
-    """Nested values in stored types, field by field, which have their places by their names; absent ones are null.
+    """Convert nested values field by field, by name; missing fields are null.
 
-    What lies below nulls, or outside of a slice, is left out.
+    Values below nulls, or outside a slice, are skipped.
     """
 
     def inner(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
@@ -313,7 +313,7 @@ def _entries(kind: pa.MapType) -> pa.DataType:
 
 
 def offsets_of(lists: pa.Array) -> pa.Array:
-    """Where each list begins in `lists.flatten()`, and where the last one ends."""
+    """Return the offsets of each list in `lists.flatten()`."""
     if lists.null_count or pt.is_fixed_size_list(lists.type):
         lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
         offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
@@ -323,7 +323,7 @@ def offsets_of(lists: pa.Array) -> pa.Array:
 
 
 def _all_differ(keys: pa.Array, offsets: pa.Array) -> bool:
-    """Whether no key stands twice in a map: of two entries with one key other engines keep one."""
+    """Return True if no map repeats a key: other engines would drop one of the entries."""
     codes = keys.dictionary_encode().indices.to_numpy().astype(np.int64)
     ends = offsets.to_numpy()
     maps = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
@@ -338,7 +338,6 @@ def _cast(data: pa.ChunkedArray, steps: Sequence[pa.DataType]) -> pa.ChunkedArra
 
 
 def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    """A safe cast, with the checks that Arrow leaves out."""
     if _same(data.type, target):
         return data
     if pt.is_integer(data.type) and pt.is_decimal(target):
@@ -359,7 +358,6 @@ def _cast_once(data: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
 
 
 def _first_failure(data: pa.ChunkedArray, column: pa.Field) -> int:
-    """The first row whose value cannot be cast: the shortest prefix that fails ends in it."""
     good, bad = 0, len(data)
     while good + 1 < bad:
         middle = (good + bad) // 2

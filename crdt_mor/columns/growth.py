@@ -1,12 +1,12 @@
-"""How the type of a column grows to hold a batch: as little as it can, and inside of nested types as outside.
+"""Widen a column's type for a batch as little as possible, also inside nested types.
 
-    fits             whether the declared type holds every value of the batch's, so that nothing grows
-    grown            the declared type, with wider leaves and with the fields that only structs of the batch have
-    said             the batch's type without the fields that say nothing, because their type is null
-    with_fields_of   a type with the fields of another one that it lacks, so that a cast to it leaves none of them out
+    fits             True if the declared type can represent every value of the batch's type
+    grown            the declared type with wider leaves and the batch's new struct fields
+    said             the batch's type without fields of type null, at every depth; None if nothing is left
+    with_fields_of   a type plus another type's extra struct fields, so that a cast drops none
 
-Fields of structs are matched by their names, whatever their order, and those that a batch lacks stay. Two writers that
-grow one struct at the same time meet in `types.join_types`.
+Struct fields are matched by name; fields missing in a batch stay. If two writers grow a struct at once,
+`types.join_types` combines the results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
 
 
 def said(kind: pa.DataType) -> pa.DataType | None:
-    """The type without fields of type null, at every depth; None where nothing is left of it."""
     if pt.is_null(kind):
         return None
     if pt.is_struct(kind):
@@ -36,7 +35,6 @@ def said(kind: pa.DataType) -> pa.DataType | None:
 
 
 def with_fields_of(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type, with the fields that structs of the type `other` have beside its own, at every depth."""
     if pt.is_struct(kind) and pt.is_struct(other):
         fields = [
             field if (same := field_of(other, field.name)) is None else _with_fields_of(field, same.type)
@@ -56,7 +54,6 @@ def _with_fields_of(field: pa.Field, other: pa.DataType) -> pa.Field:
 
 
 def grown(declared: pa.DataType, batch: pa.DataType, column: str) -> pa.DataType:
-    """The declared type, changed as little as values of the type `batch` need it; raises where the two do not join."""
     if fits(batch, declared):
         return declared
     if pt.is_struct(declared) and pt.is_struct(batch):
@@ -78,14 +75,12 @@ def _grown_field(field: pa.Field, batch: pa.StructType, column: str) -> pa.Field
 
 
 def _has_room(declared: pa.DataType, batch: pa.DataType) -> bool:
-    """Whether lists of the batch have as many items as the declared type asks for."""
     if not pt.is_fixed_size_list(declared):
         return True
     return bool(pt.is_fixed_size_list(batch) and batch.list_size == declared.list_size)
 
 
 def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether every value of the type `batch` has a place in the declared type, so that the column need not grow."""
     batch = batch.value_type if pt.is_dictionary(batch) else batch
     declared = declared.value_type if pt.is_dictionary(declared) else declared
     if pt.is_integer(batch) and pt.is_integer(declared):
@@ -105,7 +100,6 @@ def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
 
 
 def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
-    """Whether what is inside a nested type fits, part by part. Fields of structs may be absent, or in another order."""
     if is_list(declared):
         return is_list(batch) and _has_room(declared, batch) and fits(batch.value_type, declared.value_type)
     if pt.is_map(declared):

@@ -1,4 +1,4 @@
-"""Names that columns of a source get on their way into a table: `Total Sales` becomes `total_sales`."""
+"""New names for source columns on their way into a table: `Total Sales` becomes `total_sales`."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from crdt_mor.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """New names of columns, by the names that they have in a source."""
+    """New column names by source names."""
 
     names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, given: object) -> Renames:
-        """What a user gives; raises `InvalidInputError` for anything but texts by texts, each new name once."""
+        """Check a user's renames: texts by texts, each new name once."""
         if given is None:
             return cls()
         if not isinstance(given, Mapping) or not all(isinstance(name, str) for both in given.items() for name in both):
-            raise InvalidInputError(f'columns are renamed by name: rename={{"Total Sales": "sales"}}. rename={given!r}')
+            raise InvalidInputError(f'pass a dict as `rename`: rename={{"Total Sales": "sales"}}. rename={given!r}')
         repeated = [name for name, count in Counter(given.values()).items() if count > 1]
         if repeated:
-            raise InvalidInputError(f"two columns cannot get one name: rename one otherwise. repeated={repeated}")
+            raise InvalidInputError(f"two columns cannot get the same name: change `rename`. repeated={repeated}")
         return cls(MappingProxyType(dict(given)))
 
     def back(self, types: pa.Schema | None) -> pa.Schema | None:
-        """Columns of a table under the names that they have in the source."""
         if types is None or not self.names:
             return types
         old = {new: name for name, new in self.names.items()}
@@ -45,28 +44,22 @@ class Renames:
         )
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """Columns of the source under their new names; raises where one is not there, or two would have one name."""
         absent = [name for name in self.names if name not in schema.names]
         if absent:
-            raise InvalidInputError(
-                f"the source has no such columns to rename. missing={absent} columns={schema.names}"
-            )
+            raise InvalidInputError(f"the source lacks columns of `rename`. missing={absent} columns={schema.names}")
         renamed = [column.with_name(self.names.get(column.name, column.name)) for column in schema]
         repeated = [name for name, count in Counter(column.name for column in renamed).items() if count > 1]
         if repeated:
             raise InvalidInputError(
-                f"a renamed column would have the name of another one: rename that one as well. repeated={repeated}"
+                f"a renamed column would get another column's name: rename that column as well. repeated={repeated}"
             )
         return pa.schema(renamed)
 
     def batch(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of the source under their new names."""
         return rows.rename_columns([self.names.get(name, name) for name in rows.schema.names]) if self.names else rows
 
     def table(self, rows: pa.Table) -> pa.Table:
-        """As `batch`, of all rows of a source."""
         return rows.rename_columns(self.schema(rows.schema).names) if self.names else rows
 
 
 NONE: Final = Renames()
-"""Every column keeps its name."""

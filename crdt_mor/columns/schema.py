@@ -1,12 +1,11 @@
 """The columns of a table.
 
-    declared   the user's Arrow types, order and nullability               what every read returns
-    stored     what Parquet holds: one canonical type each, all nullable   what the merge works on
-    avro       the schema that Hudi's readers get
+    declared   the user's Arrow types, order and nullability    returned by every read
+    stored     Parquet types: canonical, all nullable           used by the merge
+    avro       the schema for Hudi's readers
 
-`normalise` is the door that data comes in through: after it, every value is of a stored type and means what it meant
-before. `restore` is the way out. `join` is how two writers that grow the schema at the same time agree: a semilattice,
-so the result does not depend on which of them came first. Knows no files and no keys.
+`normalise` converts incoming data to stored types without changing a value; `restore` converts back. `join` combines
+the schemas of two writers that grow them at once; it is a semilattice, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ META_COLUMNS: Final[tuple[str, ...]] = (
     "_hoodie_partition_path",
     "_hoodie_file_name",
 )
-"""Hudi's own five columns, all strings, first in every file."""
+"""Hudi's five string columns, first in every file."""
 
 IS_DELETED: Final = "_hoodie_is_deleted"
-"""A column that the user of a table of Hudi's may add: a row of a log block in which it is true is a delete."""
+"""Optional column of Hudi tables: true in a log block marks a delete."""
 
 RESERVED_PREFIXES: Final = ("_hoodie_", "_crdt_")
 
@@ -54,15 +53,14 @@ CHANGE_TYPE: Final = "_change_type"
 COMMIT_VERSION: Final = "_commit_version"
 COMMIT_TIMESTAMP: Final = "_commit_timestamp"
 CHANGE_COLUMNS: Final = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-"""What rows of changes have beside the table's columns: those of Delta's change data feed, which its readers know."""
+"""Extra columns of change rows, as in Delta's change data feed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """The user's columns of a table; build it with `of`, which checks them.
+    """A table's user columns; `of` checks and builds them.
 
-    became: pairs of a name that a column had once, and the name that this column has now; None: it was dropped. For
-        messages alone.
+    `became` contains pairs of former and current column name (None if dropped), for messages.
     """
 
     declared: pa.Schema
@@ -75,7 +73,7 @@ class TableSchema:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> TableSchema:
-        """A schema that a table can keep; raises for types and names that it cannot, naming the column."""
+        """Check a schema; raise for invalid types and names, with the column."""
         refuse_reserved(schema.names)
         checked = cls._of(schema)
         _refuse_names_that_differ_in_case(checked.declared)
@@ -92,81 +90,75 @@ class TableSchema:
 
     @classmethod
     def _of_known_names(cls, schema: pa.Schema) -> TableSchema:
-        """As `_of`, of names that were checked before: stored ones, or those of a statement that is said in names."""
         return cls(pa.schema([pa.field(c.name, declared_type(c.type, c.name), c.nullable) for c in schema]))
 
     def select(self, names: Iterable[str]) -> TableSchema:
-        """These columns of the schema, in this order; names that it lacks, Hudi's own columns say, are left out."""
+        """Return these columns, in this order; unknown names are skipped."""
         return TableSchema(pa.schema([column for name in names if (column := _column(self.declared, name))]))
 
     def meant(self, unknown: Iterable[str]) -> str:
-        """Of names that no column has, what became of them, or a near name, as part of an error's message."""
+        """Explain unknown names, as part of an error: a rename, a drop or a similar name."""
         became, known = dict(self.became), self.declared.names
         return "".join(f"; {_said_of(name, became[name])}" if name in became else near(name, known) for name in unknown)
 
     def require(self, names: Iterable[str]) -> None:
-        """Raise `InvalidInputError` for names that no column has."""
         unknown = [name for name in names if name not in self.declared.names]
         if unknown:
             raise InvalidInputError(
-                f"the table has no such columns{self.meant(unknown)}. unknown={unknown} known={self.declared.names}"
+                f"no such columns{self.meant(unknown)}. unknown={unknown} known={self.declared.names}"
             )
 
     @property
     def dropped(self) -> frozenset[str]:
-        """The names that columns had which were dropped."""
         return frozenset(name for name, new in dict(self.became).items() if new is None)
 
     def require_not_renamed(self, names: Iterable[str], *, grows: bool = False) -> None:
-        """Raise `SchemaMismatchError` where some names are those that columns had once which have others now.
+        """Raise `SchemaMismatchError` for former names of renamed columns, unless another column uses the name now.
 
-        A former name that another column has by now is that column's. grows: names that no column has ever had would be
-        added.
+        With `grows`, other unknown names would be added.
         """
         became, known = dict(self.became), self.declared.names
         renamed = {name: new for name in names if (new := became.get(name)) is not None and name not in known}
         if renamed:
             said = ", and ".join(f"{_said_of(name, new)}: write it as {new!r}" for name, new in renamed.items())
-            other = (
-                "" if not grows else "; where another column is meant, add it under a third name, and rename it then"
-            )
+            other = "" if not grows else "; to add another column, use a third name first, then rename"
             raise SchemaMismatchError(f"{said}{other}. unknown={[*renamed]} known={known}")
 
     # --- as text --------------------------------------------------------------------------------------------------
 
     def avro(self, table: str) -> str:
-        """Avro JSON of the user's columns, as commit metadata keeps it."""
+        """Return the user's columns as Avro JSON, for commit metadata."""
         return avro.record_json(self.stored, table)
 
     def avro_with_meta(self, table: str) -> str:
-        """Avro JSON with Hudi's five columns first, as log blocks and footers keep it."""
+        """Return Avro JSON with Hudi's five columns first, for log blocks and footers."""
         return avro.record_json(self.stored, table, META_COLUMNS)
 
     def create_avro(self, table: str) -> str:
-        """Avro JSON as Hudi keeps it in the table's properties: null last, no defaults."""
+        """Return Avro JSON for Hudi's table properties: null last, no defaults."""
         return avro.record_json(self.stored, table, null_first=False)
 
     @classmethod
     def from_avro(cls, text: str) -> TableSchema:
-        """The schema of a table that Hudi made; its own five columns are left out."""
+        """Return the schema of a Hudi table, without Hudi's five columns."""
         columns = [column for column in avro.parse_record(text) if column.name not in META_COLUMNS]
         for column in columns:
             if column.name.startswith(RESERVED_PREFIXES) and column.name != IS_DELETED:
                 raise UnsupportedFeatureError(
-                    "this release does not know what a column of Hudi's own means, so it cannot read the table: use "
+                    "this release does not know a Hudi meta column of the table: use "
                     f"Hudi's own reader. column={column.name}"
                 )
         return cls._of(pa.schema(columns))
 
     def to_json(self) -> str:
-        """One short line: `[[name, type], [name, type, 0 if not nullable], ...]`."""
+        """Return one line: `[[name, type], [name, type, 0 if not nullable], ...]`."""
         columns = [[c.name, type_to_json(c.type), *([] if c.nullable else [0])] for c in self.declared]
         return json.dumps(columns, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
     @lru_cache(maxsize=64)
     def from_json(text: str) -> TableSchema:
-        """The schema that `to_json` wrote. Every frame of a scan and every write asks for it."""
+        """Parse `to_json` text; cached, because each frame and write asks for it."""
         try:
             columns = [pa.field(name, type_from_json(kind), not rest) for name, kind, *rest in json.loads(text)]
         except (
@@ -178,9 +170,9 @@ class TableSchema:
     # --- growing --------------------------------------------------------------------------------------------------
 
     def join(self, other: TableSchema) -> TableSchema:
-        """The least schema that holds the rows of both: own columns first, then the other's new ones.
+        """Return the least schema for the rows of both: own columns first, then the other's.
 
-        A column that only one side has is nullable: the rows of the other side have null there.
+        Columns of only one side become nullable.
         """
         joined = []
         for left in self.declared:
@@ -194,7 +186,7 @@ class TableSchema:
         return TableSchema(pa.schema(joined))
 
     def with_fields_as_in(self, known: TableSchema) -> TableSchema:
-        """These columns, which files have, with the fields of their structs called as in a schema that is known."""
+        """Name struct fields from files as in a known schema."""
         same = ((column, _column(known.declared, column.name)) for column in self.declared)
         return TableSchema(
             pa.schema(
@@ -206,12 +198,11 @@ class TableSchema:
         )
 
     def grow(self, batch: pa.Schema) -> TableSchema:
-        """This schema, changed as little as a batch needs: for `schema_mode="merge"`.
+        """Widen this schema as little as a batch needs, for `schema_mode="merge"`.
 
-        Columns keep their declared type and nullability where the batch fits into them, are widened where it does not,
-        and new ones are added as nullable; a view of text, which is how polars holds it, is added as `string`. The same
-        is true of what is inside nested columns. A batch that leaves columns or fields out changes nothing about those.
-        Columns and fields of type null say nothing and add nothing.
+        Columns keep type and nullability if the batch fits. New columns are nullable; text views, as in polars, become
+        `string`. Nested columns grow in the same way. Missing columns stay, and columns or fields of type null add
+        nothing.
         """
         typed = [column for column in map(self._said, batch) if column is not None]
         refuse_reserved(column.name for column in typed if column.name not in self.declared.names)
@@ -233,7 +224,7 @@ class TableSchema:
         return TableSchema(pa.schema([*columns, *added]))
 
     def _said(self, column: pa.Field) -> pa.Field | None:
-        """A column of a batch without the fields in it whose type is null; None where nothing is left of it."""
+        """Return a batch's column without fields of type null; None if nothing is left."""
         kind = said(column.type)
         new = column.name not in self.declared.names and not pa.types.is_null(column.type)
         return column if kind is None and new else kind and column.with_type(kind)
@@ -243,9 +234,9 @@ class TableSchema:
     def normalise(
         self, data: pa.Table, accepts: Mapping[str, Sequence[pa.DataType]] = MappingProxyType({})
     ) -> pa.Table:
-        """`data` in the stored types, its columns in the table's order; refuses whatever would change a value.
+        """Convert `data` to stored types in the table's column order; refuse changes of values.
 
-        `accepts`: for some columns, the types that they may be written in instead of their own, by preference.
+        `accepts` lists other allowed types by column, in order of preference.
         """
         names = data.schema.names
         _refuse_repeated(names)
@@ -261,7 +252,6 @@ class TableSchema:
         return pa.table(arrays, names=[column.name for column in kept])
 
     def refuse_unknown(self, given: pa.Schema) -> None:
-        """Raise `SchemaMismatchError` for columns that the table lacks, with what became of them or is meant."""
         declared = frozenset(self.declared.names)
         unknown = [name for name in given.names if name not in declared]
         reserved = [name for name in unknown if _is_own(name)]
@@ -274,22 +264,22 @@ class TableSchema:
         misspelt = {name: known[name.lower()] for name in unknown if name.lower() in known}
         if misspelt:
             raise SchemaMismatchError(
-                f"the table has these columns under names that differ only in case: rename them. columns={misspelt}"
+                f"column names differ only in case from the table's: rename them. columns={misspelt}"
             )
         _refuse_void(given, unknown)
         raise SchemaMismatchError(
-            f'the table has no such columns: drop them, or add them with schema_mode="merge"{self.meant(unknown)}. '
+            f'no such columns: drop them, or add them with schema_mode="merge"{self.meant(unknown)}. '
             f"unknown={unknown} known={self.declared.names}"
         )
 
     def restore(self, data: pa.Table) -> pa.Table:
-        """`data` in the declared types: any columns of the table in any order, Hudi's own five as strings."""
+        """Convert `data` to declared types: any columns in any order, Hudi's five as strings."""
         if not data.num_columns:
-            return data  # with its number of rows, which a table that is made of no arrays lacks
+            return data  # keeps the number of rows
         columns, arrays = [], []
         for name, array in zip(data.schema.names, data.columns, strict=True):
             declared = _column(self.declared, name)
-            # An outer null where there may be none (a delete's before-image, say) must not be passed off as valid.
+            # Nulls in a column without nulls, as in a delete's before-image, make the field nullable.
             column = pa.field(name, pa.string()) if declared is None else declared
             assert declared is not None or name.startswith(RESERVED_PREFIXES), f"no column of this table: {name}"
             if not column.nullable and array.null_count:
@@ -302,27 +292,25 @@ class TableSchema:
 
 
 def _as_accepted(written: pa.DataType, column: pa.Field, accepts: Sequence[pa.DataType]) -> pa.Field:
-    """The column in the first of the accepted types that values of the written type can become."""
     kind = next((kind for kind in accepts if casts.meets(written, kind)), None)
     if kind is None:
         known = ", ".join(map(str, accepts))
         raise SchemaMismatchError(
-            f"the column is written in another type: cast it. column={column.name} type={written} accepted={known}"
+            f"the column does not accept this type: cast it. column={column.name} type={written} accepted={known}"
         )
     return column.with_type(kind)
 
 
 def _refuse_void(given: pa.Schema, unknown: Iterable[str]) -> None:
-    """Refuse columns of type null that a table lacks, which no mode adds: they do not say what they are to be."""
     void = [name for name in unknown if pa.types.is_null(given.field(name).type)]
     if void:
         raise SchemaMismatchError(
-            f"a column of type null says nothing, and the table lacks it: drop it, or give it a type. columns={void}"
+            f"the table lacks a column, and its type is null: drop the column, or give it a type. columns={void}"
         )
 
 
 def near(unknown: str, known: Iterable[str]) -> str:
-    """Which name is meant by one that is unknown, as part of an error's message; "" where none is near."""
+    """Suggest a similar name as part of an error, or ""."""
     from difflib import get_close_matches
 
     names = list(known)
@@ -332,14 +320,13 @@ def near(unknown: str, known: Iterable[str]) -> str:
 
 
 def _said_of(name: str, new: str | None) -> str:
-    """What has become of a column that had a name once. new: the name that it has now; None: it was dropped."""
     return f"{name!r} was dropped" if new is None else f"{name!r} was renamed to {new!r}"
 
 
 def _refuse_repeated(names: Iterable[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise InvalidInputError(f"column names must differ: rename one. repeated={repeated}")
+        raise InvalidInputError(f"column names must differ: rename columns. repeated={repeated}")
 
 
 def _is_own(name: str) -> bool:
@@ -347,27 +334,27 @@ def _is_own(name: str) -> bool:
 
 
 def refuse_reserved(names: Iterable[str]) -> None:
-    """Refuse names of new columns that the table's own have, and those of its changes."""
+    """Refuse reserved names of new columns."""
     for name in names:
         if name.lower() in CHANGE_COLUMNS:
             raise InvalidInputError(
-                "rows of changes have a column of this name beside the table's: rename or drop it, as by rename=. "
+                "this column name is reserved for rows of changes: rename or drop it, for example with rename=. "
                 f"column={name}"
             )
         if name.lower().startswith(RESERVED_PREFIXES):
             raise InvalidInputError(
-                f"names that begin with _hoodie_ or _crdt_ belong to the table: rename or drop it. column={name}"
+                f"names that begin with _hoodie_ or _crdt_ are reserved: rename or drop it. column={name}"
             )
 
 
 def _refuse_names_that_differ_in_case(columns: Iterable[pa.Field], known: Iterable[str] = (), above: str = "") -> None:
-    """Refuse columns, and fields inside them, whose names are one name to Spark, which does not look at case."""
+    """Refuse columns and fields with the same name to Spark, which ignores case."""
     seen = {name.lower(): name for name in known}
     for column in columns:
         other = seen.setdefault(column.name.lower(), column.name)
         if other != column.name:
             raise InvalidInputError(
-                "names that differ only in case are one name to Spark: rename one. "
+                "names differ only in case, which Spark ignores: rename a column. "
                 f"column={above}{column.name} other={above}{other}"
             )
         inner = [column.type.field(index) for index in range(column.type.num_fields)]

@@ -1,4 +1,4 @@
-"""Types and values as files have them, with the fields of structs called as people see them: see `columns.fields`."""
+"""Give types and values from files the user-visible names of struct fields; see `columns.fields`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crdt_mor.columns.types import is_list, list_like, stored_type
 
 
 def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
-    """A type as files have it, with the fields of its structs called as a declared type calls them, at every depth."""
+    """Name a file type's struct fields as in a declared type, at every depth."""
     if pt.is_struct(kind) and pt.is_struct(declared):
         shown = {stored_field(field.name): field for field in declared}
         return pa.struct([_shown(field, shown.get(field.name)) for field in kind])
@@ -23,12 +23,11 @@ def with_shown_fields(kind: pa.DataType, declared: pa.DataType) -> pa.DataType:
 
 
 def stored_leaves(kind: pa.DataType, column: str) -> pa.DataType:
-    """The stored type of one that a payload says, with the names by which the payload knows the fields in it."""
+    """Return the stored type of a payload's type, with the payload's field names."""
     return with_shown_fields(stored_type(kind, column), kind)
 
 
 def odd_fields(kind: pa.DataType) -> list[str]:
-    """The names of fields of structs, at any depth, that have others in files."""
     inner = [kind.field(index) for index in range(kind.num_fields)]
     odd = [field.name for field in inner if pt.is_struct(kind) and not is_stored_name(field.name)]
     return [*odd, *(name for field in inner for name in odd_fields(field.type))]
@@ -41,19 +40,16 @@ def _shown(field: pa.Field, declared: pa.Field | None) -> pa.Field:
 
 
 def called(data: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """The same values in a type that differs in names alone; nothing is copied."""
+    """Return the same values in a type with other names, without a copy."""
     if data.type == kind:
         return data
     return pa.chunked_array([pa.array(_Called(chunk, kind)) for chunk in data.chunks], kind)
 
 
 class _Called:
-    """An array in Arrow's C interface, with the names of another type."""
-
     def __init__(self, data: pa.Array, kind: pa.DataType) -> None:
         self._data, self._kind = data, kind
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The values as they are, under a schema of their own."""
         del requested_schema
         return self._kind.__arrow_c_schema__(), self._data.__arrow_c_array__()[1]

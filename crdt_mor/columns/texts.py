@@ -1,9 +1,6 @@
-"""Texts and numbers as Arrow arrays and scalars, made of their bytes.
+"""Build Arrow arrays and scalars of text and numbers from bytes, and find lines of JSON text.
 
-`pyarrow.array`, `pyarrow.scalar` and whatever takes a value of Python or an array of numpy look whether it is one of
-pandas, and import pandas for that, where it is installed, which takes as long as all else that a small write does.
-
-The lines of a text of JSON are found in its bytes, too, all at once.
+`pyarrow.array` and `pyarrow.scalar` import pandas if it is installed, which takes as long as the rest of a small write.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ _LINE_END, _RETURN, _OBJECT, _OBJECT_END, _LIST = b"\n\r{}["
 
 
 def texts(values: Sequence[str]) -> pa.Array:
-    """An array of a few texts."""
     encoded = [value.encode() for value in values]
     ends = np.array([0, *accumulate(map(len, encoded))], np.int32)
     return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
@@ -29,7 +25,6 @@ def texts(values: Sequence[str]) -> pa.Array:
 
 @lru_cache(maxsize=256)
 def text_scalar(value: str) -> pa.Scalar:
-    """One text, for Arrow's functions."""
     return _one_text(value)[0]
 
 
@@ -39,17 +34,16 @@ def _one_text(value: str) -> pa.Array:
 
 
 def empty_texts(count: int) -> pa.Array:
-    """An array of that many empty texts."""
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bytes(4 * (count + 1))), pa.py_buffer(b"")])
 
 
 def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
-    """Integers, which stay where they are."""
+    """Wrap integers without a copy."""
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
 def repeated(value: str, count: int) -> pa.StringArray | pa.DictionaryArray:
-    """One text so many times, as a dictionary of it alone, or once."""
+    """Repeat a text, as a dictionary."""
     if count == 1:
         return _one_text(value)
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
@@ -57,9 +51,9 @@ def repeated(value: str, count: int) -> pa.StringArray | pa.DictionaryArray:
 
 
 def object_lines(content: bytes, depth_max: int) -> tuple[int, int] | None:
-    """How many lines a text has, and the bytes of the longest one, where each begins and ends as an object of JSON.
+    """Return the number of lines and the bytes of the longest, if each line is a JSON object.
 
-    None where one does not, or has more brackets than an object of the greatest depth.
+    None if a line is not, or contains more brackets than an object of the greatest depth.
     """
     text = np.frombuffer(content, np.uint8)
     ends = np.flatnonzero(text == _LINE_END)

@@ -1,10 +1,9 @@
-"""Column types: what a user declares, what a file holds, what Avro calls it, and what two writers may agree on.
+"""Map column types between user schemas, Parquet files and Avro, and join the types of two writers.
 
     declared (Arrow)  --stored_type-->  stored (Arrow, in Parquet)  --to_avro-->  Avro (table schema)
-                      <--------------------- the declared schema is kept, so reading gives back what was declared
+                      <--------------- reads return the declared types, which are kept
 
-`docs/types.md` is the table of all of them; its test reads that page. Knows single types; columns, keys and schemas
-live in `schema.py`.
+`docs/types.md` lists all types; its test reads the page.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 TIME: Final = pa.time64("us")
-"""What the microseconds since midnight mean that files hold for a time of day."""
+"""The declared type of a time of day, stored as microseconds since midnight."""
 
 _OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
-"""A time zone as a distance from UTC."""
+"""A time zone given as an offset from UTC."""
 
 _STRINGS = {pa.string(), pa.large_string(), pa.string_view()}
 _BINARIES = {pa.binary(), pa.large_binary(), pa.binary_view()}
@@ -50,7 +49,7 @@ _INTEGERS: dict[pa.DataType, tuple[int, int]] = {
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Any of Arrow's five ways to write a list."""
+    """Return True for any of Arrow's five list types."""
     return bool(
         pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
         or pt.is_list_view(kind) or pt.is_large_list_view(kind)
@@ -58,24 +57,22 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def list_like(kind: pa.DataType, item: pa.Field) -> pa.DataType:
-    """A list of the same sort with other items; of a view, the list that a table makes of it."""
     if pt.is_fixed_size_list(kind):
         return pa.list_(item, kind.list_size)
     return pa.large_list(item) if pt.is_large_list(kind) or pt.is_large_list_view(kind) else pa.list_(item)
 
 
 def field_of(kind: pa.StructType, name: str) -> pa.Field | None:
-    """A field of a struct by its name; None where the struct lacks it."""
     index = kind.get_field_index(name)
     return None if index < 0 else kind.field(index)
 
 
 def declared_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """`kind` as a table can promise to give it back; raises `SchemaMismatchError` for what it cannot hold.
+    """Return the type that reads will return for `kind`; raise `SchemaMismatchError` if it cannot be stored.
 
-    Nested fields become nullable (Parquet files of several writers are), list views become lists, and a dictionary gets
-    32-bit indices, because it grows with the table. Inside a nested type it becomes its values, and a time of day has
-    microseconds. JSON, as Arrow's extension type, becomes its text.
+    Nested fields become nullable, as in Parquet files of several writers. List views become lists; dictionaries get
+    32-bit indices, because they grow with the table. Inside nested types, dictionaries become their values and times of
+    day microseconds. Arrow's JSON becomes text.
     """
     if isinstance(kind, pa.JsonType):
         return kind.storage_type
@@ -111,7 +108,7 @@ def _require_zone(name: str, column: str) -> None:
 
 
 def _has_zone(name: str) -> bool:
-    """Whether this machine's database of time zones has the name; some machines have no database."""
+    """Return True if this machine's time zone database contains the name; some machines lack a database."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
@@ -135,23 +132,19 @@ def _declared_struct(kind: pa.StructType, column: str) -> pa.DataType:
 
 
 def check_name(name: str, column: str) -> None:
-    """Refuse a name that Avro does not allow, since Hudi keeps every schema as Avro."""
     if not is_stored_name(name):
         raise InvalidInputError(
-            f"rename it: Avro, in which Hudi keeps schemas, allows ASCII letters, digits and _. column={column!r}"
+            f"rename the column: Avro, Hudi's schema format, allows ASCII letters, digits and _. column={column!r}"
         )
 
 
 def without_views(kind: pa.DataType) -> pa.DataType:
-    """A declared type with `string` and `binary` for Arrow's views of them, at every depth.
-
-    Views are how libraries such as polars hold text, and nothing that the user of such a frame has declared.
-    """
+    """Replace text and binary views, at every depth: libraries such as polars use them, but no user declares them."""
     return with_leaves(kind, lambda leaf: _VIEWS.get(leaf, leaf))
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type with `change` of each type in it that has no others in it; what is around those stays as it is."""
+    """Apply `change` to each type without inner types."""
     if pt.is_dictionary(kind):
         return pa.dictionary(kind.index_type, with_leaves(kind.value_type, change), ordered=kind.ordered)
     if pt.is_struct(kind):
@@ -168,7 +161,7 @@ def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType])
 
 
 def stored_type(kind: pa.DataType, column: str) -> pa.DataType:
-    """The one type that files hold for a declared type."""
+    """Return the file type of a declared type."""
     if (scalar := _SCALARS.get(kind)) is not None:
         return scalar
     if pt.is_fixed_size_binary(kind):
@@ -200,44 +193,44 @@ def _stored_decimal(kind: pa.DataType, column: str) -> pa.DataType:
 
 def _advice(kind: pa.DataType) -> str:
     if isinstance(kind, pa.UuidType):
-        return f"cast it to text, or to its bytes, {kind.storage_type}"
+        return f"cast to text, or to bytes, {kind.storage_type}"
     if isinstance(kind, pa.BaseExtensionType):
-        return f"cast it to its storage type, {kind.storage_type}"
+        return f"cast to its storage type, {kind.storage_type}"
     if pt.is_duration(kind):
-        return "cast it to int64, and say in the column's name or comment in which unit it is"
+        return "cast to int64, and note the unit in the column's name or comment"
     if pt.is_null(kind):
         return "give the column a type"
-    return "cast it to one of the types in docs/types.md"
+    return "cast to a type in docs/types.md"
 
 
 def advice_between(kind: pa.DataType, declared: pa.DataType) -> str:
-    """What to do with data of another type than a column's."""
+    """Advise how to convert data to a column's type."""
     if pt.is_timestamp(kind) and pt.is_timestamp(declared):
-        return "say the time zone of the data" if kind.tz is None else "the column has no time zone: drop the data's"
+        return "add the time zone of the data" if kind.tz is None else "drop the data's time zone, as in the column"
     if pt.is_time(declared) and not pt.is_nested(kind):
         return (
-            "make times of day of it, pa.time64, datetime.time or in SQL TIME '10:30:00', since a number does not say "
-            "its unit; of a Spark frame a bigint is taken, as microseconds since midnight"
+            "convert it to times of day, pa.time64, datetime.time or in SQL TIME '10:30:00', because the unit of a "
+            "number is unknown; from Spark, a bigint of microseconds since midnight is accepted"
         )
     if isinstance(kind, pa.UuidType):
-        return f"cast it to text, or to its bytes, {kind.storage_type}"
+        return f"cast to text, or to bytes, {kind.storage_type}"
     if pt.is_duration(kind) or pt.is_time(kind):
-        return "cast it to an integer, in the unit that the column has"
-    return "cast it to the column's type"
+        return "cast to an integer, in the column's unit"
+    return "cast to the column's type"
 
 
 def _unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchError:
-    return SchemaMismatchError(f"no Hudi table holds this type: {advice}. column={column} type={kind}")
+    return SchemaMismatchError(f"Hudi tables cannot store this type: {advice}. column={column} type={kind}")
 
 
 # --- join ---------------------------------------------------------------------------------------------------------
 
 
 def join_types(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType:
-    """The least declared type that holds both exactly; commutative and associative.
+    """Return the least declared type for values of both; commutative and associative.
 
-    Only int -> long, float -> double and int -> double widen, at every depth. Rounding (long with float) is refused:
-    the answer would depend on when a compaction ran. Structs have the fields of both.
+    Only int -> long, float -> double and int -> double widen, at every depth. Long with float is refused: rounding
+    would depend on the time of a compaction. Structs get the fields of both.
     """
     if left == right and str(left) == str(right):
         return left
@@ -245,7 +238,7 @@ def join_types(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataTyp
     joined = _join_nested(left, right, column) if nested else _join(left, right)
     if joined is None:
         raise SchemaMismatchError(
-            "two types of one column have no common type that keeps every value: cast one side. "
+            "the column's two types have no common type for all values: cast one side. "
             f"column={column} left={left} right={right}"
         )
     return joined
@@ -260,7 +253,7 @@ def _join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         return next(kind for kind, (least, end) in _INTEGERS.items() if least <= low and high <= end)
     if pt.is_timestamp(left) and pt.is_timestamp(right):
         if (left.tz is None) != (right.tz is None):
-            return None  # which moment a naive time means would be a guess
+            return None  # the zone of a naive time would be a guess
         return left if left == right else pa.timestamp("us") if left.tz is None else TIMESTAMP
     if pt.is_time(left) or pt.is_time(right):
         both = pt.is_time(left) and pt.is_time(right)
@@ -274,7 +267,6 @@ def _join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def _join_nested(left: pa.DataType, right: pa.DataType, column: str) -> pa.DataType | None:
-    """Nested types of one shape join part by part, as columns do, and structs have the fields of both, by name."""
     if is_list(left) and is_list(right):
         return pa.list_(pa.field("element", join_types(left.value_type, right.value_type, f"{column}.element")))
     if pt.is_map(left) and pt.is_map(right):
@@ -294,7 +286,7 @@ def _join_fields(left: pa.Field, right: pa.Field | None, column: str) -> pa.Fiel
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 TypeJson = str | list["TypeJson | int"]
-"""A type in JSON: scalars by name, nested types as `[kind, ...]`."""
+"""Scalars by name, nested types as `[kind, ...]`."""
 
 _NAMED: dict[str, pa.DataType] = {
     "bool": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
@@ -314,7 +306,7 @@ _PARAMETERS = re.compile(r"(\w+)[\[(]([^\])]*)[\])]\Z")
 
 
 def type_to_json(kind: pa.DataType) -> TypeJson:
-    """A declared type as JSON; `type_from_json` gives it back exactly."""
+    """Return a declared type as JSON for `type_from_json`."""
     if (name := _NAMES.get(kind)) is not None:
         return name
     if pt.is_timestamp(kind):
@@ -337,7 +329,7 @@ def type_to_json(kind: pa.DataType) -> TypeJson:
 
 
 def type_from_json(value: TypeJson) -> pa.DataType:
-    """The type that `type_to_json` wrote; raises `ValueError` for anything else."""
+    """Parse `type_to_json` output; raise `ValueError` for other values."""
     match value:
         case str():
             return _scalar_from_text(value)

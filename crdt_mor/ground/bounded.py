@@ -1,4 +1,4 @@
-"""Values that a process keeps to be faster, up to so many bytes; to forget one costs time, and nothing else."""
+"""A cache with a limit in bytes. Forgetting a value only costs time."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
 ENTRY_BYTES: Final = 1 << 10
-"""About what a name takes, beside its value."""
+"""Approximate bytes of a name."""
 
 
 class HasBytes(Protocol):
-    """A value that knows its size in memory."""
+    """A value with a size in memory."""
 
     @property
     def nbytes(self) -> int:
-        """The bytes that it takes."""
+        """The bytes."""
         ...
 
 
@@ -24,9 +24,9 @@ V = TypeVar("V", bound=HasBytes)
 
 
 class Bounded(Generic[V]):
-    """Values by name, of which those stay that were asked for last. Safe to share between threads.
+    """A least-recently-used cache, safe to share between threads.
 
-    bytes_max: how much they may take together, each with `ENTRY_BYTES`.
+    `bytes_max` limits the sum of values, each with `ENTRY_BYTES`.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -39,7 +39,6 @@ class Bounded(Generic[V]):
         return len(self._values)
 
     def get(self, name: Hashable) -> V | None:
-        """The value of a name, if it is kept."""
         with self._lock:
             value = self._values.get(name)
             if value is not None:
@@ -47,7 +46,7 @@ class Bounded(Generic[V]):
             return value
 
     def keep(self, name: Hashable, value: V) -> None:
-        """Keep the value that a name has for ever, and forget what was asked for longest ago where it is too much."""
+        """Keep the value of a name, which must never change, and drop the least recently used values."""
         with self._lock:
             if name in self._values:
                 return

@@ -1,4 +1,4 @@
-"""Where a warning belongs: the line of the user's program that called this package."""
+"""Find the line of the user's program for a warning."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The only door for time, chance and the process's own name.
+"""The only source of time, randomness, waiting, background work and the process's identity.
 
-Everything that needs the wall clock, a fresh id or a random number takes it from an `Environment`, and so does what
-waits or goes on in the background; and so does what notes which process it is. So a simulation can own all of them:
-`crdt_mor.testing.clock` has one. Nothing here is trusted for correctness: instants come from the timeline's own clock
-(`model.timeline`), ids only have to be unique.
+A simulation replaces the `Environment` and thus controls all of them (`crdt_mor.testing.clock`). Correctness does not
+depend on it: instants come from the timeline's clock (`model.timeline`), and ids only have to be unique.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _NAME_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, as it is named to people: its program, the machine, its id there."""
+    """A process, as shown to people."""
 
     program: str
     host: str
@@ -34,38 +32,38 @@ class Process:
 
 
 class Environment(Protocol):
-    """Where time, ids and chance come from."""
+    """Source of time, ids and randomness."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since 1970-01-01 UTC."""
+        """Return wall-clock milliseconds since 1970-01-01 UTC."""
         ...
 
     def nonce(self) -> str:
-        """A text that nobody has used before."""
+        """Return a unique text."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let this much time pass."""
+        """Let time pass."""
         ...
 
     def every(self, seconds: float, work: Callable[[], None], name: str) -> AbstractContextManager[None]:
-        """Do `work` each time this much time has passed, until the block is left. `name` is the task's.
+        """Call `work` at this interval in a task `name`, until the block ends.
 
-        What `work` raises ends it, so it has to deal with what may happen to it.
+        An exception of `work` ends the task.
         """
         ...
 
     def jitter(self) -> float:
-        """A random number, 0 <= x < 1."""
+        """Return a random number, 0 <= x < 1."""
         ...
 
     def process(self) -> Process:
-        """Which process this is: each commit names the process that made it."""
+        """Return this process, for the author of commits."""
         ...
 
 
 class SystemEnvironment:
-    """The machine's own clock and randomness."""
+    """The machine's clock and randomness."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
@@ -74,7 +72,7 @@ class SystemEnvironment:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment, which no setting of the clock moves. Other environments need not have it."""
+        """Return milliseconds that ignore clock changes. Other environments may lack this method."""
         return time.monotonic_ns() // 1_000_000
 
     def nonce(self) -> str:
@@ -96,7 +94,7 @@ class SystemEnvironment:
         try:
             yield
         finally:
-            if is_own(forks):  # a process that was forked meanwhile has not this thread, and its locks may be taken
+            if is_own(forks):  # a forked process lacks this thread, and may hold its locks
                 over.set()
                 thread.join()
 
@@ -108,7 +106,7 @@ class SystemEnvironment:
 
 
 def _program() -> str:
-    """The name of the running program: that of its script, or of the package that `python -m` was given."""
+    """Return the name of the running script, or of the package given to `python -m`."""
     path = (getattr(sys, "argv", None) or [""])[0]
     name = os.path.basename(path)
     if name == "__main__.py":

@@ -1,18 +1,17 @@
-"""One deadline for one operation of a user, however many requests of it a store leaves unanswered.
+"""One deadline per user operation, although a dead store leaves many requests unanswered.
 
-    table.upsert(…)              begins an `Operation`, which the threads that it begins share
-      └ each request             is repeated until its deadline, or until its operation has lost patience
-          └ one gives up         no request like it is repeated from here on: not of its path, nor, as long as none has
-                                 succeeded, of its kind, reads or changes
-          └ nothing was answered each other object is tried once; where one fails as well, the store is dead: nothing
-                                 more is asked of it at all
+    table.upsert(…)              begins an `Operation`, shared with its threads
+      └ each request             is repeated until its deadline, or until the operation lost patience
+          └ one gives up         similar requests are not repeated: of its path and, until a request succeeds, of its
+                                 kind (reads or changes)
+          └ no answer at all     each other object is tried once; if one fails as well, the store is dead, and the
+                                 operation asks it nothing more
 
-So a store that is dead fails an operation once, after the deadline of its first request, and not as often as a protocol
-asks for something else, or for the same again. An operation of hours, of which a request fails now and then, waits for
-each of them. What an operation has lost patience with, it tries again after as long as it had waited for it. Of two
-stores in one operation, such as a migration between two buckets, each is waited for.
+A dead store thus fails an operation once, after the deadline of its first request, not once per request. A long
+operation with occasional failures waits for each of them. After as long as it waited, an operation tries again. Each
+store of an operation, as in a migration between buckets, has its own patience.
 
-The operation is in a context variable, as what is asked of a store passes through libraries that know nothing of it.
+The operation is a context variable, because requests pass through libraries that do not know it.
 """
 
 from __future__ import annotations
@@ -31,18 +30,16 @@ R = TypeVar("R")
 C = TypeVar("C")
 
 WARNED_AFTER_MS: Final = 5_000
-"""How long a request has failed when its user is told for the first time."""
+"""Time of failing requests before the first warning."""
 
 WARNED_EVERY_MS: Final = 60_000
-"""How long an operation says nothing more of it then."""
+"""Time between warnings of an operation."""
 
 _ENTERED: Final = frozenset({"__init__", "__enter__", "__exit__"})
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks for. what: the name of what the store is to do. changes: whether it changes something."""
-
     what: str
     path: str
     changes: bool
@@ -50,10 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A request that was asked for in vain and is not repeated.
-
-    where: what was asked for, and where, as messages have it. cause: what the store had said at last.
-    """
+    """A request that failed and is not repeated. `where` is its text for messages."""
 
     asked: Asked
     where: str
@@ -64,22 +58,19 @@ class GivenUp:
 
     @property
     def seconds(self) -> float:
-        """How long it was asked for."""
         return (self.now_ms - self.began_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Patience that was lost. until_ms: when it is found again. with_: the request that it was lost with."""
-
     until_ms: int
     with_: GivenUp
 
 
 class Patience:
-    """What one operation knows of one store that fails. Safe to share between threads. Times are those of one clock.
+    """An operation's knowledge of a failing store. Safe to share between threads; times are of one clock.
 
-    answers: how many requests of the operation the store has answered.
+    `answers` counts the requests that the store answered.
     """
 
     def __init__(self) -> None:
@@ -90,7 +81,6 @@ class Patience:
         self.answers = 0
 
     def note_answer(self, asked: Asked) -> None:
-        """The store has done what it was asked."""
         with self._lock:
             self.answers += 1
             self._silent = self._dead = None
@@ -99,7 +89,7 @@ class Patience:
                 self._lost.pop(asked.changes, None)
 
     def note_given_up(self, given_up: GivenUp, answers: int) -> None:
-        """A request is not repeated. answers: how many there were when it was first asked for."""
+        """Note that a request is not repeated. `answers` is their number when it was first tried."""
         asked, waited_ms = given_up.asked, given_up.now_ms - given_up.began_ms
         with self._lock:
             before = [lost.until_ms for lost in self._of(asked)]
@@ -113,22 +103,21 @@ class Patience:
                 self._dead = self._silent
 
     def is_lost(self, asked: Asked, now_ms: int) -> bool:
-        """Whether a request is not to be repeated."""
+        """Return True if the request must not be repeated."""
         with self._lock:
             return any(now_ms < lost.until_ms for lost in self._of(asked))
 
     def _of(self, asked: Asked) -> list[Lost]:
-        """What was lost of the patience with a request: with its own path, with its kind, with the whole store."""
         return [lost for lost in (self._lost.get(asked), self._lost.get(asked.changes), self._silent) if lost]
 
     def dead(self, now_ms: int) -> GivenUp | None:
-        """The request that the store was first asked for in vain, where it is not to be asked any more; else None."""
+        """Return the first failed request if the store is dead, or None."""
         with self._lock:
             return self._dead.with_ if self._dead is not None and now_ms < self._dead.until_ms else None
 
 
 class Operation:
-    """One operation of a user: its patience with each store, and what its user was told. Threads share it."""
+    """A user operation: its patience with each store, and its warnings. Shared between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -136,12 +125,11 @@ class Operation:
         self._told_ms: int | None = None
 
     def patience(self, store: Hashable) -> Patience:
-        """The patience with a store. store: what tells it from any other."""
         with self._lock:
             return self._stores.setdefault(store, Patience())
 
     def is_time_to_tell(self, began_ms: int, now_ms: int) -> bool:
-        """Whether to tell of the wait for a request that has failed since `began_ms`; then it is not for a while."""
+        """Return True if it is time to warn of a request failing since `began_ms`, and note the warning."""
         with self._lock:
             if now_ms - began_ms < WARNED_AFTER_MS:
                 return False
@@ -151,7 +139,7 @@ class Operation:
             return True
 
     def within(self, call: Callable[P, R]) -> Callable[P, R]:
-        """A call that is part of this operation, in whatever thread it is made."""
+        """Make a call part of this operation in any thread."""
 
         @wraps(call)
         def part(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -168,12 +156,12 @@ _current: ContextVar[Operation | None] = ContextVar("crdt_mor_operation", defaul
 
 
 def current_operation() -> Operation:
-    """The operation that is under way here; a new one, of what is asked next alone, where none is."""
+    """Return the current operation, or a new one for the next request."""
     return _current.get() or Operation()
 
 
 def operation(call: Callable[P, R]) -> Callable[P, R]:
-    """A function whose call is one operation of a user, or a part of the one that calls it."""
+    """Make a function's call an operation, or a part of the caller's."""
 
     @wraps(call)
     def begun(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -189,7 +177,7 @@ def operation(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def operations(held: type[C]) -> type[C]:
-    """A class whose public methods are operations of a user, and so are the entering and leaving of its blocks."""
+    """Make a class's public methods, and its `with` blocks, operations."""
     for name, member in list(vars(held).items()):
         if name.startswith("_") and name not in _ENTERED:
             continue

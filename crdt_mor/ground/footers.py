@@ -1,16 +1,14 @@
-"""Whether the parts of a Parquet footer fit each other, which is asked before pyarrow looks at its column chunks.
+"""Check a Parquet footer before pyarrow reads its column chunks.
 
-pyarrow checks a chunk when that is asked for, and ends the process, with no error, where it does not fit: it is of
-another type than the schema says, its row group has fewer chunks than the schema has columns, it is encrypted, its
-statistics are shorter than a value of its type, or its histograms of levels are not as long as the schema's levels are
-many. So the footer of a file of elsewhere is looked through here first, once for each file that a process meets.
+pyarrow aborts the process, without an error, if a chunk does not match: another type than the schema's, fewer chunks
+than columns, encryption, statistics shorter than a value, or level histograms of a wrong length. Foreign footers are
+therefore checked here first, once per file and process.
 
-Arrow's C++ reads the items of a list as what Parquet declares, whatever kind they say they are, and takes a field of
-another kind for one that is not there. So a footer whose lists or fields are of other kinds does not fit either: it
-would be read as something else than what is looked at here.
+Arrow's C++ trusts the declared kinds of lists and skips fields of other kinds. Footers with other kinds are refused:
+Arrow would read other contents than this check.
 
-Source: the field numbers in Parquet's `parquet.thrift`; `ColumnChunkMetaData`, `RowGroupMetaData`,
-`SizeStatistics::Validate`, `TypedStatisticsImpl::PlainDecode` and `schema::Unflatten` of Arrow's C++.
+Source: Parquet's `parquet.thrift`; `ColumnChunkMetaData`, `RowGroupMetaData`, `SizeStatistics::Validate`,
+`TypedStatisticsImpl::PlainDecode` and `schema::Unflatten` of Arrow's C++.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Struct, decode
 
 TAIL_BYTES: Final = 8
-"""Bytes after a footer: its length, and the magic number."""
+"""Bytes after a footer: its length and the magic number."""
 
 _SCHEMA, _GROUPS = 2, 4
 _TYPE, _LENGTH, _REPETITION, _CHILDREN = 1, 2, 3, 5
@@ -35,13 +33,13 @@ _TEXT_BYTES, _REPETITIONS, _DEFINITIONS = 1, 2, 3
 _OPTIONAL, _REPEATED = 1, 2
 _BYTE_ARRAY, _FIXED = 6, 7
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value of each type whose values are all as long as each other."""
+"""Bytes per value of fixed-width types."""
 
 Shape = int | Mapping[int, Any] | list[Any]
-"""A kind; of a struct the shapes of some fields by their numbers; of a list the shape of its items."""
+"""A kind; a struct's shapes by field number; or the shape of a list's items."""
 
 _ENDS: Final = dict.fromkeys((1, 2, 5, 6), BINARY)
-"""The least and the greatest value in statistics, under their old numbers and under those of now."""
+"""Minimum and maximum in statistics, under old and new field numbers."""
 
 _ELEMENT: Final = {_TYPE: I32, _LENGTH: I32, _REPETITION: I32, _CHILDREN: I32}
 _META_DATA: Final = {
@@ -54,11 +52,11 @@ _META_DATA: Final = {
     _SIZES: {_TEXT_BYTES: I64, _REPETITIONS: [I64], _DEFINITIONS: [I64]},
 }
 _FOOTER: Final = {_SCHEMA: [_ELEMENT], _GROUPS: [{_COLUMNS: [{_META: _META_DATA}], 4: [{}]}], 5: [{}], 7: [{}]}
-"""What is looked at here, and every list that Parquet declares beside it."""
+"""The fields checked here, and all declared lists."""
 
 
 class _Column(NamedTuple):
-    """A column of the schema. width: bytes of a value, where all have as many. repetition, definition: its levels."""
+    """A column of the schema: bytes per value, if fixed, and maximum levels."""
 
     type: int
     width: int | None
@@ -68,7 +66,7 @@ class _Column(NamedTuple):
 
 @lru_cache(maxsize=64)
 def fits(footer: bytes) -> bool:
-    """Whether each row group has a chunk in plain for each column of the schema, as pyarrow can look at it."""
+    """Return True if each row group contains an unencrypted chunk for each column that pyarrow can read."""
     try:
         file = decode(footer)
         if not _is_of(_FOOTER, STRUCT, file):
@@ -88,9 +86,9 @@ def _is_of(shape: Shape, kind: int, value: Any) -> bool:
 
 
 def _columns(elements: list[Struct]) -> list[_Column]:
-    """The leaves of a schema, whose nodes stand one after another, each before its children; raises LookupError."""
+    """Return the leaves of a schema, stored depth first; raises LookupError."""
     columns = list[_Column]()
-    above = [[_number(elements[0], _CHILDREN), 0, 0]]  # of each open node: children to come, and its levels
+    above = [[_number(elements[0], _CHILDREN), 0, 0]]  # per open node: remaining children, levels
     for element in elements[1:]:
         while not above[-1][0]:
             above.pop()
@@ -112,12 +110,11 @@ def _columns(elements: list[Struct]) -> list[_Column]:
 def _number(element: Struct, field: int) -> int:
     number = int(element[field].value) if field in element else 0
     if number < 0:
-        raise LookupError("a number of children, of bytes or of a repetition below 0")
+        raise LookupError("negative number of children, bytes or repetitions")
     return number
 
 
 def _are_of(columns: list[_Column], chunks: list[Struct]) -> bool:
-    """Whether these are the chunks of a row group; raises LookupError for one that says nothing of its type."""
     return len(chunks) == len(columns) and all(
         _CRYPTO not in chunk and _is_chunk(column, chunk[_META].value)
         for column, chunk in zip(columns, chunks, strict=True)

@@ -1,13 +1,12 @@
-"""What a forked process must not do: use what its parent had opened, or wait for threads that it does not have.
+"""Refuse work in forked processes that would hang or share a parent's objects.
 
-A fork copies the memory of a process and, of its threads, only the one that forked. Two things follow.
+A fork copies memory, but only the forking thread.
 
-  - Polars runs its work in threads of its own, which it starts with the first work. A process that is forked later
-    believes that it has them, and waits for ever for the first answer. So such a process is refused at the door.
-  - A table, a transaction or a scan that was opened before the fork would be held by two processes: a transaction could
-    be ended, or rolled back, by the one while the other still writes. So each belongs to the process that opened it.
+  - Polars starts its threads with its first work. A process forked later would wait for them forever, so it is refused.
+  - A table, transaction or scan opened before the fork would belong to two processes: one could end a transaction
+    while the other writes. Each belongs only to the process that opened it.
 
-A process that was forked before anything had run opens its own tables and works as any other.
+A process forked before any work opens its own tables and works normally.
 """
 
 from __future__ import annotations
@@ -19,15 +18,18 @@ from crdt_mor.errors import ForkedProcessError
 
 _TASKS = "/proc/self/task"
 _POLARS_THREADS = ("polars-0", "async-executor-")
-"""How the names begin of the threads in which polars works; not of the one that it starts when it is imported."""
+"""Name prefixes of polars' worker threads, without the thread started on import."""
 
 
 class _Forks:
-    """What this process knows of the forks that led to it.
+    """The forks before this process.
 
-    count: how many there were. sessions: how many sessions of tables this process and its parents have made.
-    threads: whether polars had its threads when the last fork began; threads_lost: whether they are missing here.
-    clients, clients_lost: the same of the threads in which clients of object stores work.
+    Attributes:
+        count: number of forks.
+        sessions: number of sessions opened by this process and its parents.
+        threads: polars had its threads at the last fork.
+        threads_lost: they are missing here.
+        clients, clients_lost: the same for threads of object store clients.
     """
 
     def __init__(self) -> None:
@@ -49,51 +51,49 @@ class _Forks:
 
 _forks = _Forks()
 
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(before=_forks.before, after_in_child=_forks.after_in_child)
 
 
 def fork_count() -> int:
-    """How many forks lie between the first process and this one: what was noted under another number is not ours."""
+    """Return the number of forks before this process; objects noted under another number belong to a parent."""
     return _forks.count
 
 
 def is_own(forks: int) -> bool:
-    """Whether what was noted when `fork_count` was `forks` belongs to this process."""
     return forks == _forks.count
 
 
 def new_session(uri: str) -> int:
-    """The number under which a session that opens now is this process's own; raises where it could only hang."""
+    """Return the fork count for a new session; raise if it would hang."""
     require_threads(uri)
     _forks.sessions += 1
     return _forks.count
 
 
 def require_threads(uri: str) -> None:
-    """Raise `ForkedProcessError` in a process that lacks the threads of polars, before anything is made."""
     if _forks.threads_lost:
         raise _threads_lost(uri)
 
 
 def require_own(forks: int, what: str) -> None:
-    """Raise `ForkedProcessError` unless `what`, noted when `fork_count` was `forks`, belongs to this process."""
+    """Raise `ForkedProcessError` if `what`, noted at this fork count, belongs to a parent."""
     if is_own(forks):
         return
     if _forks.threads_lost:
         raise _threads_lost(what)
     raise ForkedProcessError(
-        "this was opened before the process forked, and belongs to the parent, which goes on with it: open the table "
-        f"in this process, with Table.open, and begin transactions and scans here. pid={os.getpid()} opened={what}"
+        "this was opened before the process forked, and belongs to the parent: call Table.open in this process, and "
+        f"begin transactions and scans here. pid={os.getpid()} opened={what}"
     )
 
 
 def require_clients(what: str) -> None:
-    """Raise `ForkedProcessError` where a client of an object store could only hang; else note that one is at work."""
+    """Raise `ForkedProcessError` if an object store client would hang; otherwise note its use."""
     if _forks.clients_lost:
         raise ForkedProcessError(
-            "this process was forked from one that had used an object store already, and the threads in which its "
-            "requests run do not exist here, so that each would wait for ever: start processes with "
+            "this process was forked after its parent used an object store, and lacks the threads for requests: start "
+            "processes with "
             'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table. '
             f"docs/processes.md shows how. pid={os.getpid()} opened={what}"
         )
@@ -102,15 +102,14 @@ def require_clients(what: str) -> None:
 
 def _threads_lost(what: str) -> ForkedProcessError:
     return ForkedProcessError(
-        "this process was forked from one in which polars was at work already, and its threads do not exist here, so "
-        "that reading or writing would wait for ever: start processes with "
+        "this process was forked after its parent used polars, and lacks polars' threads: start processes with "
         'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table or polars. '
         f"docs/processes.md shows how. pid={os.getpid()} opened={what}"
     )
 
 
 def _polars_works(otherwise: bool) -> bool:
-    """Whether polars has started its threads in this process; `otherwise` where the system does not tell."""
+    """Return True if polars has started its threads; `otherwise` if the system does not tell."""
     try:
         tasks = os.listdir(_TASKS)
     except OSError:
@@ -121,4 +120,4 @@ def _polars_works(otherwise: bool) -> bool:
 def _task_name(task: str) -> str:
     with suppress(OSError), open(f"{_TASKS}/{task}/comm", encoding="utf-8", errors="replace") as file:
         return file.read()
-    return ""  # it has ended meanwhile
+    return ""  # the thread ended

@@ -1,12 +1,12 @@
-"""Modules that are imported when something of them is first used.
+"""Import modules on first use.
 
     if TYPE_CHECKING:
         import pyarrow.compute as pc
     else:
         pc = Late("pyarrow.compute")
 
-For what many functions of a module use, and few calls need: `pyarrow.compute` makes its functions as it is imported,
-which takes longer than all of our own modules of one room. What one function needs it imports itself.
+For modules used in many functions and few calls: importing `pyarrow.compute` takes longer than a room of our own
+modules. A module used in one function is imported there.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from importlib import import_module
 
 
 class Late:
-    """Stands for a module. Safe to share between threads, as an import is."""
+    """Stands for a module. Safe to share between threads."""
 
     def __init__(self, module: str) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> object:
         value = getattr(import_module(self._module), name)
-        setattr(self, name, value)  # which is found next time without this method
+        setattr(self, name, value)  # later lookups skip this method
         return value

@@ -1,4 +1,4 @@
-"""What a machine has: programs, mounts, and room on its disks."""
+"""Programs, mounts and disk space of a machine."""
 
 from __future__ import annotations
 
@@ -14,27 +14,24 @@ _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """A mounted file system: its type as the kernel names it, such as `ext4` or `nfs4`, and its mount options."""
+    """A mounted file system: kernel type, such as `ext4` or `nfs4`, and mount options."""
 
     kind: str
     options: frozenset[str]
 
 
 class DiskUsage(NamedTuple):
-    """Bytes of a file system: all of them, and those that are free."""
-
     total: int
     free: int
 
 
 def find_java() -> str | None:
-    """The path of the Java that Spark would start; None: there is none."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin") if home else None)
 
 
 def mount_of(folder: str | os.PathLike[str]) -> Mount | None:
-    """The mount in which a folder is, or would be made; None where the system lists no mounts."""
+    """Return the mount of a folder, existing or not; None if the system lists no mounts."""
     try:
         lines = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -43,7 +40,7 @@ def mount_of(folder: str | os.PathLike[str]) -> Mount | None:
 
 
 def mount_in(lines: Iterable[str], folder: str) -> Mount | None:
-    """The innermost mount around a folder, of the lines of `/proc/self/mountinfo`; of several at one place the last."""
+    """Return the innermost mount of a folder in lines of `/proc/self/mountinfo`; of equals the last."""
     found: tuple[int, Mount] | None = None
     for line in lines:
         own, _, system = line.partition(" - ")
@@ -57,12 +54,10 @@ def mount_in(lines: Iterable[str], folder: str) -> Mount | None:
 
 
 def disk_usage(folder: str | os.PathLike[str]) -> DiskUsage:
-    """Of the file system in which a folder is, or would be made."""
     path = Path(folder).absolute()
     usage = shutil.disk_usage(next(above for above in (path, *path.parents) if above.exists()))
     return DiskUsage(usage.total, usage.free)
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a folder."""
     return Path(path).is_dir()

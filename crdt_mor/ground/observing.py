@@ -1,11 +1,10 @@
-"""What happens to tables, told to those who want to know: to `logging`, and to callbacks that `observe` was given.
+"""Report events of tables to `logging` and to the callbacks of `observe`.
 
     the engine ── one value for each event ──► emit ──┬──► logging.getLogger("crdt_mor.<room>")
                                                       └──► each callback
 
-An event says what happened to which table, in numbers and names: no values of rows and no options of anybody's. It is
-told by the process that made it happen, in the thread that did, when it has happened. A callback that
-fails changes nothing about it: its first failure is logged, and the callback is still called for later events.
+Events contain numbers and names, but no row values and no options. Each is reported after it happened, in its own
+thread and process. If a callback fails, the first failure is logged; later events still call it.
 """
 
 from __future__ import annotations
@@ -21,19 +20,17 @@ from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.observing_events import Event
 
 _LOGGER = logging.getLogger("crdt_mor")
-_LOGGER.addHandler(logging.NullHandler())  # a library says nothing where its user has not asked for it
+_LOGGER.addHandler(logging.NullHandler())  # silent unless the user asks
 
 Tell = Callable[[Event], None]
 
 
 def tell_nobody(event: Event) -> None:
-    """What protocols tell that run without a table, as in a search."""
+    """Ignore events, for protocols that run without a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """Tells of one table's events: adds which table it is."""
-
     table: str
     uri: str
 
@@ -45,14 +42,14 @@ class Teller:
 
 
 class Observation:
-    """A callback that is told of events until it is removed: by `remove`, or at the end of a `with` block."""
+    """A registered callback, until `remove` or the end of its `with` block."""
 
     def __init__(self, callback: Callable[[Event], None]) -> None:
         self._callback = callback
         self._failed = False
 
     def remove(self) -> None:
-        """Tell the callback no more; once more does nothing."""
+        """Remove the callback; may be repeated."""
         with _listening.changing:
             _listening.all = tuple(other for other in _listening.all if other is not self)
 
@@ -67,7 +64,7 @@ class Observation:
     def _tell(self, event: Event) -> None:
         try:
             self._callback(event)
-        except Exception:  # noqa: BLE001  whatever a callback raises must not break the commit that it is told of
+        except Exception:  # noqa: BLE001  a callback must not break a commit
             if not self._failed:
                 self._failed = True
                 facts: dict[str, object] = {"event": "callback_failed", "callback": repr(self._callback)}
@@ -75,8 +72,6 @@ class Observation:
 
 
 class _Listening:
-    """Who listens in this process."""
-
     def __init__(self) -> None:
         self.changing = threading.Lock()
         self.all: tuple[Observation, ...] = ()
@@ -88,15 +83,16 @@ _listening = _Listening()
 
 
 def observe(callback: Callable[[Event], None]) -> Observation:
-    """Call `callback` with each event of every table in this process from now on, until the handle is removed.
+    """Call `callback` with each event of every table in this process, until the handle is removed.
 
-    callback: is called in the thread that did it, between the commit and the return of the call, so it is to be quick,
-        and must not write to the table itself. What it raises is logged the first time, and breaks nothing.
+    `with mor.observe(events.append): …` ends with the block; otherwise call `handle.remove()`.
 
-    `with mor.observe(events.append): …` ends with the block; without a block, `handle.remove()` ends it.
+    Args:
+        callback: called in the acting thread, between the commit and the return of the call. It should be quick and
+            must not write to the table. Its exceptions are logged once and break nothing.
     """
     if not callable(callback):
-        raise InvalidInputError(f"a callback is a function of one event. got={callback!r}")
+        raise InvalidInputError(f"pass a function of one event as `callback`. got={callback!r}")
     observation = Observation(callback)
     with _listening.changing:
         _listening.all = (*_listening.all, observation)
@@ -104,7 +100,7 @@ def observe(callback: Callable[[Event], None]) -> Observation:
 
 
 def emit(event: Event) -> None:
-    """Tell everybody who wants to know. Costs next to nothing where nobody does, and never raises an `Exception`."""
+    """Report an event. Never raises an `Exception`; costs almost nothing without listeners."""
     logger, level = _logger(event.room), event.level
     if logger.isEnabledFor(level):
         _log(logger, level, event.message, event.facts())
@@ -119,7 +115,6 @@ def _logger(room: str) -> logging.Logger:
 
 
 def _log(logger: logging.Logger, level: int, message: str, facts: dict[str, object], traceback: bool = False) -> None:
-    """One log record. A handler or filter that raises is the user's affair, and no reason to fail a commit."""
     try:
         logger.log(level, message, extra={"crdt_mor": facts}, exc_info=traceback)
     except Exception as error:  # noqa: BLE001  as above
@@ -127,8 +122,8 @@ def _log(logger: logging.Logger, level: int, message: str, facts: dict[str, obje
 
 
 def _report_to_stderr(error: Exception) -> None:
-    """Say once that a log handler fails, in the way in which `logging` itself does where nothing else is set up."""
+    """Report a failing log handler once, as `logging` itself does."""
     if not _listening.log_failed and logging.lastResort is not None:
         _listening.log_failed = True
-        text = "a log handler or filter failed on a record of crdt_mor, which is ignored from now on: %r"
+        text = "a log handler or filter failed on a record of crdt_mor; further failures are ignored: %r"
         logging.lastResort.handle(logging.LogRecord("crdt_mor", logging.ERROR, __file__, 0, text, (error,), None))

@@ -1,7 +1,4 @@
-"""What happens to tables, as values: an event says what happened to which table, in numbers and names.
-
-`ground.observing` tells of them. The message and the level of an event are those of its log record.
-"""
+"""Events of tables as values; `ground.observing` reports them. Message and level are those of the log record."""
 
 from __future__ import annotations
 
@@ -12,9 +9,11 @@ from typing import ClassVar, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that this process has done to a table.
+    """An action of this process on a table.
 
-    table: the table's name. uri: its address, as it was opened; "" where a part of a read came from another process.
+    Attributes:
+        table: the table's name.
+        uri: its address as opened; "" if a part of a read came from another process.
     """
 
     table: str = ""
@@ -24,35 +23,36 @@ class Event:
 
     @property
     def name(self) -> str:
-        """What happened, in one word that never changes: `commit`, `race_lost`, `rollback`, …"""
+        """The event's kind, a word that never changes: `commit`, `race_lost`, `rollback`, …"""
         raise NotImplementedError
 
     @property
     def message(self) -> str:
-        """The message of its log record: the same text for every event of this kind, but for a `WaitEvent`."""
+        """The log message, the same for all events of a kind except `WaitEvent`."""
         raise NotImplementedError
 
     @property
     def level(self) -> int:
-        """The level of its log record, as in `logging`."""
+        """The log level."""
         return logging.INFO
 
     def facts(self) -> dict[str, object]:
-        """All of it as texts, numbers and booleans: `record.crdt_mor` of its log record, ready for JSON."""
+        """Return all fields as text, numbers and booleans: `record.crdt_mor` of the log record, ready for JSON."""
         return {"event": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEvent(Event):
-    """A write of this process is complete and visible. A repeat, by token or job, that writes nothing tells nothing.
+    """A write of this process is complete and visible. Repeated tokens and jobs report nothing.
 
-    requested, completed: its place among the writes of a key, and when readers began to see it, as 17 digits.
-    version: the version of the timeline that shows it first. operation: INSERT, UPSERT or DELETE.
-    rows, deletes: how much this write added. files, bytes: how much the commit did; 0 where another process published
-        it, and tells of them, so that sums over all processes are right.
-    writers: how many processes' writes became this commit: several where small ones were committed together.
-    duration_ms: from the begin of the write in this process to here, by this process's clock. The driver of a
-        distributed write begins when it is asked to complete it.
+    Attributes:
+        requested, completed: its place among the writes of a key, and the time of visibility, as 17 digits.
+        version: the timeline version that first shows it.
+        operation: INSERT, UPSERT or DELETE.
+        rows, deletes: of this write.
+        files, bytes: of the commit; 0 if another process published and reports it, so that sums are right.
+        writers: number of processes in the commit; several in a group of small writes.
+        duration_ms: from the begin of the write, or for a distributed write of its completion, by this process's clock.
     """
 
     requested: str
@@ -79,10 +79,11 @@ class CommitEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceLostEvent(Event):
-    """Another process published the next version of the timeline first, or the store did not say who did: once more.
+    """Another process published the next version first, or the store did not tell. The write tries again.
 
-    Nothing is lost by it, as the event derives again from the new version. version: the one that was not to be ours.
-    attempt: how often this event has lost, beginning with 1.
+    Attributes:
+        version: the version that the write tried to publish.
+        attempt: number of lost races, from 1.
     """
 
     version: int
@@ -103,11 +104,12 @@ class RaceLostEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackEvent(Event):
-    """This process has rolled a pending write back: nothing of it was visible, and nothing will be.
+    """This process rolled back a pending write, which was never visible.
 
-    requested: of the write. version: the version that rolled it back. others: it was not this process's own write but
-    one that had been silent for longer than the expiry, so that its writer is dead, stuck or cut off; or somebody named
-    it to `maintenance.roll_back`.
+    Attributes:
+        requested: of the write.
+        version: the version that rolled it back.
+        others: True for another process's write, silent for longer than the expiry or named in `maintenance.roll_back`.
     """
 
     requested: str
@@ -129,11 +131,14 @@ class RollbackEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanEvent(Event):
-    """A plan of a service, such as a compaction, has come a step further.
+    """A plan of a service, such as a compaction, made a step.
 
-    state: `executed` is told by each process that wrote outputs of it, the others once, by the one that published it.
-    barrier: the plan's name. action: Hudi's word for it, `compaction`. file_groups, rows, bytes, duration_ms: of the
-    file groups that it plans, of the outputs, and of this process's execution; 0 where that is not known.
+    Attributes:
+        state: `executed` is reported by each executing process, other states once by the publisher.
+        barrier: the plan's name.
+        action: Hudi's name, such as `compaction`.
+        file_groups, rows, bytes, duration_ms: of the plan, of the outputs, and of this process's execution; 0 if
+            unknown.
     """
 
     state: Literal["scheduled", "executed", "completed", "cancelled"]
@@ -157,10 +162,13 @@ class PlanEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEvent(Event):
-    """A part of a plan, such as one file group of a compaction, is executed: what a progress bar counts.
+    """A part of a plan, such as a file group of a compaction, is executed, for progress bars. Reported in any thread.
 
-    barrier: the plan's name. action: Hudi's word for it. parts: how many the plan has, as it was executed here.
-    rows, bytes: of the part's outputs. Told in whatever thread executed it.
+    Attributes:
+        barrier: the plan's name.
+        action: Hudi's name.
+        parts: number of parts of the plan.
+        rows, bytes: of the part's outputs.
     """
 
     barrier: str
@@ -186,11 +194,14 @@ class PartEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepEvent(Event):
-    """`maintain`, or a writer that was asked for upkeep, has done something that was due, or could not.
+    """`maintain`, or a writer's upkeep, did work that was due, or could not.
 
-    service: `compaction`, `clean`, `sweep`, … state: `done`; `refused`, where the table or this release forbids it;
-    `failed`. inline: it was done by a writer after its commit, which stands whatever came of this.
-    why: what made it due, in words. error: why it was refused or failed.
+    Attributes:
+        service: `compaction`, `clean`, `sweep`, …
+        state: `done`, `failed`, or `refused` if the table or this release forbids it.
+        inline: done by a writer after its commit, which stands in any case.
+        why: the reason in words.
+        error: the reason of a refusal or failure.
     """
 
     service: str
@@ -216,9 +227,12 @@ class UpkeepEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptionEvent(Event):
-    """Commits that Hudi's own writers made are part of the table's timeline from `version` on.
+    """Commits of Hudi's writers became part of the timeline.
 
-    commits: how many. cancelled: how many open plans were cancelled, as they would have hidden one of them.
+    Attributes:
+        version: the version that adopted them.
+        commits: their number.
+        cancelled: number of open plans cancelled because they would have hidden a commit.
     """
 
     version: int
@@ -236,7 +250,10 @@ class AdoptionEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepEvent(Event):
-    """What dead writers had left was looked for and removed. forgotten: given-up writes of which nothing is left."""
+    """Remains of dead writers were removed.
+
+    `forgotten` counts given-up writes without further remains.
+    """
 
     version: int
     forgotten: int
@@ -256,11 +273,14 @@ class SweepEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEvent(Event):
-    """An operation of this process waits for a store that fails: told after 5 s, and then each minute.
+    """An operation waits for a failing store: reported after 5 s, then each minute.
 
-    uri: of the table's store. request: what it waits for, as `put=.hoodie/…`. tries: how often that was asked for.
-    waited_s, deadline_s: how long so far, and how long at most (the storage option `retry_timeout`). cause: what the
-    store or the network said last.
+    Attributes:
+        uri: of the table's store.
+        request: such as `put=.hoodie/…`.
+        tries: number of attempts.
+        waited_s, deadline_s: time so far and maximum (storage option `retry_timeout`).
+        cause: the last error of the store or network.
     """
 
     request: str

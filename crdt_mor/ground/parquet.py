@@ -1,10 +1,10 @@
-"""Where a Parquet file is. A store hands out the value; nobody else opens a file.
+"""The location of a Parquet file. Only stores create it, and only this module opens files.
 
-    a local disk      the address of a file, which polars and Arrow map or read as they need it
-    memory            the bytes of the file, or of those of its columns and row groups that somebody needs
-    an object store   a reader of byte ranges. Arrow reads footers through it; polars has what is needed in memory
+    a local disk      a path, which polars and Arrow map or read
+    memory            the bytes of the file, or of some columns and row groups
+    an object store   a reader of byte ranges: Arrow reads footers through it, polars gets bytes in memory
 
-The merge and the formats take this value instead of a path, so that neither knows what kind of store a table is in.
+The merge and the formats use this value instead of a path and need not know the store.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from crdt_mor.ground.footers import TAIL_BYTES, fits
 
 
 def is_of_system(error: BaseException) -> bool:
-    """Whether a file could not be read because the system refused, so that nothing is known of its bytes.
+    """Return True if the system failed to read a file, so that its bytes may be fine.
 
-    Errors of the system have a number, or a class of their own; polars writes the number into its text.
+    System errors have a number or a class of their own; polars puts the number in the text.
     """
     if not isinstance(error, OSError):
         return False
@@ -33,42 +33,42 @@ def is_of_system(error: BaseException) -> bool:
 
 
 def not_read(error: BaseException, name: str) -> StorageUnavailableError:
-    """The error of a file that the system does not let this process read. name: what messages call it."""
     return StorageUnavailableError(
-        "the system refused to read this file, which may be whole: see the cause, such as rights or open files, and "
-        f"try again. file={name} cause={error}"
+        "the system failed to read a file, which may be whole: see the cause, such as permissions or open files, "
+        f"and try again. file={name} cause={error}"
     )
 
 
 class RangeReader(Protocol):
-    """A file of which each read is a request. Raises `FileNotFoundError` where it is gone."""
+    """A file read by requests. Raises `FileNotFoundError` if it is gone."""
 
     def size(self) -> int:
-        """How many bytes the file has."""
+        """Return the file's bytes."""
         ...
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes of the file."""
+        """Read a range."""
         ...
 
     def read_all(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes at some places, each given by its first byte and its length; side by side."""
+        """Read ranges (first byte, length) in parallel."""
         ...
 
     def open(self) -> BinaryIO:
-        """The file for Arrow."""
+        """Open the file for Arrow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetSource:
-    """One Parquet file of a store; or several in memory, which are read one after the other as if they were one.
+    """A Parquet file of a store, or several in memory that are read one after another.
 
-    name: what messages call it.
-    address: where polars and Arrow find the file on a local disk.
-    ranges: what reads the file where each read is a request.
-    contents: the bytes of the files that are in memory.
-    columns: of what is in memory those columns that the file has in full; None: all of them.
+    Attributes:
+        name: for messages.
+        address: path on a local disk.
+        ranges: reader of a file in an object store.
+        contents: bytes of the files in memory.
+        columns: columns of the full file that are in memory; None for all.
     """
 
     name: str
@@ -79,29 +79,26 @@ class ParquetSource:
 
     @classmethod
     def in_memory(cls, *contents: bytes, name: str = "") -> ParquetSource:
-        """Files of which all bytes are at hand."""
         return cls(name, contents=contents)
 
     @classmethod
     def file(cls, path: str) -> ParquetSource:
-        """A file on a local disk, by its absolute path."""
         return cls(path, path)
 
     def at_hand(self) -> ParquetSource:
-        """This file, taken into memory whole where each read of it would be a request."""
+        """Return this file, read into memory if each read would be a request."""
         if self.ranges is None:
             return self
         return ParquetSource.in_memory(*self.ranges.read_all([(0, self.ranges.size())]), name=self.name)
 
     def in_full(self) -> ParquetSource:
-        """This file, taken into memory wherever it is. Raises `FileNotFoundError` where it is gone."""
         if self.address is None:
             return self.at_hand()
         with open(self.address, "rb") as file:
             return ParquetSource.in_memory(file.read(), name=self.name)
 
     def one_by_one(self) -> Sequence[ParquetSource]:
-        """Each of the files, which may differ in the types of their columns."""
+        """Return each file; column types may differ."""
         return [replace(self, contents=(content,)) for content in self.contents] or [self]
 
     def scan(
@@ -110,11 +107,12 @@ class ParquetSource:
         cast_options: pl.ScanCastOptions | None = None,
         place: str | None = None,
     ) -> pl.LazyFrame:
-        """The rows, read when they are collected. Where each read is a request, the whole file is read now.
+        """Scan the rows lazily; a file in an object store is read now.
 
-        schema: the columns that come out. Those that the file lacks are null, and those that it has beside them are
-        left out; without a schema the file's own columns come out. cast_options: which types become the schema's.
-        place: the name of a column more, which says which row of the file each one is.
+        Args:
+            schema: output columns; missing columns become null, others are dropped. None for the file's columns.
+            cast_options: casts to the schema's types.
+            place: name of an additional column with the row number.
         """
         source = self.at_hand()
         if schema is not None and source.columns is not None:
@@ -126,19 +124,19 @@ class ParquetSource:
             extra_columns="raise" if schema is None else "ignore",
             cast_options=cast_options,
             row_index_name=place,
-            glob=False,  # names of partitions may hold brackets
+            glob=False,  # partition names may contain brackets
             hive_partitioning=False,
         )
 
     def open(self) -> pq.ParquetFile:
-        """The file for Arrow, of which the footer is read at once; close it, or use it in a `with` statement.
+        """Open the file for Arrow and read its footer; close it, or use `with`.
 
-        Raises `FileNotFoundError` where the file is gone, and what pyarrow raises where it is damaged.
+        Raises `FileNotFoundError`, or pyarrow's errors for damage.
         """
         return self._opened(checked=False)
 
     def open_checked(self) -> pq.ParquetFile:
-        """As `open`; each page that has a CRC is held to it where it is read."""
+        """Do `open`, and check page CRCs on reads."""
         return self._opened(checked=True)
 
     def _opened(self, *, checked: bool) -> pq.ParquetFile:
@@ -147,20 +145,19 @@ class ParquetSource:
         try:
             return pq.ParquetFile(source, page_checksum_verification=checked)
         except UnicodeDecodeError as error:
-            raise pa.ArrowInvalid(f"the name of a column is no text: {error}") from error
+            raise pa.ArrowInvalid(f"a column name is not valid text: {error}") from error
 
     def metadata(self) -> pq.FileMetaData:
-        """What the footer says, of which each part can be asked for; raises as `open` does."""
+        """Return a checked footer; raises as `open`."""
         with self.open() as file:
             found = file.metadata
         end = self.size() - TAIL_BYTES
         length = int.from_bytes(self.read(end, 4), "little")
         if not fits(self.read(end - length, length)):
-            raise pa.ArrowInvalid("the column chunks in the footer are not those of the schema")
+            raise pa.ArrowInvalid("the footer's column chunks do not match the schema")
         return found
 
     def size(self) -> int:
-        """How many bytes the one file has; raises `FileNotFoundError` where it is gone."""
         if self.ranges is not None:
             return self.ranges.size()
         if self.address is not None:
@@ -169,7 +166,6 @@ class ParquetSource:
         return len(content)
 
     def read(self, start: int, length: int) -> bytes:
-        """Some bytes of the file; raises `FileNotFoundError` where it is gone."""
         if self.ranges is not None:
             return self.ranges.read(start, length)
         if self.address is None:
@@ -181,5 +177,4 @@ class ParquetSource:
 
     @property
     def is_one_file(self) -> bool:
-        """Whether there is one footer to ask."""
         return self.address is not None or self.ranges is not None or len(self.contents) == 1

@@ -1,4 +1,4 @@
-"""Work side by side: the one pool of threads that readers, writers and services use."""
+"""The one thread pool of readers, writers and services."""
 
 from __future__ import annotations
 
@@ -18,24 +18,20 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 THREADS = max(2, os.cpu_count() or 1)
-"""File slices that are merged, or log files that are encoded, side by side. More only get in each other's way."""
+"""Parallel merges or encodings. More threads only compete."""
 
 REQUESTS = 64
-"""Requests to a bucket that are under way at once: they wait for the network, not for a processor."""
+"""Parallel requests to a bucket, which wait for the network."""
 
 WEIGHT_MAX = 256 << 20
-"""The bytes in memory, as far as they are known, from which on no more work is begun before some of it is taken."""
+"""Known bytes in memory above which no more work starts."""
 
 _ALONE: ContextVar[bool] = ContextVar("crdt_mor_one_thread", default=False)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """All work that this thread hands out in the block is done in the thread itself, one item after the other.
-
-    A simulation needs it: threads take turns as the machine likes, so that no run with several of them is the same
-    twice.
-    """
+    """Do all work of the block in this thread, in order, so that simulations can repeat a run."""
     before = _ALONE.set(True)
     try:
         yield
@@ -49,9 +45,9 @@ def in_threads(
     threads: int | None = None,
     weight: Callable[[S], int] = lambda _: 0,
 ) -> Iterator[R]:
-    """`work` of each item, in order, a few at a time, so that only a few results wait in memory.
+    """Yield `work` of each item, in order, computing a few at a time to limit memory.
 
-    weight: how many bytes the work of an item will hold.
+    `weight` returns the bytes that an item's work holds.
     """
     threads = threads or THREADS
     rest = iter(items)
@@ -79,6 +75,6 @@ def in_threads(
         left_early = True
         raise
     finally:
-        # A caller that leaves early does not wait: it may be the garbage collector, in a thread of this very pool.
-        if is_own(forks):  # a process that was forked meanwhile has none of these threads
+        # After an early exit do not wait: the caller may be the garbage collector, in a thread of this pool.
+        if is_own(forks):  # a forked process lacks these threads
             pool.shutdown(wait=not left_early, cancel_futures=True)

@@ -26,7 +26,7 @@ _SHIFT_MAX: Final = 63
 """Where the tenth byte of a number of 64 bits has its bits; no number has more."""
 
 _FIELD_MAX: Final = 32_767
-"""The number of a field has 16 bits: readers that drop the others would take a greater one for another field."""
+"""Field numbers have 16 bits: readers that drop higher bits would confuse fields."""
 
 _LONG: Final = 15
 """Lists of 15 items or more store their length separately; a field whose id is more than 15 above that of the field
@@ -82,8 +82,7 @@ def encode(struct: Struct) -> bytes:
 
 
 class _Reader:
-    """What is read next, from `position` on. A byte is taken where it is needed: a call for each would take as long as
-    all the rest."""
+    """Reads from `position` on. Bytes are taken inline: a call per byte would double the time."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.position = data, 0
@@ -95,7 +94,7 @@ class _Reader:
             self.position += 1
             field = field + (header >> 4) if header >> 4 else self.number()
             if field in fields or not 0 <= field <= _FIELD_MAX:
-                raise ValueError(f"a field stands twice, or has a number that none has. field={field}")
+                raise ValueError(f"a repeated or invalid field number. field={field}")
             kind = header & 15
             fields[field] = Value(kind, kind == TRUE if kind in _BOOLS else _READ.get(kind, _Reader.unknown)(self))
         self.position += 1
@@ -126,7 +125,7 @@ class _Reader:
         return self.data[self.position - 1]
 
     def unknown(self) -> Never:
-        raise ValueError("a kind of value that no footer has")
+        raise ValueError("an unknown kind of value")
 
     def _varint(self) -> int:
         number = self.data[self.position]

@@ -1,20 +1,19 @@
-"""Which history is kept, and which files no view of it needs: what a clean decides, as pure functions.
+"""Plan cleans: which history is kept, and which files no kept view needs. Pure functions.
 
-    ───────R──────────────────now     R   the mark: views as of R, and of any later time, are exact for ever
-      base B ══log══log══base══log    B   of each file group, the newest base file completed by R: what R shows
+    ───────R──────────────────now     R   the mark: views as of R and later are exact forever
+      base B ══log══log══base══log    B   of each file group, the newest base file completed by R
 
-A view as of R or later shows, of each file group, a base file that is B or newer, and logs that completed after the
-barrier of that base. So a base file older than B, and a log that completed before the barrier of B, is in no such view.
-Some views of earlier times are still needed, and the files that they show stay as well:
+A view as of R or later shows B or a newer base file, and logs completed after that base's barrier. Older base files,
+and logs completed before B's barrier, are in no such view. Some earlier views are still needed, and their files stay:
 
-    a pending write p    its transaction reads what was completed by p; a stable view ends before p for as long as p is
-                         pending, and goes on from there afterwards, with the logs of all commits requested since
-    an open plan         its executors read what was completed by its barrier
-    a savepoint          shows what was completed by its moment; one that Hudi made names its files itself
-    a reader             that began a moment ago may look at what the mark let it look at then
+    a pending write p    its transaction reads commits completed by p; a stable view ends before p, and later continues
+        with the logs of commits requested since
+    an open plan         its executors read commits completed by its barrier
+    a savepoint          shows commits completed by its moment; Hudi's savepoints list their files
+    a reader             that began a moment ago may read files that the mark allowed then
 
-The marks move in the event that schedules a clean, and never back. So a file that may go by the value in which they
-have moved may go by every later value, and it does not matter when it is deleted, nor by how many processes.
+The event that schedules a clean moves the marks, and they never move back. A file that may go by this value may
+therefore go by every later value: it does not matter when it is deleted, or by how many processes.
 """
 
 from __future__ import annotations
@@ -34,44 +33,35 @@ from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types, retention_j
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Retention
 
 PLAN_FORMAT: Final = 1
-"""Version of the JSON of a clean's plan."""
 
 CLOCKS_APART_MAX_MS: Final = 60_000
-"""How far the table's clock may be ahead of the store's and is still taken for the time that it is."""
+"""Maximum lead of the table's clock over the store's that is still trusted."""
 
 PART_FILES: Final = 1000
-"""How many files a part of a clean's plan names."""
+"""Files per part of a clean's plan."""
 
 _REORGANISE: Final = frozenset({"COMPACT", LOG_COMPACT, "CLUSTER", "INDEX"})
-"""Operations that move rows about and change none."""
+"""Operations that move rows without changing them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How much history a table keeps. Where both are given, whatever either of the two needs is kept.
-
-    keep_ms: views of the last so many milliseconds. commits: views as of each of the last so many commits.
-    readers_ms: for how long a reader is spared that began when it could still look at what the mark excludes now.
-    """
-
     keep_ms: int | None = None
     commits: int | None = None
     readers_ms: int = 0
 
     @classmethod
     def of(cls, policies: Policies) -> RetentionPolicy:
-        """What a table's policies say of it."""
         return cls(policies.keep_ms, policies.keep_commits, policies.readers_ms)
 
     @property
     def keeps_everything(self) -> bool:
-        """Whether nothing is ever given up."""
         return self.keep_ms is None and self.commits is None
 
     def mark(self, value: Timeline, completions: Iterable[Completion], now_ms: int, ago_ms: int = 0) -> InstantTime:
-        """The completion time from which on history is kept, or was `ago_ms` ago; never after the table's clock.
+        """Return the completion time from which history is kept, now or `ago_ms` ago, at most the table's clock.
 
-        now_ms: what the store's clock says. The table's clock may be a little ahead of it, and commits bear its times.
+        `now_ms` is the store's clock. The table's clock, which commits use, may be a little ahead.
         """
         now_ms = max(now_ms, min(to_ms(value.clock), now_ms + CLOCKS_APART_MAX_MS)) - ago_ms
         now = from_ms(max(0, now_ms))
@@ -85,14 +75,14 @@ class RetentionPolicy:
 
 
 def is_commit(completion: Completion) -> bool:
-    """Whether a completion changed rows, as far as it says."""
+    """Return True if the completion changed rows."""
     return completion.operation not in _REORGANISE and bool(completion.files or completion.replaced)
 
 
 def moved(value: Timeline, since: InstantTime, groups: Mapping[FileGroup, InstantTime] | None = None) -> Retention:
-    """The marks of `value`, moved forward as far as they are asked to and may.
+    """Return the value's marks, moved forward as far as allowed; history that a migration follows stays.
 
-    since: the mark of all file groups. groups: later marks of single ones. What a migration follows is kept.
+    `since` is the mark of all file groups, `groups` later marks of single groups.
     """
     old, last = value.retention, _last_mark(value)
     kept = max(old.since, min(since, last))
@@ -105,11 +95,10 @@ def moved(value: Timeline, since: InstantTime, groups: Mapping[FileGroup, Instan
 
 
 def _last_mark(value: Timeline) -> InstantTime:
-    """The latest mark that a value may have: its clock, or, while a migration follows it, when that was announced."""
     return value.clock if value.moving is None else min(value.clock, value.moving.since)
 
 
-# --- which files may go -----------------------------------------------------------------------------------------------
+# --- needless files ---------------------------------------------------------------------------------------------------
 
 
 def needless_files(
@@ -119,9 +108,9 @@ def needless_files(
     groups: Mapping[FileGroup, InstantTime] | None = None,
     kept: Collection[str] = (),
 ) -> list[DataFile]:
-    """The files that no view as of `mark` or later needs, no pending write, no open plan, and not `kept`, by path.
+    """Return the files, by path, that no view from `mark` on, pending write or open plan needs.
 
-    completions: all that are known of `value`. groups: later marks of single file groups.
+    `completions` are all known ones; `groups` are later marks of single groups, `kept` paths to keep.
     """
     by_group: dict[FileGroup, list[tuple[DataFile, Completion]]] = {}
     replacing: dict[FileGroup, list[Completion]] = {}
@@ -146,7 +135,6 @@ def needless_files(
 
 
 def _earlier_views(value: Timeline) -> list[Cut]:
-    """The views that pending writes and open plans look at, or hold back, however early they began; and savepoints."""
     pending = [Cut(by, p.requested) for p in value.pending for by in ("completed", "requested")]
     saved = [Cut("completed", s.at) for s in value.savepoints]
     return [*pending, *saved, *(Cut("completed", plan.barrier) for plan in value.plans if plan.action != CLEAN)]
@@ -155,7 +143,7 @@ def _earlier_views(value: Timeline) -> list[Cut]:
 def _beyond(
     files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], mark: InstantTime
 ) -> list[DataFile]:
-    """The files of one file group that no view as of `mark` or later shows. `ends`: what has replaced the group."""
+    """Return a file group's files that no view from `mark` on shows; `ends` are the commits that replaced it."""
     if any(end.completed <= mark for end in ends):
         return [file for file, _ in files]
     barrier = max((f.name.instant for f, c in files if f.is_base and c.completed <= mark), default=EPOCH)
@@ -163,7 +151,7 @@ def _beyond(
 
 
 def _shown(files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], cut: Cut) -> list[DataFile]:
-    """The files of one file group that a view shows: the rule of `model.slices.fold_slices`."""
+    """Return a file group's files in a view: the rule of `model.slices.fold_slices`."""
     if any(cut.shows(end) for end in ends):
         return []
     seen = [(file, c) for file, c in files if cut.shows(c)]
@@ -172,7 +160,6 @@ def _shown(files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completi
 
 
 def _written_since(files: Sequence[tuple[DataFile, Completion]], requested: InstantTime) -> list[DataFile]:
-    """The logs of commits requested at a time or later, without what compactions have carried over."""
     barriers = {file.name.instant for file, _ in files if file.is_base}
     return [f for f, c in files if not f.is_base and c.requested >= requested and f.name.instant not in barriers]
 
@@ -184,13 +171,15 @@ PolicyName = Literal["time", "commits"]
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
-    """Everything that the executors of a clean need, and what Hudi is told of it.
+    """Everything that a clean's executors and Hudi's files need.
 
-    retention: the table's marks from this plan on. files: those that go.
-    deletion: files stay that a view as of this time or later needs, so that of older commits the value may drop those
-        that only earlier views need; EPOCH where a savepoint needs files of such commits.
-    last_completed: the requested time of the last completed commit when the plan was made; EPOCH: there was none.
-    policy: how it was told what to keep.
+    Attributes:
+        retention: the table's marks from this plan on.
+        files: files to delete.
+        deletion: files of views from this time on stay, so older commits may be dropped from the value; EPOCH if
+            savepoints need their files.
+        last_completed: requested time of the last completed commit at planning; EPOCH without commits.
+        policy: the kind of policy.
     """
 
     barrier: InstantTime
@@ -203,30 +192,28 @@ class CleanPlan:
 
     @property
     def file_groups(self) -> Collection[FileGroup]:
-        """None: its files are needed by nobody, so that it is in no other plan's way."""
+        """Empty: nobody needs its files, so it blocks no other plan."""
         return ()
 
     @property
     def earliest(self) -> InstantTime:
-        """From which completion time on the history of every file group is kept."""
+        """The completion time from which all file groups keep their history."""
         return max([self.retention.since, *(mark for _, mark in self.retention.groups)])
 
     def parts(self) -> list[CleanPlan]:
-        """The plan, some files each, for executors that share the work; only the whole can be completed."""
+        """Split the plan for several executors; only the whole plan can be completed."""
         cuts = range(0, len(self.files), PART_FILES)
         return [replace(self, files=self.files[start : start + PART_FILES]) for start in cuts]
 
     def require_outputs(self, files: Collection[DataFile]) -> None:
-        """A clean adds no files."""
         if files:
-            raise InvalidInputError(f"a clean is completed without files. barrier={self.barrier} files={len(files)}")
+            raise InvalidInputError(f"a clean adds no files. barrier={self.barrier} files={len(files)}")
 
     def __str__(self) -> str:
         size = sum(file.size for file in self.files) / 2**20
         return f"clean {self.barrier}: {len(self.files)} files, {size:.1f} MiB, history from {self.retention.since} on"
 
     def encode(self) -> bytes:
-        """JSON; files by partition, whose path they share."""
         partitions: dict[str, list[list[object]]] = {}
         for file in self.files:
             partitions.setdefault(file.partition, []).append([str(file.name), file.size, file.rows, file.deletes])
@@ -246,7 +233,6 @@ class CleanPlan:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> CleanPlan:
-        """The plan in an object; raises `FormatError` naming `path`."""
         try:
             stored = json.loads(data)
             if stored["format"] != PLAN_FORMAT:
@@ -272,13 +258,6 @@ class CleanPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cleaning:
-    """What a clean would do: the marks that it moves, the files that go, and those that are spared for now.
-
-    deletion: as in the plan.
-    spared: files that no kept view needs, and that stay as a reader that began lately, a pending write, an open plan or
-    a savepoint may.
-    """
-
     retention: Retention
     files: tuple[DataFile, ...]
     spared: int
@@ -294,18 +273,17 @@ def plan_cleaning(
     saved: Collection[str] = (),
     groups: Mapping[FileGroup, InstantTime] | None = None,
 ) -> Cleaning:
-    """What follows from a value, a policy and the time.
+    """Compute the effect of a clean. No file goes that a view from the marks on needs; a migration may hold marks back.
 
-    completions: all that are known of `value`. now_ms: what the store's clock says. there: the paths of the data files
-    that a listing has found; None: all that the value names are taken to be there. saved: the paths that savepoints
-    name. groups: later marks of single file groups, whose readers are not spared.
-
-    No file goes that a view from the marks on needs, which a migration may hold back.
+    Args:
+        there: paths of listed data files; None if all named files exist.
+        saved: paths in savepoints.
+        groups: later marks of single file groups, without protection for readers.
     """
     retention = moved(value, policy.mark(value, completions, now_ms), groups)
     before = min(retention.since, policy.mark(value, completions, now_ms, policy.readers_ms))
-    marks = dict(retention.groups)  # of erasures, which spare no reader
-    for group, mark in (groups or {}).items():  # also where the mark of the whole table has moved beyond them
+    marks = dict(retention.groups)  # marks of erasures spare no reader
+    for group, mark in (groups or {}).items():  # also marks before the table's own
         marks[group] = max(min(mark, _last_mark(value)), marks.get(group, EPOCH))
     going = _among(needless_files(value, completions, before, marks, saved), there)
     unneeded = needless_files(
@@ -320,7 +298,6 @@ def _among(files: Sequence[DataFile], there: Collection[str] | None) -> list[Dat
 
 
 def plan_clean(value: Timeline, completions: Sequence[Completion], cleaning: Cleaning, policy: PolicyName) -> CleanPlan:
-    """The frozen plan of a cleaning of `value`."""
     requested = max((c.requested for c in completions if is_commit(c)), default=EPOCH)
     barrier = value.next_barrier
     retention, deletion = cleaning.retention, cleaning.deletion
@@ -328,10 +305,10 @@ def plan_clean(value: Timeline, completions: Sequence[Completion], cleaning: Cle
 
 
 def shows_the_same(value: Timeline, completions: Iterable[Completion], cut: Cut, until: InstantTime) -> bool:
-    """Whether the cut at `until` of the same kind shows the same rows as an earlier one, as far as `value` can tell.
+    """Return True if a later cut at `until` shows the same rows, as far as `value` knows.
 
-    Compactions change no rows. But where commits have been dropped since the earlier cut, what is left of them may be a
-    compaction alone.
+    Compactions change no rows. But if commits were dropped since the earlier cut, only a compaction may be left of
+    them.
     """
     later = replace(cut, time=until)
     between = (c for c in completions if later.shows(c) and not cut.shows(c) and (c.files or c.replaced))

@@ -1,14 +1,13 @@
-"""Plans, frozen whole when they are scheduled: what the plan of every service is, and compaction's, with its planner.
+"""Frozen plans of services, and the planner of compactions.
 
-    ──T1──T2──────T4─────▼ b          b   the barrier: an odd instant just after the value the plan derives from
+    ──T1──T2──────T4─────▼ b          b   the barrier: an odd instant just after the plan's timeline value
          p1 ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄           P   the writes still pending at b: p1 < p2 < …
                 p2 ┄┄┄┄┄┄┄┄           S = p1, or nothing pending: everything below is stable, for good
 
-A compaction consumes every commit completed before b. Commits requested before S have all ended and nothing can be
-requested before S any more, so what is below S is *stable*; nor can anything but p_i itself land in a gap
-(p_i, p_i+1). Both are exact knowledge, since requested times come from the same total order as completions. Execution
-uses the plan alone and never looks at the current timeline: taking P or S later gives wrong answers. A write that was
-requested before an overwrite of a partition adds nothing to it, and does not count in P for its file groups.
+A compaction consumes all commits completed before b. Commits requested before S have ended, and no write can be
+requested before S any more, so everything below S is *stable*. Only p_i itself can land in a gap (p_i, p_i+1).
+Execution uses only the plan and never the current timeline: a later P or S gives wrong answers. A write requested
+before an overwrite of a partition adds nothing to it, and does not count in P for its file groups.
 """
 
 from __future__ import annotations
@@ -29,20 +28,21 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup
 from crdt_mor.planners.overwrite import overwritten_at
 
 FORMAT = 3
-"""Version of the JSON of a compaction's plan in which a file group was overwritten beside a pending write.
+"""JSON version of a plan in which a file group was overwritten beside a pending write.
 
-With a log compaction in it and no such file group, a plan is of version 2; any other is still of version 1. A release
-that reads an earlier version alone would fold such a file group otherwise, and put other bytes under the same names.
+Plans with a log compaction have version 2, others 1. An older release would fold such a file group differently, and put
+other bytes under the same names.
 """
 
 FORMATS_READ = (1, 2, FORMAT)
 
 
 class FrozenPlan(Protocol):
-    """What the plan of every service is: a value that holds all that its executors need, frozen when it is scheduled.
+    """A service's plan: everything that its executors need, frozen when it is scheduled.
 
-    barrier: its instant's time, the one after the value that it derives from.
-    table_id: the table's; None where it had none yet.
+    Attributes:
+        barrier: its instant, just after its timeline value.
+        table_id: the table's id, or None before it had one.
     """
 
     @property
@@ -53,25 +53,26 @@ class FrozenPlan(Protocol):
 
     @property
     def file_groups(self) -> Collection[FileGroup]:
-        """The file groups that it changes, each once: while it is open, no other plan has any of them."""
+        """The file groups that it changes; while it is open, no other plan contains them."""
 
     def parts(self) -> list[Self]:
-        """The plan in parts that may be executed apart from each other; only the whole can be completed."""
+        """Split the plan for separate execution; only the whole plan can be completed."""
 
     def encode(self) -> bytes:
-        """The bytes of its object; `hudi.actions` knows how to decode them."""
+        """Encode the plan; `hudi.actions` decodes it."""
 
     def require_outputs(self, files: Collection[DataFile]) -> None:
-        """Raise `InvalidInputError` unless these are the files of all that it asks for."""
+        """Raise `InvalidInputError` unless these files are its complete output."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupInput:
-    """What a plan consumes of one file group: the base file of its slice, and the logs, carries included.
+    """The base file and logs, including carries, that a plan consumes of a file group.
 
-    logs_only: a log compaction, which folds the logs into one carry, and copies the base file as it is.
-    overwritten: the barrier of the last overwrite of its partition; the pending writes that were requested before can
-        add nothing to it. EPOCH: no pending write was.
+    Attributes:
+        logs_only: fold the logs into one carry, and copy the base file.
+        overwritten: barrier of the partition's last overwrite: earlier pending writes add nothing. EPOCH if no pending
+            write is earlier.
     """
 
     partition: str
@@ -88,14 +89,15 @@ class GroupInput:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Everything that the executors of a compaction need.
+    """Everything that a compaction's executors need.
 
-    pending: the requested times of all writes that were pending, ascending: P.
-    schema, merge: the table's, when the plan was made.
-    groups: the file groups that it compacts, with the files that it consumes.
-    payloads: a pickled plan brings the table's payloads along, for the process where it arrives; not stored.
-    order: that of the rows in the new base files, `linear(country,day)` or `z-order(country,day)`; `key`: by key alone.
-    compression: of the new base files, `zstd` or `lz4`.
+    Attributes:
+        pending: requested times of all pending writes, ascending (P).
+        schema, merge: the table's at planning.
+        groups: the file groups with the files to consume.
+        payloads: the table's payloads, pickled with the plan but not stored.
+        order: of the rows in new base files: `linear(country,day)`, `z-order(country,day)` or `key`.
+        compression: of the new base files, `zstd` or `lz4`.
     """
 
     barrier: InstantTime
@@ -109,34 +111,31 @@ class CompactionPlan:
     compression: str = BY_KEY.compression
 
     def pending_of(self, group: GroupInput) -> tuple[InstantTime, ...]:
-        """The pending writes that may add something to a file group: its P, whose first one is its S."""
+        """Return the pending writes that may add to a file group: its P, which begins with its S."""
         return tuple(p for p in self.pending if p > group.overwritten)
 
     @property
     def copied(self) -> set[FileGroup]:
-        """The file groups that have a log compaction, so that their base files are copied as they are."""
+        """File groups with a log compaction; their base files are copied."""
         return {(group.partition, group.file_id) for group in self.groups if group.logs_only}
 
     def made(self, outputs: Iterable[DataFile]) -> list[DataFile]:
-        """Those of its output files that say something new: all but the copies of base files."""
         copied = self.copied
         return [file for file in outputs if not (file.is_base and file.group in copied)]
 
     @property
     def file_groups(self) -> list[FileGroup]:
-        """The file groups, each once."""
         return [(group.partition, group.file_id) for group in self.groups]
 
     def parts(self) -> list[CompactionPlan]:
-        """The plan, one file group each, for executors that share the work; only the whole can be completed."""
         return [replace(self, groups=(group,)) for group in self.groups]
 
     def require_outputs(self, files: Collection[DataFile]) -> None:
-        """Each file group has one new base file: what lacks one would lose its rows."""
+        """Require one new base file per file group: without it, the group's rows would be lost."""
         bases = sorted(file.group for file in files if file.is_base)
         if bases != sorted(self.file_groups):
             raise InvalidInputError(
-                "a compaction is completed with the files of all the plan's file groups, each once. "
+                "pass the files of all the plan's file groups, each once, to complete a compaction. "
                 f"barrier={self.barrier} planned={len(self.groups)} executed={len(set(bases))}"
             )
 
@@ -151,13 +150,11 @@ class CompactionPlan:
 
     @property
     def _format(self) -> int:
-        """The least version of the JSON that says it all."""
         if any(group.overwritten != EPOCH for group in self.groups):
             return FORMAT
         return 2 if self.copied else 1
 
     def encode(self) -> bytes:
-        """JSON."""
         groups = [_group(group) for group in self.groups]
         return json.dumps(
             {
@@ -176,7 +173,6 @@ class CompactionPlan:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> CompactionPlan:
-        """The plan in an object; raises `FormatError` naming `path`."""
         try:
             stored = json.loads(data)
             if stored["format"] not in FORMATS_READ:
@@ -212,7 +208,7 @@ def _group_of(fields: Sequence[Any]) -> GroupInput:
     logs_only = more[0] if more else 0
     overwritten = InstantTime(more[1]) if len(more) > 1 else EPOCH
     if logs_only not in (0, 1) or (logs_only and not base) or len(more) > 2:
-        raise ValueError(f"the file group {file_id} has {more} behind its logs")
+        raise ValueError(f"the file group {file_id} contains {more} after its logs")
     to_ms(overwritten)
     of_logs = tuple(DataFile(*log) for log in logs)
     return GroupInput(partition, file_id, DataFile(*base) if base else None, of_logs, bool(logs_only), overwritten)
@@ -232,16 +228,17 @@ def plan_compaction(
     logs_only: bool = False,
     also: Collection[FileGroup] = (),
 ) -> CompactionPlan | None:
-    """The plan that follows from `value` and its latest file slices; None if there is nothing to compact.
+    """Plan a compaction of the latest file slices of `value`; None if there is nothing to compact.
 
-    File groups that are `taken` by an open plan are skipped, and so are those with fewer than `log_files_min` logs of
-    commits. A slice whose only log is a carry is compacted once nothing is pending any more, which makes the carry part
-    of the base; unless it holds nothing but ordered tombstones, which every compaction carries on.
+    It skips groups in open plans (`taken`), and groups with fewer than `log_files_min` commit logs. A slice with only a
+    carry is compacted once nothing is pending, which folds the carry into the base. A carry of ordered tombstones alone
+    is not: every compaction carries them on.
 
-    groups: the plan takes no others; None: any.
-    logs_only: a log compaction of each file group with two logs or more, a carry among them. A file group without a
-        base file has nothing to copy, so that it is compacted fully.
-    also: file groups that are compacted whatever logs they have, or have none, such as those in another order.
+    Args:
+        groups: the only groups to plan; None for any.
+        logs_only: do log compactions of groups with two logs or more, including carries. Groups without a base file are
+            compacted fully.
+        also: groups to compact in any case, such as groups in another order.
     """
     chosen = [
         _input(value, s, logs_only=logs_only and s.base is not None)
@@ -262,16 +259,15 @@ def plan_compaction(
 
 
 def pending_in(value: Timeline, partition: str) -> tuple[InstantTime, ...]:
-    """The requested times, ascending, of the pending writes that may still add something to a partition.
+    """Return the requested times, ascending, of pending writes that may add to a partition.
 
-    Those that were requested before an overwrite of the partition can add nothing.
+    Writes requested before an overwrite of the partition cannot.
     """
     since = overwritten_at(value, partition)
     return tuple(sorted(p.requested for p in value.pending if p.requested > since))
 
 
 def _input(value: Timeline, slice_: FileSlice, *, logs_only: bool = False) -> GroupInput:
-    """What a plan that derives from `value` freezes of a file group."""
     overwritten = overwritten_at(value, slice_.partition)
     return GroupInput(slice_.partition, slice_.file_id, slice_.base, slice_.logs, logs_only, overwritten)
 
@@ -288,12 +284,11 @@ def _plan(value: Timeline, merge: MergeSpec, chosen: Sequence[GroupInput]) -> Co
 
 
 def _has_many_logs(slice_: FileSlice, log_files_min: int) -> bool:
-    """Whether a log compaction leaves fewer logs: it needs one of a commit, and another one beside it."""
     return len(slice_.fresh_logs) >= max(1, log_files_min) and (slice_.base is None or len(slice_.logs) >= 2)
 
 
 def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
-    """Whether a slice has a carry, and no other log, and a compaction without pending writes would leave no carry."""
+    """Return True if the only log is a carry that a compaction without pending writes folds into the base."""
     carried = slice_.logs if not slice_.fresh_logs else ()
     return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)
 
@@ -305,7 +300,7 @@ def plan_again(
     taken: Collection[FileGroup],
     before: CompactionPlan,
 ) -> CompactionPlan | None:
-    """The plan for the file groups of an earlier one that are not `taken` by an open plan, nor compacted since then."""
+    """Plan an earlier plan's file groups again, except groups `taken` or compacted since."""
     wanted = {(group.partition, group.file_id): group for group in before.groups}
     chosen = [
         _input(value, s, logs_only=wanted[s.group].logs_only and s.base is not None)
@@ -318,6 +313,6 @@ def plan_again(
 def plan_logs(
     value: Timeline, slices: Collection[FileSlice], merge: MergeSpec, taken: Collection[FileGroup]
 ) -> CompactionPlan | None:
-    """The plan for all the slices that have any log, even a carry alone, and that are not `taken` by an open plan."""
+    """Plan all slices with any log, even a carry alone, except groups `taken` by an open plan."""
     chosen = [_input(value, s) for s in sorted(slices, key=lambda s: s.group) if s.logs and s.group not in taken]
     return _plan(value, merge, chosen)

@@ -1,7 +1,7 @@
-"""What is due of a table's upkeep by its policies, with the reason in words.
+"""Decide which compactions are due by a table's policies, with the reason in words.
 
-What is due is a pure function of a value of the timeline, its file slices, the policies and the store's time, so that
-any number of processes that ask at once come to the same answer.
+The result is a pure function of timeline value, file slices, policies and the store's time: any number of processes get
+the same answer.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ _NAMES: Final = "crdt_mor.compaction"
 
 @dataclass(frozen=True, slots=True)
 class DueGroup:
-    """A file group that is to be compacted. bytes: of the files that it reads, about."""
-
     group: FileGroup
     why: str
     bytes: int
 
 
 def group_name(group: FileGroup) -> str:
-    """A file group as people name it: its partition, and its file id up to where all of them are alike."""
     partition, file_id = group
     short = file_id.partition("-")[0]
     return f"{partition}/{short}" if partition else short
@@ -45,10 +42,7 @@ def due_compactions(
     now_ms: int,
     taken: Collection[FileGroup] = (),
 ) -> list[DueGroup]:
-    """The file groups that are to be compacted by the policies, those first whose logs are most beside their base.
-
-    slices: the latest ones of `value`. now_ms: the store's clock. taken: the groups in open plans, which are left out.
-    """
+    """Return the due file groups, except `taken` ones, the highest ratio of logs to base first."""
     found: list[tuple[float, DueGroup]] = []
     for slice_ in slices:
         loose = _loose_logs(slice_, merge, value)
@@ -63,7 +57,6 @@ def due_compactions(
 def due_log_compactions(
     slices: Iterable[FileSlice], policies: Policies, taken: Collection[FileGroup] = ()
 ) -> list[DueGroup]:
-    """The file groups whose logs are to be made one. taken: those in open plans, or due for a compaction."""
     most = policies.log_compaction
     if most is None:
         return []
@@ -82,13 +75,10 @@ def due_log_compactions(
 def waits_of(
     value: Timeline, slices: Iterable[FileSlice], merge: MergeSpec, policies: Policies, now_ms: int
 ) -> list[str]:
-    """What compactions wait for where none is due: each policy with the file group that is nearest to it.
-
-    slices: the latest ones of `value`. now_ms: the store's clock.
-    """
+    """Explain what compactions wait for if none is due: each policy with the nearest file group."""
     found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
     if not found:
-        return ["compaction waits for log files: there are none"]
+        return ["compaction waits for log files"]
     said = []
     if policies.log_files is not None:
         most = max(len(loose) for _, loose in found)
@@ -107,11 +97,10 @@ def waits_of(
 
 
 def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:
-    """The logs that a compaction would bring into the base file: those of commits, and a carry that can come to rest.
+    """Return the logs that a compaction would fold into the base: commit logs, and a carry that can come to rest.
 
-    What a carry holds for a write that was pending before its barrier, and still is, a compaction would only carry on:
-    that is no reason for one. Where the latest commit wins, rows are carried by nothing but a log compaction, and come
-    to rest with any compaction.
+    A carry for a write still pending would only be carried on, which is no reason to compact. If the latest commit
+    wins, only log compactions carry rows, and any compaction folds them.
     """
     fresh = slice_.fresh_logs
     carries = [log for log in slice_.logs if slice_.is_carry(log)]
@@ -138,7 +127,7 @@ def _why_due(slice_: FileSlice, loose: tuple[DataFile, ...], policies: Policies,
 
 
 def _ratio_of(slice_: FileSlice, loose: tuple[DataFile, ...]) -> float:
-    """The bytes of loose logs over the bytes of the rest; where there is no base, the largest log stands for it."""
+    """Return the bytes of loose logs over the other bytes; without a base, the largest log counts as base."""
     size = sum(log.size for log in loose)
     settled = sum(file.size for file in slice_.files) - size
     if slice_.base is None:

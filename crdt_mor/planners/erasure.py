@@ -1,11 +1,11 @@
-"""An erasure that is under way: which file groups it goes through, and what is still left to do in each.
+"""Erasures in progress: their file groups, and the work left in each.
 
-    T      the delete is requested: rows of it are gone for readers
-    K      no write that was requested before T is pending any more, so that the delete is stable
-    C      a base file whose barrier is after K is completed: it holds no byte of the rows, and no carry does
-    erased the history of the file groups begins at C, and every older file of them is gone
+    T      the delete is requested: readers no longer see the rows
+    K      no write requested before T is pending, so the delete is stable
+    C      a base file with a barrier after K is completed: neither it nor a carry contains a byte of the rows
+    erased the file groups' history begins at C, and all their older files are gone
 
-The keys are not part of it: an erasure must not write down what it removes.
+The note omits the keys: an erasure must not write down the data that it removes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from crdt_mor.model.timeline_json import WRONG_SHAPE, require_types
 from crdt_mor.model.timeline_parts import Completion, FileGroup
 
 FORMAT = 1
-"""Version of the JSON of an erasure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
     """The note of an erasure, put before its delete is committed.
 
-    requested: T. groups: the file groups in which a file may hold the rows, each once.
+    Attributes:
+        requested: T.
+        groups: file groups with files that may contain the rows.
     """
 
     requested: InstantTime
@@ -37,13 +38,11 @@ class Erasure:
     table_id: str | None = None
 
     def encode(self) -> bytes:
-        """JSON."""
         fields = {"format": FORMAT, "requested": self.requested, "table_id": self.table_id, "groups": self.groups}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Erasure:
-        """The erasure in an object; raises `FormatError` naming `path`."""
         try:
             stored = json.loads(data)
             if stored["format"] != FORMAT:
@@ -63,15 +62,16 @@ def history_begins(
     slices: Iterable[FileSlice],
     stable_at: Mapping[FileGroup, InstantTime],
 ) -> dict[FileGroup, InstantTime]:
-    """For each file group that is done: the completion time from which on no view needs a file that has the rows.
+    """Return, for each finished file group, the completion time from which no view needs a file with the rows.
 
-    A file group is done when rows that were deleted, and stable, at K are in neither its base file nor its logs. A
-    base file whose barrier is after K was folded when the delete was stable, so that neither it nor a carry beside it
-    has the rows or the delete; unless it is a copy of an older one, as a log compaction makes it. And a slice of a base
-    file alone holds live rows alone.
+    A group is finished when neither base file nor logs contain rows that were deleted, and stable, at K. A base file
+    with a barrier after K was folded after the delete was stable, so it and its carry are clean, unless a log
+    compaction copied it. A slice with only a base file contains only live rows. Concurrent compactions do not change
+    the answer: the first such base file counts, or else the slice's base.
 
-    stable_at: K of each file group. slices: the latest. While others go on compacting the answer stays the same: it is
-    about the first such base file, and where there is none about the base of the slice.
+    Args:
+        slices: the latest slices.
+        stable_at: K of each file group.
     """
     bases: dict[FileGroup, list[tuple[InstantTime, InstantTime, str]]] = {group: [] for group in stable_at}
     replaced: dict[FileGroup, InstantTime] = {}

@@ -1,4 +1,4 @@
-"""A migration's events, as pure functions: of the table that moves, and of the one whose rows arrive in it."""
+"""Timeline values of a migration, for the source table and the target table. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,31 +15,28 @@ from crdt_mor.model.timeline_parts import Completion, Token
 
 
 def moving_to(value: Timeline, nonce: str, wall_ms: int, moving: Moving | None) -> Timeline:
-    """A migration to another table is announced, or given up (None)."""
+    """Announce a migration to another table, or give it up (None)."""
     announced = replace(moving, since=value.clock) if moving is not None else None
     return value.following(nonce, tick_after(value.clock, wall_ms), moving=announced)
 
 
 def closed(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
-    """From here on nothing begins in this table, which moves to another address. What is pending may end."""
+    """Close the table: no write begins; pending writes may end."""
     assert value.moving is not None, "a migration is announced before it closes the table"
     clock = tick_after(value.clock, wall_ms)
     return value.following(nonce, clock, moving=replace(value.moving, closed=clock))
 
 
 def arriving(value: Timeline, nonce: str, wall_ms: int, origin: Origin) -> Timeline:
-    """The rows of another table arrive here: the next step, or the end of a migration that was given up."""
     return value.following(nonce, tick_after(value.clock, wall_ms), origin=origin)
 
 
 def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: Author | None = None) -> Timeline:
-    """All rows of `source`, which is closed, have arrived, and this table takes writes from here on.
+    """Open this table for writes, after all rows of the closed `source` have arrived.
 
-    They come after all that was written to the source: the clock moves past its clock. It is an empty delta commit of
-    its own, which stands for the commits that the tokens of the source name. Its properties come along, but for the
-    order of rows, which this table was made with, and so do its rules and the names of its columns.
-
-    What this table showed before was a part of the source: it is history that is not kept.
+    The clock moves past the source's clock. The event adds an empty delta commit, to which the source's tokens refer.
+    Properties (except the order of rows), rules and column names come from the source. Earlier versions of this table
+    showed only a part of the source, so that history is not kept.
     """
     assert value.origin is not None, "rows of another table arrive"
     requested = begin_after(max(value.clock, source.clock), wall_ms)
@@ -47,7 +44,7 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
     version = value.version + 1
     completion = Completion(requested, clock, version, nonce, DELTA_COMMIT, "UPSERT", author=author)
     others = {t.application for t in source.tokens}
-    stable = min([clock, *(p.requested for p in value.pending)])  # a process of the migration may have stalled
+    stable = min([clock, *(p.requested for p in value.pending)])  # a migrating process may have stalled
     return value.following(
         nonce,
         clock,
@@ -66,7 +63,6 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
 
 
 def _named_as_in(source: Timeline, value: Timeline, at: InstantTime) -> Alterations:
-    """The alterations of the new table with one that gives its columns the names that they have in the old one."""
     if not (source.alterations or value.alterations):
         return ()
     names, columns = source.names, value.columns

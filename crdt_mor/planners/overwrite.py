@@ -1,16 +1,15 @@
-"""Overwrites, as pure functions: the rows of a scope are replaced, beside running writers, and no writer waits.
+"""Overwrites replace all rows of a scope, beside running writers, and nobody waits. Pure functions.
 
     ──T1──────T0────p1───────▼ b ──T2──►      T0  the overwrite begins: a pending write like any other
-      │        ┆     ┆       │      │         b   its barrier, just after the value that its event derives from
-      └ void   ┆     └ void at its end   └ written to what the overwrite left
+      │        ┆     ┆       │      │         b   its barrier, just after the value before its event
+      └ void   ┆     └ void at its end   └ added to the new rows
 
-The event of an overwrite puts a new base file, with the new rows or with none, at b in front of each file group that it
-covers. What was requested before b is void there: completed commits since readers look at the newest base file, and
-pending writes since each of them removes its own files of the scope before it completes. For that the value notes the
-overwrite as long as a write is pending that was requested before it.
+The event puts a new base file, with the new rows or none, at b in front of each covered file group. Everything
+requested before b is void there: readers look at the newest base file, and each pending write removes its own files of
+the scope before it completes. The value notes the overwrite as long as an earlier write is pending.
 
-No completion can come between b and the event, as b follows from the very value that the event follows. An open plan of
-the covered file groups would put older rows behind b, so the event cancels it.
+No completion can come between b and the event, because both follow from the same value. An open plan of covered file
+groups would put older rows behind b, so the event cancels it.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenP
 
 @dataclass(frozen=True, slots=True)
 class StagedBase:
-    """A base file that an overwrite has staged for a file group, under a name that no reader of Hudi's looks at."""
-
     path: str
     group: FileGroup
     size: int
@@ -39,10 +36,12 @@ class StagedBase:
 
 @dataclass(frozen=True, slots=True)
 class StagedOverwrite:
-    """All that the event of an overwrite needs besides the value that it follows.
+    """The staged files of an overwrite.
 
-    operation: Hudi's word for it. bases: the base files with its rows, one for each file group that has any.
-    empty: the path and the size of one without rows, for the file groups of the scope that get none.
+    Attributes:
+        operation: Hudi's name of the operation.
+        bases: one base file for each file group with rows.
+        empty: path and size of an empty base file for the scope's other file groups.
     """
 
     operation: str
@@ -51,14 +50,11 @@ class StagedOverwrite:
     empty: tuple[str, int]
 
     def is_misplaced(self, file_ids: FileIds) -> bool:
-        """Whether some base file was staged for a file group that does not answer for its bucket any more."""
+        """Return True if a base file was staged for a file group that no longer serves its bucket."""
         return not all(file_ids.has(base.group) for base in self.bases)
 
     def files(self, barrier: InstantTime, slices: Iterable[FileSlice]) -> tuple[DataFile, ...]:
-        """The new base files, of all file groups of the scope, where these are the slices of the value.
-
-        A file group that holds no rows anyway, in a base file alone, stays as it is.
-        """
+        """Return the new base files of the scope. Groups that are an empty base file stay as they are."""
         filled = {base.group: base for base in self.bases}
         emptied = [s.group for s in slices if self.scope.covers(s.partition) and s.group not in filled and not _bare(s)]
         path, size = self.empty
@@ -87,13 +83,10 @@ def overwritten(
     cancelled: Collection[OpenPlan],
     token: tuple[str, int] | None = None,
 ) -> Timeline:
-    """The value in which a pending write has overwritten its scope: two instants complete in one event.
+    """Return the value after a pending write overwrote its scope: two instants complete in one event.
 
-    The write itself completes without files, and the overwrite, at the barrier, with the new base files. Users see the
-    latter alone.
-
-    slices: the latest ones of `value`, those of its scope at least. cancelled: its open plans that hold a file group of
-    the scope.
+    The write completes without files, and the overwrite completes at the barrier with the new base files. Users see
+    only the overwrite. `cancelled` are open plans with a file group of the scope.
     """
     assert write in value.pending, "rule 1: only a pending instant can complete"
     version, barrier = value.version + 1, value.next_barrier
@@ -123,17 +116,16 @@ def overwritten(
 
 
 def overwritten_at(value: Timeline, partition: str) -> InstantTime:
-    """The last overwrite of a partition that a pending write was requested before; EPOCH: there is none."""
+    """Return a partition's last overwrite with earlier pending writes; EPOCH without one."""
     return max((o.barrier for o in value.overwrites if o.scope.covers(partition)), default=EPOCH)
 
 
 def is_end_of_write(completion: Completion) -> bool:
-    """Whether it is the completion, without files, of the write that has become an overwrite; users see that alone."""
+    """Return True for the completion of an overwrite's write, without files, which users do not see."""
     return completion.action == DELTA_COMMIT and completion.operation in OPERATIONS and not completion.adopted
 
 
 def covered_by(completion: Completion) -> tuple[str, ...] | None:
-    """The paths of the partitions that an overwrite covers, ("*",) for all of them; None of any other commit."""
     if completion.overwriting is None:
         return None
     partitions = completion.overwriting.scope.partitions

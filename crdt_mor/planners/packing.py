@@ -1,12 +1,11 @@
-"""Which completions share a segment, and which ones a value need not name any more.
+"""Group completions into segments, and drop completions from the value.
 
-    live      some of its commits the latest snapshot needs: read whenever a table is opened
-    history   a compaction has superseded all of them: read by time travel and changes alone
+    live      the latest snapshot needs some of its commits: read on every open
+    history   compactions superseded all its commits: read only by time travel and changes
 
-A segment that was live when it was written fills with commits that compactions have superseded since, which only its
-own bytes show. So a clean, when it completes, has the live segments looked through: where much of them is stale, or
-where they are many and small, they are packed anew. And what no view needs that the table still answers for goes, see
-`droppable_until`. Sealing alone rolls up what is small, level by level, and never looks at what is large again.
+In a live segment more and more commits become superseded, which only its contents show. When a clean completes, it
+reads the live segments and repacks those that are mostly stale, or small and many. Completions that no kept view needs
+are dropped, see `droppable_until`. Sealing only merges small segments, level by level, and never reads large ones.
 """
 
 from __future__ import annotations
@@ -19,46 +18,46 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
 
 SEGMENT_BYTES_MAX = 1 << 22
-"""About how many bytes of completions share a segment. A single commit may have more."""
+"""Approximate bytes of completions per segment; a single commit may exceed it."""
 
 SEGMENT_BYTES_FULL = 1 << 20
-"""From this size on a segment is not rolled up with others: that would read and write much for one name less."""
+"""Segments of this size are not merged: much I/O to save one name."""
 
 SMALL_LIVE_MAX = 4
-"""Live segments below `SEGMENT_BYTES_FULL` that a clean leaves as they are."""
+"""Live segments below `SEGMENT_BYTES_FULL` that a clean tolerates."""
 
 _COMPLETION_BYTES = 250
-"""About what a completion takes besides what `bytes_of` counts."""
+"""Approximate bytes of a completion beyond `bytes_of`."""
 
 Ends = Mapping[InstantTime, InstantTime | None]
-"""By requested time: from when on no snapshot needs a commit; None: some snapshot needs it now."""
+"""By requested time: when the last snapshot stopped needing a commit; None if some snapshot needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Completions for one segment, in completion order. `superseded` is that of the segment."""
-
     completions: tuple[Completion, ...]
     superseded: InstantTime | None
 
 
 def droppable_until(value: Timeline, deletion: InstantTime, archived: InstantTime) -> InstantTime:
-    """Up to when completed commits may go from a value: those that no view at this time or later needs.
+    """Return the time up to which completed commits may be dropped: no view from then on needs them.
 
-    deletion: from then on data files are kept, for views by completion. Those by request are kept from `stable_since`.
-    archived: Hudi's timeline directory has none of the commits requested up to then, and none of them is adopted again.
-    What completed after a savepoint stays as well, since the table may be restored to it.
+    Commits after a savepoint stay, because the table may be restored to it.
+
+    Args:
+        deletion: data files of completion-time views are kept from here; request-time views from `stable_since`.
+        archived: Hudi's timeline directory contains no earlier commit, so none is adopted again.
     """
     return min([deletion, value.retention.stable_since, archived, *(s.at for s in value.savepoints)])
 
 
 def is_droppable(segment: Segment, until: InstantTime) -> bool:
-    """Whether no commit of a segment is needed by a view as of `until` or later, or by what changed since then."""
+    """Return True if neither views nor changes from `until` on need a commit of the segment."""
     return segment.superseded is not None and segment.superseded <= until and segment.last <= until
 
 
 def in_chunks(completions: Iterable[Completion], ends: Ends) -> list[Chunk]:
-    """Completions as segments of bounded size: all of them live, or all of them history."""
+    """Split completions, all live or all history, into segments of bounded size."""
     parts: list[list[Completion]] = []
     size = 0
     for completion in sorted(completions, key=lambda c: c.completed):
@@ -72,17 +71,12 @@ def in_chunks(completions: Iterable[Completion], ends: Ends) -> list[Chunk]:
 
 
 def weigh(completions: Sequence[Completion]) -> int:
-    """About how many bytes completions take in a segment."""
     return bytes_of(completions) + _COMPLETION_BYTES * len(completions)
 
 
 @dataclass(frozen=True, slots=True)
 class Repacking:
-    """What a clean makes of the segments.
-
-    kept: segments that stay as they are. live, history: new ones. dropped: when the last commit of those that are
-    dropped completed, and how many there are; EPOCH and 0 where there are none.
-    """
+    """A clean's changes of the segments. `dropped` is the last dropped completion time, and their number."""
 
     kept: tuple[Segment, ...]
     live: tuple[Chunk, ...]
@@ -96,9 +90,9 @@ def repack(
     carried: Sequence[Completion],
     until: InstantTime,
 ) -> Repacking:
-    """The segments of a value after a clean.
+    """Return the segments after a clean.
 
-    contents: of the live segments at least, by name. carried: what the value itself carries. until: `droppable_until`.
+    `contents` are completions by live segment, `carried` those in the value itself.
     """
     gone = [segment for segment in segments if is_droppable(segment, until)]
     live_segments = [segment for segment in segments if segment.superseded is None]
@@ -120,7 +114,6 @@ def repack(
 
 
 def _worth_packing(live: Sequence[Segment], contents: Mapping[str, Sequence[Completion]], ends: Ends) -> list[Segment]:
-    """The live segments that are mostly stale; and the small ones, where there are many of them."""
     small = [segment for segment in live if segment.size < SEGMENT_BYTES_FULL]
     few = len(small) <= SMALL_LIVE_MAX
     return [s for s in live if (s in small and not few) or _is_mostly_stale(contents[s.name], ends)]

@@ -1,17 +1,16 @@
-"""Restoring a table to what it showed at a moment: the pure planner, its frozen plan, and the event.
+"""Restores a table to an earlier moment: the pure planner, its frozen plan and the event.
 
-    kept        what was completed by then; and cleans and rollbacks of any time, which hold no data
-    dropped     every other completion, with its files
-    given up    every pending write and every open plan
-    tokens      of each application the last one that a kept commit carries, so that what was dropped may be written
-                again
+    kept        commits completed by then; cleans and rollbacks of any time, which contain no data
+    dropped     all other completions, with their files
+    given up    all pending writes and open plans
+    tokens      each application's last token in a kept commit, so that dropped rows may be written again
 
-The schema stays, as it only grows: where a dropped commit brought it, or none is left in Hudi's active timeline that
-its readers would take it from, the event has a commit without files that does. Times are never used again.
+The schema stays, because it only grows. If a dropped commit added columns, or Hudi's active timeline is left without a
+commit to read the schema from, the event adds a commit without files. Times are never reused.
 
-What cannot be restored is refused before anything is published: a moment whose files a clean or an erasure has removed;
-one that an earlier restore has cut off; one that would drop what a savepoint shows; and one from before what Hudi's
-archived timeline holds, as Hudi's readers would go on to take the dropped instants there for committed.
+Impossible restores are refused before anything is published: to a moment whose files a clean or an erasure removed; to
+one that an earlier restore cut off; past a savepoint; and before the end of Hudi's archived timeline, because Hudi's
+readers would still take dropped instants there for committed.
 """
 
 from __future__ import annotations
@@ -37,10 +36,9 @@ from crdt_mor.model.timeline_parts import Completion, RolledBack, Segment, Token
 from crdt_mor.planners.archive import newest_bases
 
 RESTORE: Final = "restore"
-"""The action of a restore: Hudi's word, in the value and in the names of its timeline's files."""
+"""Hudi's action name, in the value and in timeline file names."""
 
 PLAN_FORMAT: Final = 1
-"""Version of the JSON of a restore's plan."""
 
 # --- savepoints -------------------------------------------------------------------------------------------------------
 
@@ -54,15 +52,15 @@ def save(
     author: Author | None,
     newest: InstantTime,
 ) -> Timeline:
-    """What the table shows now has this name. newest: the greatest requested time of a commit; EPOCH: there is none."""
+    """Name the current snapshot. `newest` is the greatest requested time of a commit; EPOCH without commits."""
     if (there := value.find_savepoint(name)) is not None:
         raise InvalidInputError(
-            "the table has a savepoint of this name already: take another name, or drop_savepoint the old one. "
+            "a savepoint of this name exists already: use another name, or drop_savepoint the old one. "
             f"name={name} as_of={there.at}"
         )
     if len(value.savepoints) >= SAVEPOINTS_MAX:
         raise InvalidInputError(
-            f"a table has at most {SAVEPOINTS_MAX} savepoints: drop_savepoint some. "
+            f"the table reached the maximum of {SAVEPOINTS_MAX} savepoints: drop_savepoint some. "
             f"oldest={[s.name for s in value.savepoints[:3]]}"
         )
     saved = tick_after(value.clock, wall_ms)
@@ -72,14 +70,12 @@ def save(
 
 
 def unsave(value: Timeline, nonce: str, wall_ms: int, name: str) -> Timeline:
-    """The savepoint of this name is gone; what it showed stays as long as anything else needs it."""
     left = tuple(s for s in value.savepoints if s.name != name)
     clock = tick_after(value.clock, wall_ms)
     return value.following(nonce, clock, savepoints=left)
 
 
 def newest_commit(completions: Iterable[Completion]) -> InstantTime:
-    """The greatest requested time of what holds data, which Hudi's savepoint marks; EPOCH: there is none."""
     return max((c.requested for c in completions if c.action in DATA_ACTIONS), default=EPOCH)
 
 
@@ -88,10 +84,7 @@ def newest_commit(completions: Iterable[Completion]) -> InstantTime:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """An instant that a restore drops.
-
-    action: Hudi's word in the name of its completed file. files: the paths of its data files.
-    """
+    """A dropped instant, with Hudi's action name and its data files' paths."""
 
     requested: InstantTime
     completed: InstantTime
@@ -101,10 +94,12 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """Everything that a process needs to carry out a restore.
+    """Everything needed to carry out a restore.
 
-    requested: of the restore. to: what was completed by this time is kept. marks: the requested time of the newest
-    commit that is kept; EPOCH: none is. dropped: the one that was completed last comes first.
+    Attributes:
+        to: commits completed by this time are kept.
+        marks: requested time of the newest kept commit, or EPOCH.
+        dropped: dropped instants, the last completed first.
     """
 
     requested: InstantTime
@@ -114,7 +109,6 @@ class RestorePlan:
     table_id: str | None = None
 
     def encode(self) -> bytes:
-        """JSON, a short list for each instant."""
         return json.dumps(
             {
                 "format": PLAN_FORMAT,
@@ -129,7 +123,6 @@ class RestorePlan:
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> RestorePlan:
-        """The plan in an object; raises `FormatError` naming `path`."""
         try:
             stored = json.loads(data)
             if stored["format"] != PLAN_FORMAT:
@@ -143,7 +136,7 @@ class RestorePlan:
 
 
 def _paths(entries: Sequence[object]) -> tuple[str, ...]:
-    """Paths of data files. What a plan names is deleted, so it must not name anything else, nor lie elsewhere."""
+    """Check paths of data files: these files are deleted, so a plan must name no other file and no other place."""
     for path in entries:
         if not isinstance(path, str) or data_file_name(path) is None or ".." in path.split("/") or path[0] == "/":
             raise TypeError(f"not a data file of the table: {path!r}")
@@ -151,7 +144,6 @@ def _paths(entries: Sequence[object]) -> tuple[str, ...]:
 
 
 def is_dropped(completion: Completion, to: InstantTime) -> bool:
-    """Whether a restore to this time drops a completion: it holds data, and came later."""
     return completion.completed > to and completion.action in DATA_ACTIONS
 
 
@@ -163,10 +155,12 @@ def plan_restore(
     there: Collection[str],
     saved: Collection[str] = (),
 ) -> RestorePlan:
-    """The plan that follows from a value and a listing; raises where the table cannot be restored to `to`.
+    """Plan a restore to `to`, or raise if it is impossible.
 
-    completions: all that are known of `value`. there: the paths of the data files that a listing found.
-    saved: the paths that savepoints of Hudi's own name.
+    Args:
+        completions: all known completions of `value`.
+        there: paths of listed data files.
+        saved: paths in Hudi's own savepoints.
     """
     dropped = [c for c in completions if is_dropped(c, to)]
     kept = [c for c in completions if not is_dropped(c, to)]
@@ -190,16 +184,16 @@ def plan_restore(
 
 
 def _require_kept(value: Timeline, kept: Sequence[Completion], to: InstantTime) -> None:
-    """Raise where the files of the view as of `to` may be gone, or the view itself was cut off.
+    """Raise if files of the view may be gone, or the view was cut off.
 
-    What a savepoint shows is never erased: a file group that was, since then, did not exist yet.
+    A savepoint's rows are never erased: a file group erased since then did not exist yet.
     """
     cut = Cut("completed", to)
     refuse_cut_off(value, cut, "to")
     is_saved = any(s.at == to for s in value.savepoints)
     if to < value.retention.since and not is_saved:
         raise SnapshotExpiredError(
-            "the table no longer keeps history from so long ago, a clean has given it up: restore to a later moment, "
+            "a clean dropped the history of this moment: restore to a later moment, "
             f"or to a savepoint. to={to} oldest={value.retention.since} savepoints={[s.name for s in value.savepoints]}"
         )
     erased = [(group, since) for group, since in value.retention.groups if since > to]
@@ -207,45 +201,43 @@ def _require_kept(value: Timeline, kept: Sequence[Completion], to: InstantTime) 
     for (partition, file_id), since in erased:
         if there is None or (partition, file_id) in there:
             raise SnapshotExpiredError(
-                "rows were erased since that moment, with the history of their file group, so that the table cannot be "
-                "restored to it, and they do not come back: restore to a later moment. "
+                "rows were erased since that moment, with the history of their file group: restore to a later moment. "
                 f"to={to} oldest={since} partition={partition!r} file_group={file_id}"
             )
 
 
 def refuse_cut_off(value: Timeline, cut: Cut, name: str) -> None:
-    """Raise `SnapshotExpiredError` for a cut that shows what a restore has dropped. name: what users call the point."""
+    """Raise `SnapshotExpiredError` for a cut with commits that a restore dropped. `name` is the argument's name."""
     restore = restore_hiding(value.restores, cut)
     if restore is not None:
         raise SnapshotExpiredError(
-            "history was cut here: the table was restored to an earlier moment, and what was committed between the two "
-            "is gone. Ask for a moment up to the one that it was restored to, or after the restore. "
+            "history was cut here: the table was restored to an earlier moment, and the commits in between are gone. "
+            "Pass a moment up to `restored_to`, or after the restore. "
             f"{name}={cut.time} restored_to={restore.to} restored_at={restore.at}"
         )
 
 
 def _require_unsaved(value: Timeline, dropped: Sequence[Completion], saved: Collection[str]) -> None:
-    """Raise where savepoints show what would be dropped."""
     first = min((c.completed for c in dropped), default=None)
     later = [s.name for s in value.savepoints if first is not None and s.at >= first]
     if later:
         raise InvalidInputError(
-            "savepoints show commits that this restore would drop: drop_savepoint them first if they may go, or "
+            "this restore would drop commits of savepoints: drop_savepoint them first, or "
             f"restore to the newest of them. savepoints={later}"
         )
     held = [file.path for c in dropped for file in c.files if file.path in saved]
     if held:
         raise InvalidInputError(
-            "a savepoint that Hudi has made keeps files that this restore would drop: delete it with Hudi first (call "
+            "this restore would drop files of a Hudi savepoint: delete the savepoint with Hudi first (call "
             f"delete_savepoint). files={len(held)} file={min(held)}"
         )
 
 
 def _require_active(value: Timeline, kept: Sequence[Completion], dropped: Sequence[Completion]) -> None:
-    """Raise where Hudi's readers would answer wrongly afterwards, as the history holds what they are to forget.
+    """Raise if Hudi's readers would still see dropped commits from the history.
 
-    They take every instant in it for committed, and each for completed when it was requested: that is as good as true
-    only as long as a base file is there that was written after its completion.
+    They take every archived instant for committed, and completed when it was requested. That is right only while a base
+    file written after its completion exists.
     """
     watermark = value.archive.watermark
     archived = [c for c in dropped if c.requested <= watermark]
@@ -258,28 +250,26 @@ def _require_active(value: Timeline, kept: Sequence[Completion], dropped: Sequen
     ]
     if archived or bare:
         raise UnsupportedFeatureError(
-            "what would be dropped, or what depends on it, has left Hudi's active timeline already, and Hudi's readers "
-            "would go on to show it: restore to a later moment. A savepoint that is made in time keeps the table "
-            "restorable to it, since archiving stops there. "
+            "commits to drop, or commits that depend on them, are archived, and Hudi's readers would still show them: "
+            "restore to a later moment. A savepoint stops archiving and keeps its moment restorable. "
             f"archived_until={watermark} instants={[c.requested for c in (*archived, *bare)][:3]}"
         )
     shared = [c for c in dropped if c.adopted for f in c.files if not f.is_base and f.name.instant != c.requested]
     if shared:
         raise UnsupportedFeatureError(
-            "a commit that would be dropped has appended to log files of other commits, as Hudi did before version 8: "
+            "a commit to drop shares log files with other commits, as in Hudi before version 8: "
             f"restore to a later moment. instant={shared[0].requested}"
         )
 
 
 def _require_whole(kept: Sequence[Completion], to: InstantTime, there: Collection[str]) -> None:
-    """Raise where a file of the restored table is missing."""
     cut = Cut("completed", to)
     for slice_ in fold_slices([c for c in kept if cut.shows(c)]):
         for file in slice_.files:
             if file.path not in there:
                 raise SnapshotExpiredError(
-                    "the table cannot go back to this moment, as a data file that it showed then is gone: Hudi's "
-                    "cleaner removed it, or a user did. Restore to a later moment, or put the file back from a backup. "
+                    "a data file of this moment is missing: Hudi's cleaner or a user removed it. "
+                    "Restore to a later moment, or put the file back from a backup. "
                     f"to={to} file={file.path}"
                 )
 
@@ -299,11 +289,13 @@ def restored(
     buckets: int | None,
     active: Collection[InstantTime],
 ) -> Timeline:
-    """The table shows what it showed at `plan.to`. The plan stands at `path`.
+    """Return the value that shows the table as of `plan.to`.
 
-    nonce: of the event. attempt: of the attempt to publish it, which the path of the plan bears.
-    completions: all that are known of `value`. segments: those of it without what is dropped. buckets: of the table.
-    active: the requested times that stand in Hudi's active timeline, from which Hudi may have archived some.
+    Args:
+        attempt: of the attempt to publish, in the plan's `path`.
+        completions: all known completions of `value`.
+        segments: its segments without dropped completions.
+        active: requested times in Hudi's active timeline.
     """
     version = value.version + 1
     dropped = [c for c in completions if is_dropped(c, plan.to)]
@@ -348,9 +340,9 @@ def restored(
 
 
 def _schema_is_lost(kept: Sequence[Completion], dropped: Sequence[Completion], active: Collection[InstantTime]) -> bool:
-    """Whether Hudi's readers would find no commit with the table's schema any more.
+    """Return True if Hudi's readers would find no commit with the table's schema.
 
-    Its Spark reader takes a table without any commit in its active timeline for an empty one.
+    Hudi's Spark reader takes a table without commits in the active timeline for empty.
     """
     brought = any(c.adopted or c.operation == "ALTER_SCHEMA" for c in dropped)
     left = any(c.action in DATA_ACTIONS and c.requested in active for c in kept)
@@ -358,14 +350,13 @@ def _schema_is_lost(kept: Sequence[Completion], dropped: Sequence[Completion], a
 
 
 UNKNOWN: Final = EPOCH
-"""In the place of a token's requested time: which number the kept commits end with is not known."""
+"""Requested time of a token if its last kept number is unknown."""
 
 
 def _tokens(value: Timeline, kept: Sequence[Completion], restore: Restore) -> Iterable[Token]:
-    """The tokens after a restore: of each application the last one that a kept commit carries.
+    """Yield the tokens after a restore: each application's last token in a kept commit.
 
-    Where the last one may have been carried by a commit that the value does not know any more, or was written by a
-    release that noted none, no number up to the dropped one is taken.
+    If that commit may be forgotten, or an earlier release noted no tokens, no number up to the dropped one is accepted.
     """
     last: dict[str, tuple[Completion, int]] = {}
     for completion in sorted(kept, key=lambda c: c.completed):

@@ -1,4 +1,4 @@
-"""The value that follows when the rules of a table change."""
+"""The timeline value after a change of the table's rules."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from crdt_mor.model.timeline import Timeline
 
 
 def ruled(value: Timeline, nonce: str, wall_ms: int, rules: Rules) -> Timeline:
-    """Writes that begin from here on are held to these rules."""
+    """Return the value from which new writes must obey these rules."""
     return value.following(nonce, tick_after(value.clock, wall_ms), rules=rules)

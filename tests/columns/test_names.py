@@ -111,7 +111,7 @@ def test_an_unknown_name_is_told_what_has_become_of_it() -> None:
         names.inward(pa.schema([("a", pa.int64()), ("c", pa.int64())]), known)
     with pytest.raises(mor.SchemaMismatchError, match=r"schema_mode.*'c' was dropped"):
         names.inward(pa.schema([("c", pa.int64())]), known)
-    with pytest.raises(mor.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'; where another"):
+    with pytest.raises(mor.SchemaMismatchError, match=r"^'a' was renamed to 'b': write it as 'b'; to add another"):
         names.inward(pa.schema([("a", pa.int64())]), known, grows=True)
     assert names.inward(pa.schema([("c", pa.int64())]), known, grows=True) == [stored_name("c", ["a", "c", "d"])]
 

@@ -135,7 +135,7 @@ def test_hudi_rs_after_archiving_up_to_a_savepoint_and_a_restore_to_it(
 ) -> None:
     table, commits = archived(make, monkeypatch)
     in_hudi_rs(table)
-    with pytest.raises(UnsupportedFeatureError, match="has left Hudi's active timeline"):
+    with pytest.raises(UnsupportedFeatureError, match="are archived, and Hudi's readers"):
         table.maintenance.restore(commits[1])
     table.maintenance.restore("four")
     assert hudi_rs(table.uri) == ours(table) == ours(table, as_of=commits[4])
@@ -282,7 +282,7 @@ def test_hudis_own_clean_spares_what_a_savepoint_of_ours_shows_and_its_savepoint
     assert ours(again, as_of="two") == saved
     newest = max(again.inspect.timeline().filter(pc.field("action") == "commit")["requested_at"].to_pylist())
     spark.sql(f"call create_savepoint(table => '{name}', commit_time => '{newest}')")
-    with pytest.raises(InvalidInputError, match="delete it with Hudi first"):
+    with pytest.raises(InvalidInputError, match="delete the savepoint with Hudi first"):
         again.maintenance.restore("two")
     spark.sql(f"call delete_savepoint(table => '{name}', instant_time => '{newest}')")
     again.maintenance.restore("two")

@@ -346,7 +346,7 @@ def test_a_plan_is_what_its_bytes_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clean, "PART_FILES", 2)
     assert [len(part.files) for part in PLAN.parts()] == [2, 2, 1]
     PLAN.require_outputs([])
-    with pytest.raises(InvalidInputError, match="without files"):
+    with pytest.raises(InvalidInputError, match="adds no files"):
         PLAN.require_outputs(FILES)
 
 

@@ -251,7 +251,7 @@ def test_names_with_numbers_that_are_none_are_names_of_nothing() -> None:
     assert names.TimelineFileName.parse("٢٠٢٦٠١٠١٠٠٠٠٠٠٠٠٠.commit.requested") is None
     for odd in ("x.parquet", "1_2_x.parquet", f"1_2_{DIGITS}.parquet", "1_2.parquet"):
         for ask in (level_of, span_of):
-            with pytest.raises(mor.FormatError, match="names a file of the history that can be none"):
+            with pytest.raises(mor.FormatError, match="contains an invalid history file name"):
                 ask(odd)
 
 

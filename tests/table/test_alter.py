@@ -462,8 +462,8 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "to a name that is there": ({}, {"rename": {"n": "price"}}, "already"),
     "to one that differs in case": ({}, {"rename": {"n": "PRICE"}}, "differ only in case"),
     "two to one": ({}, {"rename": {"n": "x", "price": "x"}}, "must differ"),
-    "to a name of the table's own": ({}, {"rename": {"n": "_hoodie_n"}}, "belong to the table"),
-    "to a name of the changes' own": ({}, {"rename": {"n": "_change_type"}}, "changes have a column of this name"),
+    "to a name of the table's own": ({}, {"rename": {"n": "_hoodie_n"}}, "are reserved"),
+    "to a name of the changes' own": ({}, {"rename": {"n": "_change_type"}}, "reserved for rows of changes"),
     "to nothing": ({}, {"rename": {"n": ""}}, "printable"),
     "no text": ({}, {"rename": {"n": 1}}, "named by texts"),
     "renamed and dropped": ({}, {"rename": {"n": "x"}, "drop": "n"}, "not both"),
@@ -764,7 +764,7 @@ def test_a_name_that_some_door_would_not_take_is_refused_by_each(place: Place, n
         lambda: Table.create_from("u", pa.table({"id": [1], name: [1]}), key="id", store=MemoryStore()),
     ]
     for door in doors:
-        with pytest.raises(InvalidInputError, match=r"name is .*: choose another"):
+        with pytest.raises(InvalidInputError, match=r"name must .*: choose another"):
             door()
     assert table.schema.names == ["id", "net"]
 

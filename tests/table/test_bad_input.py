@@ -64,7 +64,7 @@ WRITES: dict[str, tuple[Write, type[Exception] | tuple[type[Exception], ...], st
     "unknown column": (lambda t: t.upsert(GOOD.append_column("extra", pa.array([1, 2]))), SchemaMismatchError,
                        r'schema_mode="merge".*extra'),
     "a column twice": (lambda t: t.upsert(GOOD.append_column("n", pa.array([1, 2]))), InvalidInputError,
-                       r"rename one.*\['n'\]"),
+                       r"rename columns.*\['n'\]"),
     "a column of Hudi's": (lambda t: t.upsert(t.scan(meta=True)), SchemaMismatchError, "drop the table's own columns"),
     "types that do not join": (lambda t: t.upsert(replaced("n", ["x", "y"]), schema_mode="merge"),
                                SchemaMismatchError, r"n\b.*int64"),
@@ -455,7 +455,7 @@ WIDE = pl.DataFrame({"id": ["a"], "n": pl.Series([1], dtype=pl.Int128)})
 
 @pytest.mark.parametrize(
     ("rows", "says"),
-    [(WIDE, "integers of 128 bits"), (WIDE.lazy(), "integers of 128 bits"), (SPARSE, "is sparse.* column=n")],
+    [(WIDE, "128-bit integers"), (WIDE.lazy(), "128-bit integers"), (SPARSE, "is sparse.* column=n")],
     ids=["int128", "lazy", "sparse"],
 )
 def test_columns_that_arrow_does_not_have_are_named(rows: Any, says: str) -> None:

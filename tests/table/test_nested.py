@@ -154,9 +154,9 @@ def test_a_field_that_the_column_lacks_is_named_where_it_is_not_added(around: Ar
         table.upsert(frame(around, NEW, k1=B))
     with pytest.raises(SchemaMismatchError, match=rf"only in case: rename .*'X': 'x'.* column={around.path}"):
         table.upsert(frame(around, struct(X=INT), k1={"X": 1}))
-    with pytest.raises(InvalidInputError, match=r"names that differ only in case .*\.X other=.*\.x"):
+    with pytest.raises(InvalidInputError, match=r"names differ only in case.*\.X other=.*\.x"):
         table.upsert(frame(around, struct(X=INT), k1={"X": 1}), schema_mode="merge")
-    with pytest.raises(SchemaMismatchError, match=rf"type null says nothing.* column={around.path} unknown=\['w'\]"):
+    with pytest.raises(SchemaMismatchError, match=rf"its type is null.* column={around.path} unknown=\['w'\]"):
         table.upsert(frame(around, struct(w=pa.null()), k1={"w": None}), schema_mode="merge")
     with pytest.raises(SchemaMismatchError, match=rf"no common type.* column={around.path}\.y left=string right=int32"):
         table.upsert(frame(around, struct(y=INT), k1={"y": 1}), schema_mode="merge")
@@ -165,7 +165,7 @@ def test_a_field_that_the_column_lacks_is_named_where_it_is_not_added(around: Ar
 
 def test_a_struct_with_two_fields_of_one_name_is_refused() -> None:
     twice = pa.StructArray.from_arrays([pa.array([1], INT)] * 2, fields=[pa.field("x", INT)] * 2)
-    with pytest.raises(InvalidInputError, match=r"two fields of one name: rename one\. column=c"):
+    with pytest.raises(InvalidInputError, match=r"repeats a field name: rename a field\. column=c"):
         table_of(OLD).upsert(pa.table({"id": [1], "n": [1], "c": twice}))
 
 

@@ -55,11 +55,11 @@ def test_a_table_is_created_under_new_names(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rename", "said"),
     [
-        ({"Total": "sales"}, "no such columns to rename.*missing="),
-        ({"@id": "day"}, "the name of another one"),
-        ({"@id": "x", "day": "x"}, "two columns cannot get one name"),
-        ({"@id": 3}, "renamed by name"),
-        ("@id=id", "renamed by name"),
+        ({"Total": "sales"}, "lacks columns of `rename`.*missing="),
+        ({"@id": "day"}, "another column's name"),
+        ({"@id": "x", "day": "x"}, "two columns cannot get the same name"),
+        ({"@id": 3}, "pass a dict as `rename`"),
+        ("@id=id", "pass a dict as `rename`"),
     ],
     ids=str,
 )

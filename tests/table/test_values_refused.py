@@ -239,15 +239,15 @@ AT = pa.array([None], pa.time64("us"))
 @pytest.mark.parametrize(
     ("column", "given", "said"),
     [
-        ("at", pa.array([5]), "a number does not say its unit; of a Spark frame a bigint is taken"),
+        ("at", pa.array([5]), "the unit of a number is unknown; from Spark, a bigint"),
         ("at", pa.array(["04:05:06"]), r"pa\.time64, datetime\.time or in SQL TIME '10:30:00'"),
-        ("at", pa.array([86_400_000_000]).cast(pa.time64("us")), "a time of day lies between 00:00 and 24:00"),
-        ("n", AT, "cast it to an integer, in the unit that the column has"),
-        ("n", SPANS, "cast it to an integer, in the unit that the column has"),
-        ("note", UUIDS, r"cast it to text, or to its bytes, fixed_size_binary\[16\]"),
-        ("bytes", UUIDS, r"cast it to text, or to its bytes, fixed_size_binary\[16\]"),
-        ("new", UUIDS, r"no Hudi table holds this type: cast it to text, or to its bytes"),
-        ("new", SPANS, "no Hudi table holds this type: cast it to int64, and say"),
+        ("at", pa.array([86_400_000_000]).cast(pa.time64("us")), "a time of day must lie between 00:00 and 24:00"),
+        ("n", AT, "cast to an integer, in the column's unit"),
+        ("n", SPANS, "cast to an integer, in the column's unit"),
+        ("note", UUIDS, r"cast to text, or to bytes, fixed_size_binary\[16\]"),
+        ("bytes", UUIDS, r"cast to text, or to bytes, fixed_size_binary\[16\]"),
+        ("new", UUIDS, r"Hudi tables cannot store this type: cast to text, or to bytes"),
+        ("new", SPANS, "Hudi tables cannot store this type: cast to int64, and note"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.isalnum() else "",
 )
