@@ -375,7 +375,7 @@ UPKEEP: dict[str, Mistake] = {
 }  # fmt: skip
 
 PAYLOADS: dict[str, Mistake] = {
-    "a payload without a name": (create(merge={"n": Greatest()}), InvalidInputError, "like name = .*payload=Greatest"),
+    "a payload without a name": (create(merge={"n": Greatest()}), InvalidInputError, "such as name.*payload=Greatest"),
     "a name without a version": (create(merge={"n": BadName()}), InvalidInputError, "greatest"),
     "a kind of another book": (create(merge={"n": BadKind()}), InvalidInputError, "monoid"),
     "no examples": (create(merge={"n": NoExamples()}), InvalidInputError, "examples.*no_examples"),
@@ -384,7 +384,7 @@ PAYLOADS: dict[str, Mistake] = {
     "a merge that is no expression": (create(merge={"n": NoExpression()}), LawError, "polars expression.*int"),
     "a merge that merges nothing": (create(merge={"n": NoMerge()}), LawError, "kernel-exact"),
     "a mean of means": (create(merge={"price": Mean()}), LawError, "associative"),
-    "a class for a payload": (lambda w: mor.check_laws(Mean), InvalidInputError, "no class.*got="),
+    "a class for a payload": (lambda w: mor.check_laws(Mean), InvalidInputError, "not a class.*got="),
     "a name for a payload": (lambda w: mor.check_laws("mean"), InvalidInputError, "no name.*got='mean'"),
 }  # fmt: skip
 

@@ -1,15 +1,14 @@
-"""Which payload classes a table may name: what it says is data, and data never imports anything.
+"""Decide which payload classes a table may name. A table is data, and never imports anything.
 
-To import a module is to run it, and a table may come from anybody. So a class that a table names as `module:Class` is
-looked for among what this process has already, and there are three ways in which a class gets there:
+Importing runs code, and a table may come from a stranger. A class `module:Class` is therefore only used if this process
+has it already:
 
-    import acme.payloads                    the program has imported the module itself
-    allow_payloads("acme.payloads")         the program names it; so do `Table.open(uri, payloads=[...])`, the command
-                                            line's `--payloads` and the option `payloads` of the Spark source
-    CRDT_MOR_PAYLOADS=acme.payloads,...     an environment variable of the process names it
+    import acme.payloads                    the program has imported the module
+    allow_payloads("acme.payloads")         the program names it; also `Table.open(uri, payloads=[...])`, `--payloads`
+                                            on the command line, and the option `payloads` of the Spark source
+    CRDT_MOR_PAYLOADS=acme.payloads,...     an environment variable names it, also for child processes
 
-What is named by its module or its path is passed on in that variable to the processes that this one starts. A pickled
-view of a table carries the classes of the table's payloads (`Carried`), by reference as pickles do.
+A pickled view carries its table's classes by reference (`Carried`).
 """
 
 from __future__ import annotations
@@ -28,17 +27,21 @@ from crdt_mor.model.merge_spec import PayloadRef
 VARIABLE: Final = "CRDT_MOR_PAYLOADS"
 
 _named: dict[str, type[Payload]] = {}
-"""Classes that were named or carried here, by the name of the payload."""
+"""Named or carried classes, by payload name."""
 
 _variable_read = ""
-"""The value of the environment variable that has been followed."""
 
 
 def allow_payloads(*payloads: str | type[Payload]) -> None:
-    """Let tables use these payloads: classes, modules by name (`acme.payloads`), or one class of them (`module:Class`).
+    """Let tables use these payloads.
 
-    Modules are imported, now. Holds for every table of this process; what can be imported by others holds for the
-    processes that this one starts from now on, too. Raises `UnknownPayloadError` for what cannot be imported.
+    The modules are imported now. This holds for all tables of this process and for processes that it starts later.
+
+    Args:
+        payloads: Classes, module names (`acme.payloads`), or single classes (`module:Class`).
+
+    Raises:
+        UnknownPayloadError: A payload cannot be imported.
     """
     for payload in payloads:
         for cls in _classes(payload):
@@ -50,7 +53,7 @@ def allow_payloads(*payloads: str | type[Payload]) -> None:
 
 
 def import_payload(path: str) -> type[Payload]:
-    """The class at `module:Class`, imported: only for a path that a user of this process gave, never for a table's."""
+    """Import the class at `module:Class`: only for a user's path, never for a table's."""
     module, _, name = path.partition(":")
     try:
         imported: object = importlib.import_module(module)
@@ -65,14 +68,13 @@ def import_payload(path: str) -> type[Payload]:
 
 
 def require_class(candidate: object, path: str) -> type[Payload]:
-    """The candidate, if it is a payload class; raises `UnknownPayloadError` otherwise."""
     if not (isinstance(candidate, type) and issubclass(candidate, Payload)):
-        raise UnknownPayloadError(f"this is not a payload class, a subclass of crdt_mor.Payload. payload={path}")
+        raise UnknownPayloadError(f"pass a payload class, a subclass of crdt_mor.Payload. payload={path}")
     return candidate
 
 
 def allowed_class(ref: PayloadRef) -> type[Payload]:
-    """The class of a payload that no installed package provides; imports nothing that only the table names."""
+    """Return the class of a payload that no installed package provides, without importing."""
     cls = _known(ref)
     if cls is None or _name_of(cls) != ref.name:
         _follow_variable()
@@ -81,19 +83,17 @@ def allowed_class(ref: PayloadRef) -> type[Payload]:
         return cls
     if not ref.path:
         raise UnknownPayloadError(
-            f"this table needs a payload that no installed package provides: install the one that has it. "
-            f"payload={ref.name}"
+            f"no installed package provides this payload of the table: install its package. payload={ref.name}"
         )
     module = ref.path.partition(":")[0]
     if module in sys.modules:
         raise UnknownPayloadError(
-            "the module of this payload is imported here and has no such payload class. Install its package in the "
-            f"version that the table was made with, or allow the class that has its name now. payload={ref.path} "
-            f"name={ref.name}"
+            "the imported module has no such payload class. Install its package in the table's version, or "
+            f"allow the class with this name. payload={ref.path} name={ref.name}"
         )
     raise PayloadNotAllowedError(
-        f"this table names a payload in a module that this program has not imported, and importing it would run its "
-        f"code. If you trust it, import {module} before, or allow it: Table.open(uri, payloads=[{module!r}]), "
+        f"this table names a payload in a module that is not imported. If you trust its code, import {module} first, "
+        f"or allow it: Table.open(uri, payloads=[{module!r}]), "
         f"crdt_mor.allow_payloads({module!r}), --payloads {module} on the command line, "
         f'.option("payloads", "{module}") in Spark, or the environment variable {VARIABLE}={module}. '
         f"payload={ref.path} name={ref.name}"
@@ -101,13 +101,12 @@ def allowed_class(ref: PayloadRef) -> type[Payload]:
 
 
 class Carried:
-    """The payload classes of a table, as its pickled views bring them along: they are known where it is unpickled."""
+    """The payload classes that a table's pickled views bring to another process."""
 
     def __init__(self, classes: Iterable[type[Payload]] = ()) -> None:
         self.classes = tuple(classes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Classes are pickled by reference, so that unpickling imports what the program that pickled them had."""
         return _carried, self.classes
 
 
@@ -121,11 +120,13 @@ def _carried(*classes: type[Payload]) -> Carried:
 
 
 def _classes(payload: str | type[Payload]) -> list[type[Payload]]:
-    """The payload classes that a user means: a class itself, `module:Class`, or all of a module that have a name."""
+    """Return the payload classes that a user named; of a module, all with a payload name."""
     if isinstance(payload, type) and issubclass(payload, Payload):
         return [_with_name(payload, payload.__qualname__)]
     if not isinstance(payload, str):
-        raise InvalidInputError(f"payloads are classes, modules like 'acme.payloads', or module:Class. got={payload!r}")
+        raise InvalidInputError(
+            f"pass payloads as classes, modules like 'acme.payloads', or module:Class. got={payload!r}"
+        )
     if ":" in payload:
         return [_with_name(import_payload(payload), payload)]
     try:
@@ -141,12 +142,12 @@ def _classes(payload: str | type[Payload]) -> list[type[Payload]]:
 
 def _with_name(cls: type[Payload], path: str) -> type[Payload]:
     if not isinstance(_name_of(cls), str):
-        raise InvalidInputError(f"a payload has a name, like name = 'acme.longest/1'. payload={path}")
+        raise InvalidInputError(f"give the payload a name, such as name = 'acme.longest/1'. payload={path}")
     return cls
 
 
 def _path_for_others(cls: type[Payload]) -> str:
-    """Where other processes find the class; empty if they cannot."""
+    """Return the class's path for other processes; "" if they cannot import it."""
     path = f"{cls.__module__}:{cls.__qualname__}"
     return "" if path.startswith("__main__:") or "<locals>" in path else path
 
@@ -156,8 +157,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _follow_variable() -> None:
-    """Allow what the environment variable names, once; a table that needs none of it never comes here."""
-    global _variable_read  # noqa: PLW0603  what a process has read of its environment is the process's
+    global _variable_read  # noqa: PLW0603  state of the process
     text = os.environ.get(VARIABLE, "")
     if text == _variable_read:
         return
@@ -171,10 +171,7 @@ def _follow_variable() -> None:
 
 
 def _known(ref: PayloadRef) -> type[Payload] | None:
-    """The class that `ref` names, if this process has it: at its path, else one that was allowed by its name.
-
-    If there is neither, the class at the path that has another name, so that an error can name it.
-    """
+    """Return this process's class for `ref`, else the class at its path for the error."""
     at_path = _in_process(ref.path)
     return at_path if at_path is not None and _name_of(at_path) == ref.name else _named.get(ref.name, at_path)
 
@@ -184,10 +181,7 @@ def _name_of(cls: type[Payload]) -> object:
 
 
 def _in_process(path: str) -> type[Payload] | None:
-    """The payload class at a path, if its module has been imported.
-
-    Runs no code at all: no `__getattr__` of a module, and no loader of a module that is loaded when it is looked at.
-    """
+    """Return the payload class at a path if its module is imported. Runs no code, not even `__getattr__`."""
     module, _, name = path.partition(":")
     reached: object = sys.modules.get(module)
     for part in name.split("."):

@@ -1,8 +1,7 @@
-"""The law check: a payload is held to its laws on all short histories of its examples, and on some of other values.
+"""Check a payload's laws on all short histories of its examples, and on some of other values.
 
-States are compared, not visible values, because later commits can tell states apart. They are the states of written
-values and of joins of them. Where a state depends on its dot, the commits of a history overlap. The first examples meet
-in every way in which three commits can overlap, the others in one or more.
+States are compared, because later commits can tell states apart even with equal visible values. If a state depends on
+its dot, the commits of a history overlap.
 """
 
 from __future__ import annotations
@@ -24,35 +23,37 @@ from crdt_mor.merge.payload import Payload, RecordPayload
 
 _OTHER_VALUES: Final = 8
 _OTHER_VALUES_OF_DOTS: Final = 5
-"""How many values besides the examples are tried; fewer where states depend on their dots, which takes far longer."""
+"""Tried values besides the examples; fewer for states that depend on dots, which take far longer."""
 
 _ALONE: Final = 5
-"""How many examples are joined with each other to find a value that changes none of the results."""
+"""Examples that are joined with each other to find a value that changes no result."""
 
 _RAISING: Final = frozenset({"total", "value"})
-"""The laws that a payload breaks by raising on a value that it does not take."""
 
 _ROUNDING: Final = (0.1, 0.2, 0.3, 1e16, 1.0, -1e16)
-"""Written values that show whether floating point numbers are added up."""
+"""Written values that reveal sums of floats."""
 
 
-_NULLS: Final = (
-    ' (a null inside a value: where such are none of the payload\'s values, say nulls_inside = "refuse", and writes '
-    "refuse them)"
-)
+_NULLS: Final = ' (a null inside a value: to refuse such values, set nulls_inside = "refuse")'
 
 
 def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> None:
-    """Raise `LawError` if a payload breaks a law of its kind; the message names each with a smallest counterexample.
+    """Raise `LawError` if a payload breaks a law of its kind.
 
-    Every short history of its `examples()` is tried, and some histories of other values of their types; a payload may
-    raise on those. `deep`: up to `examples` longer histories are tried besides, of values that the author may not have
-    thought of; needs `pip install "crdt-mor[testing]"`. Each of the two checks gives the same answer every time.
+    Tries every short history of its `examples()` and some histories of other values, on which it may raise. Each check
+    gives the same answer every time.
+
+    Args:
+        payload: The payload.
+        deep: Also try longer histories of drawn values; needs `pip install "crdt-mor[testing]"`.
+        examples: Number of histories of the deep check.
+
+    Raises:
+        LawError: Names each broken law with its smallest counterexample.
     """
     if not isinstance(payload, Payload):
         raise InvalidInputError(
-            "the laws are those of a payload, an object like crdt_mor.payloads.Counter(), no class and no name. "
-            f"got={payload!r}"
+            f"pass a payload object such as crdt_mor.payloads.Counter(), not a class or a name. got={payload!r}"
         )
     counterexamples = _on_examples(payload)
     if deep:
@@ -61,7 +62,7 @@ def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> 
         except ImportError as error:
             if error.name != "hypothesis":
                 raise
-            raise InvalidInputError('the deep check needs hypothesis: pip install "crdt-mor[testing]"') from error
+            raise InvalidInputError('the deep check needs hypothesis: run pip install "crdt-mor[testing]"') from error
         search.search(payload, counterexamples, examples)
     _look_further(payload, counterexamples)
     _look_at_edges(payload, counterexamples)
@@ -70,7 +71,6 @@ def check_laws(payload: Payload, *, deep: bool = False, examples: int = 200) -> 
 
 
 def _on_examples(payload: Payload) -> Counterexamples:
-    """The laws that a payload breaks on its examples, each with the shortest counterexample."""
     trial = trial_of_examples(payload)
     trial.written = [*trial.written, *_records_with_nulls(payload, trial)]
     examine(trial, histories_of(range(len(trial.written)), trial.dot_fields()))
@@ -79,30 +79,27 @@ def _on_examples(payload: Payload) -> Counterexamples:
     if rounding:
         other = Trial(payload, rounding)
         examine(other, histories_of(range(len(rounding)), other.dot_fields()))
-        note = " (values of the checker, on which floating point numbers round)"
+        note = " (the checker's values, on which floats round)"
         _add_others(trial.counterexamples, other.counterexamples, note)
     return trial.counterexamples
 
 
 def _look_further(payload: Payload, counterexamples: Counterexamples) -> None:
-    """Add the laws that a payload breaks on other values than its examples, as far as `counterexamples` lacks them."""
     trial = trial_of_examples(payload)
     kinds = list(dict.fromkeys(kind for kind, _ in trial.written))
     others = _on_other_values(trial, kinds).counterexamples
-    _add_others(counterexamples, others, " (values of the checker, which the examples do not show)")
+    _add_others(counterexamples, others, " (the checker's values, not the examples)")
 
 
 def _add_others(counterexamples: Counterexamples, others: Counterexamples, note: str) -> None:
-    """Add the laws that only other values break."""
     for law in others.keys() - counterexamples.keys():
         counterexamples.add(law, others[law] + note)
 
 
 def _on_other_values(examples: Trial, kinds: Sequence[pa.DataType]) -> Trial:
-    """A trial of a payload on its first example and on other values of its examples' types.
+    """Return a trial on the first example and other values of the examples' types.
 
-    A payload need not take every value of a type. Values that it raises on are left out, because a write or a read that
-    meets one ends with an error that says so. (The deep check reports them.)
+    Values on which the payload raises are left out.
     """
     payload, (first, *_) = examples.payload, examples.written
     count = max(3, (_OTHER_VALUES_OF_DOTS if examples.dot_fields() else _OTHER_VALUES) // len(kinds))
@@ -117,7 +114,7 @@ def _on_other_values(examples: Trial, kinds: Sequence[pa.DataType]) -> Trial:
 
 
 def _other_values(examples: Trial, kinds: Sequence[pa.DataType], count: int) -> list[tuple[pa.DataType, Any]]:
-    """Values of each type; of a record, only values in which some column is not null."""
+    """Return values of each type, without records of nulls."""
     record = isinstance(examples.payload, RecordPayload)
     refused = examples.payload.nulls_inside == "refuse"
     return [
@@ -132,7 +129,6 @@ def _other_values(examples: Trial, kinds: Sequence[pa.DataType], count: int) -> 
 
 
 def _look_at_edges(payload: Payload, counterexamples: Counterexamples) -> None:
-    """Add that a payload raises on nulls inside of its values, and that it is no unit for some of them."""
     examples = trial_of_examples(payload)
     firsts = _firsts(examples)
     if payload.nulls_inside != "refuse":
@@ -146,11 +142,10 @@ def _look_at_edges(payload: Payload, counterexamples: Counterexamples) -> None:
 
 
 def raised_at_edges(payload: Payload) -> list[str]:
-    """What a payload raises on the empty, greatest and least values of its types, on NaN and infinities.
+    """Return the payload's errors on empty, greatest and least values, NaN and infinities.
 
-    That is lawful, as a payload need not take every value. But a write of such a value leaves a key that cannot be
-    read. Errors that `lift` raises are left out, since then the write is refused, and so is a `PayloadError`, which is
-    meant.
+    Such errors are lawful, but the written key cannot be read. Errors of `lift` do not count, because they refuse the
+    write; nor does an intended `PayloadError`.
     """
     firsts = _firsts(trial_of_examples(payload))
     far = [(kind, value) for kind, first in firsts for value in extremes(kind, first)]
@@ -158,7 +153,6 @@ def raised_at_edges(payload: Payload) -> list[str]:
 
 
 def _firsts(examples: Trial) -> list[tuple[pa.DataType, Any]]:
-    """The first example of each type."""
     first: dict[pa.DataType, Any] = {}
     for kind, value in examples.written:
         first.setdefault(kind, value)
@@ -166,13 +160,11 @@ def _firsts(examples: Trial) -> list[tuple[pa.DataType, Any]]:
 
 
 def _presentable(payload: Payload, ones: list[tuple[pa.DataType, Any]]) -> list[tuple[pa.DataType, Any]]:
-    """Without the values that say nothing: rows of a record payload of which all columns are null."""
     record = isinstance(payload, RecordPayload)
     return [one for one in ones if not (record and all(field is None for field in one[1].values()))]
 
 
 def _raised(payload: Payload, first: tuple[pa.DataType, Any], ones: list[tuple[pa.DataType, Any]]) -> dict[str, str]:
-    """What a payload raises where one of some values meets itself or the first example, by law."""
     if not ones:
         return {}
     trial = Trial(payload, [first, *ones])
@@ -187,7 +179,6 @@ def _raised(payload: Payload, first: tuple[pa.DataType, Any], ones: list[tuple[p
 
 
 def _lifting(trial: Trial) -> list[int]:
-    """The numbers of the written values on which `lift` does not raise."""
     every = [Update(i, i + 1) for i in range(len(trial.written))]
     if len(trial.lift(every)) == len(every):
         return [update.written for update in every]
@@ -195,14 +186,13 @@ def _lifting(trial: Trial) -> list[int]:
 
 
 def _takes(payload: Payload, first: tuple[pa.DataType, Any], one: tuple[pa.DataType, Any]) -> bool:
-    """Whether a payload raises nothing where a value meets itself and the first example."""
     trial = Trial(payload, [first, one])
     examine(trial, some_histories(2, trial.dot_fields()))
     return _RAISING.isdisjoint(trial.counterexamples)
 
 
 def _rounding(kind: pa.DataType, trial: Trial) -> Iterator[Any]:
-    """Values of a float column, or of a struct with float fields, that show rounding."""
+    """Yield values of a float column or of a struct's float fields that reveal rounding."""
     if pt.is_float64(kind) or pt.is_float32(kind):
         yield from _ROUNDING
     elif pt.is_struct(kind):
@@ -212,7 +202,6 @@ def _rounding(kind: pa.DataType, trial: Trial) -> Iterator[Any]:
 
 
 def _records_with_nulls(payload: Payload, trial: Trial) -> list[tuple[pa.DataType, Any]]:
-    """The first example of a record payload, each time without one of its columns."""
     if not isinstance(payload, RecordPayload) or payload.nulls_inside == "refuse":
         return []
     kind, first = trial.written[0]

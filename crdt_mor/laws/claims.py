@@ -1,4 +1,4 @@
-"""The laws by name, which of them a payload claims to keep, and the error that names those that it breaks."""
+"""The laws by name, the laws that a payload claims, and the error that names broken ones."""
 
 from __future__ import annotations
 
@@ -11,39 +11,36 @@ from crdt_mor.merge.payload import Payload
 
 
 class Law(NamedTuple):
-    """What a law says, and what follows for users where it is broken."""
+    """A law, and its users' loss if it is broken."""
 
     says: str
     broken: str
 
 
 LAWS: Final = {
-    "total": Law("lift and join raise nothing and give states", "a read or a compaction that meets them would fail"),
-    "value": Law("every state has a value of the column's type", "readers could not be shown this state"),
+    "total": Law("lift and join return states without raising", "a read or a compaction that meets them would fail"),
+    "value": Law("every state gives a value of the column's type", "readers could not see this state"),
     "idempotent": Law("join(x, x) is x", "a value written twice would count twice"),
     "commutative": Law("join(x, y) is join(y, x)", "the answer would depend on which commit lands first"),
     "associative": Law(
         "join(join(x, y), z) is join(x, join(y, z))", "the answer would depend on when a compaction ran"
     ),
-    "unit": Law(
-        "a value that stands alone is as join gives values", "it would look otherwise as soon as another joins it"
-    ),
-    "kernel-exact": Law("merge is the fold of join", "the vectorised merge gives another answer than join"),
+    "unit": Law("a lone value equals join's result for it", "the next value would change it"),
+    "kernel-exact": Law("merge is the fold of join", "the vectorised merge and join disagree"),
     "regrouping": Law("merging parts first changes nothing", "a compaction would change the answer"),
-    "round-trip": Law("a file gives a state back as it was", "a compaction would write what no reader reads back"),
+    "round-trip": Law("a state survives a file unchanged", "readers would see another state after a compaction"),
     "settled": Law(
-        "what settle forgets no later value needs", "a compaction would forget what later commits still need"
+        "settle forgets nothing that later values need", "a compaction would drop data that later commits need"
     ),
     "restored": Law(
-        "restore(value(x)) does for x in writes that have seen x",
-        "a compaction would forget what later commits still need",
+        "restore(value(x)) replaces x in writes that have seen x",
+        "a compaction would drop data that later commits need",
     ),
 }
 _CLAIMS: Final = {"semilattice": "a semilattice", "delta": "a delta", "ordered": "ordered"}
 
 
 def laws_of(payload: Payload) -> tuple[str, ...]:
-    """The laws that a payload is held to: those of its kind, and those of the optional methods that it has."""
     absent = set()
     if payload.kind != "semilattice":
         absent.add("idempotent")
@@ -59,12 +56,11 @@ def laws_of(payload: Payload) -> tuple[str, ...]:
 
 
 def settles(payload: Payload) -> bool:
-    """Whether a payload has a `settle` of its own."""
     return type(payload).settle is not Payload.settle
 
 
 def law_error(payload: Payload, counterexamples: Mapping[str, str]) -> LawError:
-    """The error that names every broken law, with its counterexample."""
+    """Make the error with every broken law and its counterexample."""
     laws = tuple(law for law in LAWS if law in counterexamples)
     lines = [f"{payload_name(payload)} claims to be {_CLAIMS[payload.kind]}, but"]
     lines += [f"  {law}: {counterexamples[law]}: {LAWS[law].broken}" for law in laws]
@@ -72,6 +68,6 @@ def law_error(payload: Payload, counterexamples: Mapping[str, str]) -> LawError:
     waived = {"delta": {"idempotent"}, "ordered": {"idempotent", "commutative"}}
     for kind in weaker:
         if set(laws) <= waived[kind]:
-            lines.append(f'It keeps the laws of the kind "{kind}": say kind = "{kind}".')
+            lines.append(f'It keeps the laws of kind "{kind}": set kind = "{kind}".')
             break
     return LawError("\n".join(lines), laws)

@@ -1,4 +1,4 @@
-"""Values and errors as the messages of the law check show them."""
+"""Format values and errors for messages of the law check."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any, Final
 import polars as pl
 
 AUTHOR_ERRORS: Final = (Exception, pl.exceptions.PanicException)
-"""Whatever an author's code can raise. A panic of polars is not an `Exception`."""
+"""Errors of an author's code. A panic of polars is not an `Exception`."""
 
 FIRST_TIME: Final = 20260101000000000
-"""Commit n of a history is requested at this time plus n; a message calls that time tn."""
+"""Commit n of a history is requested at this time plus n; messages call it tn."""
 
 _TIME = re.compile(r"20260101000000(\d{3})")
 _TEXT_MAX: Final = 120
 
 
 def described(value: Any) -> str:
-    """A value as a user would write it, with short names for the times in it."""
+    """Return a value as a user would write it, with short names for times."""
     return abbreviated(_plain(value))
 
 
@@ -41,20 +41,19 @@ def _plain(value: Any) -> str:
 
 
 def abbreviated(text: str) -> str:
-    """A text with times as t1, t2, and without its middle if it is long."""
+    """Return the text with times as t1, t2, and without the middle of a long text."""
     text = _TIME.sub(lambda m: f"t{int(m[1])}", text)
     half = _TEXT_MAX // 2
     return text if len(text) <= _TEXT_MAX else f"{text[:half]} … {text[-half:]}"
 
 
 def error_line(error: BaseException) -> str:
-    """An error in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {abbreviated(lines[0])}" if lines else type(error).__name__
 
 
 def error_of(call: Callable[[], object]) -> str | None:
-    """What a call raises, in one line."""
+    """Return the error of a call in one line, or None."""
     try:
         call()
     except AUTHOR_ERRORS as error:

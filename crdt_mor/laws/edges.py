@@ -1,7 +1,7 @@
-"""Values at the edges of a type, which a payload meets as soon as somebody writes one.
+"""Values at the edges of a type.
 
-A write takes every value of a column's type, but for those on which `lift` raises. Where `join` raises on one, the key
-that has it cannot be read any more.
+A write accepts every value on which `lift` does not raise. If `join` raises on such a value, its key cannot be read any
+more.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import pyarrow.types as pt
 from crdt_mor.laws.values import values
 
 NULLS_MAX: Final = 12
-"""How many places for a null are tried in a value, at most."""
+"""Tried places for a null in a value, at most."""
 
 ITEMS: Final = 40
-"""How many items a long list has: more than the few that a payload may be limited to."""
 
 
 def with_nulls(kind: pa.DataType, value: Any) -> list[Any]:
-    """A value with a null inside: at each place and depth, and at all places of a struct."""
+    """Return the value with a null at each place and depth, and at all places of a struct."""
     return list(islice(_with_nulls(kind, value), NULLS_MAX))
 
 
@@ -50,7 +49,6 @@ def _with_nulls(kind: pa.DataType, value: Any) -> Iterator[Any]:
 
 
 def empty(kind: pa.DataType) -> list[Any]:
-    """The empty value of a type that has one."""
     if pt.is_list(kind):
         return [[]]
     if pt.is_map(kind):
@@ -59,7 +57,7 @@ def empty(kind: pa.DataType) -> list[Any]:
 
 
 def extremes(kind: pa.DataType, value: Any) -> list[Any]:
-    """The empty, greatest and least values of a type, NaN and infinities; in a struct at one field at a time."""
+    """Return the empty, greatest and least values, NaN and infinities; in a struct, one field at a time."""
     if pt.is_struct(kind):
         known = value or values(kind, 1)[0]
         return [{**known, f.name: one} for f in kind for one in extremes(f.type, known[f.name])]
@@ -83,7 +81,7 @@ def _far(kind: pa.DataType) -> Sequence[Any]:
 
 
 def long(kind: pa.DataType) -> list[Any]:
-    """A list with more items than a payload may be limited to, in no order; none of a type without lists."""
+    """Return an unordered list longer than a payload's limit; none for types without lists."""
     if not pt.is_list(kind):
         return []
     items = values(kind.value_type, ITEMS)
@@ -91,6 +89,5 @@ def long(kind: pa.DataType) -> list[Any]:
 
 
 def has_nulls(value: Any) -> bool:
-    """Whether a value has a null inside, at any depth."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(one is None or has_nulls(one) for one in inner)

@@ -1,8 +1,8 @@
-"""Each law, tried on histories; a law that a payload breaks is noted in its trial, with the shortest counterexample.
+"""Try each law on histories, and note the shortest counterexample of a broken law.
 
 run     the states of one history, in the table's order
-folds   each run, and each part of one whose states stand together, folded by `join`
-cut     a run in two parts: what a compaction may have folded, and what is merged with it later
+folds   each run, and each contiguous part of one, folded by `join`
+cut     a run in two parts: states a compaction may have folded, and states merged with them later
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from crdt_mor.laws.trial import NO_STATE, Run, Trial
 from crdt_mor.merge.kernel import polars_type
 
 _GIVEN_MIN: Final = 3
-"""How many different states joins must give, so that one which changes none of them says something."""
+"""Joins must give this many different states before a neutral one proves something."""
 
 
 def examine(trial: Trial, histories: Iterable[History]) -> None:
-    """Hold the payload of a trial to its laws on these histories; `trial.counterexamples` has the broken ones."""
+    """Check the trial's payload on these histories; broken laws go to `trial.counterexamples`."""
     histories = list(histories)
     states = trial.lift(update for history in histories for update in history)
     whole = [history for history in histories if all(update in states for update in history)]
@@ -50,7 +50,7 @@ def examine(trial: Trial, histories: Iterable[History]) -> None:
 
 
 def _runs_of(trial: Trial, history: History, states: dict[Update, int]) -> Iterator[Run]:
-    """The states of a history. The updates of one commit are folded first, so that each commit has one state."""
+    """Yield the states of a history, with the updates of each commit folded into one."""
     commits: list[int] = []
     for commit, updates in groupby(history, key=lambda update: update.commit):
         rows = tuple(states[update] for update in updates)
@@ -63,7 +63,7 @@ def _runs_of(trial: Trial, history: History, states: dict[Update, int]) -> Itera
 
 
 def _seen_prefixes(trial: Trial, history: History, states: dict[Update, int]) -> Iterator[tuple[Run, Run]]:
-    """The states of a history in two parts, such that each commit of the second part has seen all of the first."""
+    """Yield the states of a history in two parts; each commit of the second has seen all of the first."""
     pending = {update.commit: update.pending for update in history}
     commits = list(pending)
     *_, run = ((), *_runs_of(trial, history, states))
@@ -73,7 +73,6 @@ def _seen_prefixes(trial: Trial, history: History, states: dict[Update, int]) ->
 
 
 def _folds(trial: Trial, runs: Sequence[Run]) -> dict[Run, int]:
-    """The fold by `join` of every part of every run whose states stand together."""
     parts = dict.fromkeys(run[i:j] for run in runs for i, j in combinations(range(len(run) + 1), 2))
     folds: dict[Run, int] = {part: part[0] for part in parts if len(part) == 1}
     for length in range(2, max(map(len, runs)) + 1):
@@ -83,7 +82,7 @@ def _folds(trial: Trial, runs: Sequence[Run]) -> dict[Run, int]:
 
 
 def _check_join(trial: Trial, runs: Sequence[Run], folds: dict[Run, int]) -> None:
-    """Whether `join` is idempotent, commutative and associative, on every run cut in two and in three."""
+    """Check that `join` is idempotent, commutative and associative."""
     kind = trial.payload.kind
     pairs: dict[Run, Run] = {}
     triples: dict[Run, Run] = {}
@@ -133,14 +132,14 @@ def _check_commutative(trial: Trial, pairs: dict[Run, Run]) -> None:
 
 
 def _check_merge(trial: Trial, runs: Sequence[Run], folds: dict[Run, int]) -> None:
-    """Whether `merge` is the fold of `join`, and gives one answer however the states are grouped."""
+    """Check that `merge` is the fold of `join`."""
     parts = list(folds)
     whole_runs = trial.merge(parts, mixed=True)
     if whole_runs is None:
         return
     merged = dict(zip(parts, whole_runs, strict=True))
     _check_against_fold(trial, merged, folds)
-    merged |= {part: part[0] for part in parts if len(part) == 1}  # the engine never merges a state that stands alone
+    merged |= {part: part[0] for part in parts if len(part) == 1}  # the engine never merges a lone state
     cuts: list[tuple[Run, ...]] = [(run[:i], run[i:]) for run in runs for i in range(1, len(run))]
     for run in runs:
         if len(run) > 3:
@@ -162,18 +161,18 @@ def _check_against_fold(trial: Trial, merged: dict[Run, int], folds: dict[Run, i
     for run, got in merged.items():
         if got != folds[run] and folds[run] != NO_STATE:
             one = len(run) == 1
-            wanted = "it is to give that one state" if one else f"the fold of join is {trial.show(folds[run])}"
+            wanted = "it must return that state" if one else f"the fold of join is {trial.show(folds[run])}"
             text = f"merge({trial.shown(run)}) is {trial.show(got)}, {wanted}"
             trial.counterexamples.add("kernel-exact", text + trial.origin(run))
 
 
 Traces = dict[tuple[int, int], tuple[str, Run, Run]]
-"""How two states came about that must show one value: by the pair of the state that was folded whole and the one that
-was settled or restored on its way. The trace is a formula for the latter, the states to put into it, and the run."""
+"""Pairs of states with the same value: one folded whole, one settled or restored on its way. The trace contains a
+formula for the latter, its states, and the run."""
 
 
 def _check_settle(trial: Trial, runs: Sequence[Run], folds: dict[Run, int]) -> None:
-    """Whether values stay right where compactions settle a state, maybe twice, and updates follow."""
+    """Check values after compactions settle states."""
     kept = _settle_each(trial, folds.values())
     traces: Traces = {(state, kept[state]): ("settle({})", (state,), part) for part, state in folds.items()}
     cuts = [(run[:i], run[i:]) for run in runs for i in range(1, len(run))]
@@ -193,7 +192,7 @@ def _check_settle(trial: Trial, runs: Sequence[Run], folds: dict[Run, int]) -> N
 
 
 def _check_restore(trial: Trial, cuts: Iterable[tuple[Run, Run]], folds: dict[Run, int]) -> None:
-    """Whether values stay right where a compaction keeps the visible value alone, and updates follow that saw it."""
+    """Check values after compactions keep only visible values."""
     cuts = [(s, rest) for s, rest in cuts if NO_STATE not in (folds[s], folds[rest], folds[s + rest])]
     numbers = list(dict.fromkeys(folds[s] for s, _ in cuts))
     again = trial.restore(numbers)
@@ -211,13 +210,11 @@ def _check_restore(trial: Trial, cuts: Iterable[tuple[Run, Run]], folds: dict[Ru
 
 
 def _settle_each(trial: Trial, numbers: Iterable[int]) -> dict[int, int]:
-    """The number of each state after `settle`."""
     states = [n for n in dict.fromkeys(numbers) if n != NO_STATE]
     return dict(zip(states, trial.settle(states) or [NO_STATE] * len(states), strict=True)) | {NO_STATE: NO_STATE}
 
 
 def _check_values(trial: Trial, traces: Traces, law: str) -> None:
-    """Whether both states of each pair show one value."""
     numbers = list(dict.fromkeys(n for pair in traces for n in pair))
     visible = trial.visible(numbers)
     if visible is None:
@@ -232,7 +229,6 @@ def _check_values(trial: Trial, traces: Traces, law: str) -> None:
 
 
 def _check_merge_after_settle(trial: Trial, runs: Sequence[Run]) -> None:
-    """Whether `merge` is the fold of `join` also where the first state of a run was settled or restored."""
     folds = [run[0] for run in runs]
     for i in range(1, max(map(len, runs), default=1)):
         longer = [k for k, run in enumerate(runs) if len(run) > i]
@@ -244,10 +240,9 @@ def _check_merge_after_settle(trial: Trial, runs: Sequence[Run]) -> None:
 
 
 def examine_units(trial: Trial, written: Sequence[int]) -> None:
-    """Hold the payload to the law that a value alone is as `join` gives values: `merge` of one state is that state.
+    """Check that `merge` of a lone state is that state.
 
-    Without `merge` there is such a law where some state changes nothing that `join` gives, as an empty list: then it
-    changes no written value either.
+    Without `merge`, a state that changes no result of `join` must not change a written value either.
     """
     states = trial.lift(Update(i, i + 1) for i in written)
     alone = list(dict.fromkeys(states.values()))
@@ -264,14 +259,13 @@ def examine_units(trial: Trial, written: Sequence[int]) -> None:
         if _changes(trial, unit, given) is None and (changed := _changes(trial, unit, alone)) is not None:
             a, b, got = changed
             text = (
-                f"join({trial.show(a)}, {trial.show(b)}) is {trial.show(got)}, "
-                f"though {trial.show(unit)} changes nothing that join gives"
+                f"join({trial.show(a)}, {trial.show(b)}) is {trial.show(got)}, although {trial.show(unit)} "
+                "changes no result of join"
             )
             trial.counterexamples.add("unit", text + trial.origin((a, b)))
 
 
 def _changes(trial: Trial, unit: int, states: Sequence[int]) -> tuple[int, int, int] | None:
-    """The first join of some states with a state that gives another state, with what it gives."""
     pairs = [pair for state in states for pair in ((unit, state), (state, unit))]
     same = [state for state in states for _ in range(2)]
     for (a, b), state, got in zip(pairs, same, trial.join(pairs), strict=True):
@@ -281,14 +275,15 @@ def _changes(trial: Trial, unit: int, states: Sequence[int]) -> tuple[int, int, 
 
 
 def _check_round_trip(trial: Trial) -> None:
-    """Whether a Parquet file gives back all states of the trial as they were."""
     try:
         stored = stored_leaves(trial.state, "state()")
     except SchemaMismatchError as error:
         trial.counterexamples.add("round-trip", f"a state is {trial.state}: {error}")
         return
     if polars_type(stored) != trial.dtype:
-        trial.counterexamples.add("round-trip", f"a state is {trial.state}, which files hold as {stored}: say that one")
+        trial.counterexamples.add(
+            "round-trip", f"a state is {trial.state}, but files store {stored}: declare that type"
+        )
         return
     states = trial.series(range(len(trial)))
     try:

@@ -1,4 +1,4 @@
-"""The examples that a payload gives of written values, each with the type in which it is written."""
+"""The examples of a payload, with the types in which they are written."""
 
 from __future__ import annotations
 
@@ -17,23 +17,19 @@ from crdt_mor.merge.payload import Payload, RecordPayload
 
 
 def examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
-    """The examples, and null where it is a value; each with the type in which it is written.
-
-    Raises `InvalidInputError` where the payload gives none, or none of one type.
-    """
+    """Return the typed examples, with null if it is a value. Raises `InvalidInputError` for missing or untyped ones."""
     with naming_mistakes(payload):
         return _examples_of(payload)
 
 
 @contextmanager
 def naming_mistakes(payload: Payload) -> Iterator[None]:
-    """What goes wrong where a payload says its examples and their types, as `InvalidInputError`."""
     try:
         yield
     except pa.ArrowException as error:
         raise InvalidInputError(
-            "examples() gives values of one type; where Arrow cannot tell which, column() says it. "
-            f"payload={payload_name(payload)} examples={payload.examples()!r}"
+            "return values of one type from examples(), and name the type in column() if Arrow cannot infer "
+            f"it. payload={payload_name(payload)} examples={payload.examples()!r}"
         ) from error
     except (NotImplementedError, TypeError) as error:
         raise InvalidInputError(f"{error}. payload={payload_name(payload)}") from error
@@ -42,7 +38,7 @@ def naming_mistakes(payload: Payload) -> Iterator[None]:
 def _examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
     examples = _given(payload)
     if all(value is None for value in (examples.to_pylist() if isinstance(examples, pa.Array) else examples)):
-        raise InvalidInputError(f"examples() must give a few written values. payload={payload_name(payload)}")
+        raise InvalidInputError(f"return a few written values from examples(). payload={payload_name(payload)}")
     column = stored_leaves(payload.column(), "column()")
     kinds = [stored_leaves(kind, "accepts()") for kind in payload.accepts(column)]
     if isinstance(examples, pa.Array):
@@ -56,7 +52,6 @@ def _examples_of(payload: Payload) -> list[tuple[pa.DataType, Any]]:
 
 
 def _given(payload: Payload) -> Sequence[Any] | pa.Array:
-    """What `examples()` gives; the author's own error is named, but for one that says that there are none."""
     try:
         return payload.examples()
     except (NotImplementedError, InvalidInputError):
@@ -67,7 +62,6 @@ def _given(payload: Payload) -> Sequence[Any] | pa.Array:
 
 
 def _with_type(value: Any, kinds: Sequence[pa.DataType]) -> tuple[pa.DataType, Any]:
-    """A value as polars gives it back, with the first type that holds it."""
     for kind in kinds:
         try:
             back = pl.Series(pl.from_arrow(pa.array([value], kind))).to_list()[0]
@@ -75,18 +69,16 @@ def _with_type(value: Any, kinds: Sequence[pa.DataType]) -> tuple[pa.DataType, A
                 return kind, back
         except AUTHOR_ERRORS:
             continue
-    raise InvalidInputError(f"an example is of none of the types {[str(k) for k in kinds]}. example={value!r}")
+    raise InvalidInputError(f"this example fits none of the types {[str(k) for k in kinds]}. example={value!r}")
 
 
 def payload_name(payload: Payload) -> str:
-    """The name of a payload; of one without a name, that of its class."""
     return str(getattr(payload, "name", type(payload).__name__))
 
 
 def same_value(value: Any, back: Any) -> bool:
-    """Whether a column gives back what was put into it; a tuple comes back as a list, an int as a float.
-
-    A time without a zone is in UTC, and a map may be given as its pairs.
+    """Return True if a column returned the value unchanged: a tuple as list, an int as float, a map as pairs, naive
+    times as UTC.
     """
     if value == back:
         return True

@@ -1,7 +1,7 @@
-"""What a payload means, as 16 hex digits that depend on what it does to its examples, not on how it is written.
+"""Fingerprint a payload's meaning as 16 hex digits of its results on its examples.
 
-Two payloads with one fingerprint show readers the same answers on the examples of both. The bytes of a state do not
-count, so that a library may pack a sketch in another way; the type of the state counts, because files hold it.
+The bytes of a state do not count, so a library may pack a sketch differently. The state's type counts, because files
+contain it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from crdt_mor.merge.payload import Payload
 
 
 def fingerprint(payload: Payload) -> str:
-    """The digest of a payload's kind, its types, and the visible values of its examples and of each pair of them.
+    """Return the digest of a payload's kind, types, and visible values of its examples and their pairs.
 
-    Pairs are merged as tables merge them: by `merge`, or by `join` where the payload has no `merge`. A lawful payload
-    may thus gain a `merge` and keep its fingerprint.
+    Pairs are merged by `merge`, or else by `join`, so a lawful payload may add a `merge` and keep its fingerprint.
     """
     trial = Trial(payload)
     count = range(len(trial.written))
@@ -51,7 +50,6 @@ def _merged(trial: Trial, pairs: list[tuple[int, int]]) -> list[int]:
 
 
 def _canonical(value: Any) -> Any:
-    """A value in JSON, the same on every machine."""
     match value:
         case None | bool() | int() | str():
             return value

@@ -1,7 +1,7 @@
-"""The histories of updates that the laws are tried on: every short one, and some that are longer.
+"""Build the histories of updates for the laws: every short one, and some longer ones.
 
-A history is what several commits wrote to one key. Where a payload's state depends on its dot, the commits of a history
-overlap: each has seen the commits before it, except for those that were still under way when it began.
+A history is the writes of several commits to one key. If a payload's state depends on its dot, commits overlap: each
+has seen the earlier commits, except pending ones.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 
 _NO_VALUE: Final = -1
 _HISTORIES_MAX: Final = 200
-"""How many histories of three overlapping commits are tried at most; the number of values in them follows from it."""
+"""Histories of three overlapping commits, at most; it limits the number of values in them."""
 
 
 class Update(NamedTuple):
-    """One value that some commit wrote to the key: the update of the CRDT literature.
+    """A value that a commit wrote to the key.
 
-    written: the index of the value among those of the trial.
-    commit, place: the number of the commit, from 1, and where the update stands among those of its commit.
-    pending: the numbers of the commits that were under way when this one began.
+    written: index of the value in the trial.
+    commit, place: the commit's number, from 1, and the update's position in it.
+    pending: numbers of the commits that were pending when this one began.
     """
 
     written: int
@@ -30,30 +30,26 @@ class Update(NamedTuple):
 
 
 History = tuple[Update, ...]
-"""The updates of one key, in the order of their commits' requested times."""
 
 
 def contexts(commits: Sequence[int]) -> Iterator[list[Update]]:
-    """Every way in which commits can overlap, as updates without values.
-
-    commits: the number of each update's commit, ascending from 1.
-    """
+    """Yield every overlap of commits as updates without values. commits: each update's commit, ascending from 1."""
     last = commits[-1]
     for ends in product(*(range(commit + 1, last + 2) for commit in range(1, last + 1))):
         yield placed(commits, ends)
 
 
 def placed(commits: Sequence[int], ends: Sequence[int]) -> list[Update]:
-    """Updates without values; `commits` as in `contexts`.
+    """Return updates without values. commits: as in `contexts`.
 
-    Commit c is under way when the later commits below number `ends[c - 1]` begin, and has ended for the others.
+    Commit c is pending when the later commits below `ends[c - 1]` begin, and has ended for the others.
     """
     pending = {commit: tuple(c for c in range(1, commit) if ends[c - 1] > commit) for commit in commits}
     return [Update(_NO_VALUE, c, list(commits[:i]).count(c), pending[c]) for i, c in enumerate(commits)]
 
 
 def histories_of(written: range, dot_fields: set[str]) -> list[History]:
-    """All histories of three of the values `written`, and some longer ones. `dot_fields`: see `Trial.dot_fields`."""
+    """Return all histories of three written values, and some longer ones. dot_fields: see `Trial.dot_fields`."""
     six_values = [[written[(i + k) % len(written)] for k in range(6)] for i in written]
     if not dot_fields:
         values = [*product(written, repeat=3), *product(written[:3], repeat=4), *map(tuple, six_values)]
@@ -76,14 +72,13 @@ def histories_of(written: range, dot_fields: set[str]) -> list[History]:
 
 
 def _with_values(ways: Sequence[list[Update]], values: Iterable[Sequence[int]]) -> Iterator[History]:
-    """Each way in which commits overlap, with each row of values."""
     for row in values:
         for way in ways:
             yield tuple(update._replace(written=value) for update, value in zip(way, row, strict=False))
 
 
 def some_histories(count: int, dot_fields: set[str]) -> list[History]:
-    """Every pair of `count` values, followed by a third; the ways in which three commits can overlap take turns."""
+    """Return every pair of `count` values followed by a third, with alternating overlaps."""
     ways = list(contexts([1, 2, 3])) if "pending" in dot_fields else [next(contexts([1, 2, 3]))]
     rows = [(i, j, (i + 2 * j + 1) % count) for i, j in product(range(count), repeat=2)]
     if not dot_fields:

@@ -1,4 +1,4 @@
-"""How the rows of a table are merged: its settings, resolved to the rule and the columns that the kernel works with."""
+"""Resolve a table's settings to its merge rule and the columns that the kernel merges."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ from crdt_mor.model.merge_spec import ColumnMerge, MergeSpec
 _PLACE, _WRITTEN, _PENDING = "_crdt_place", "_crdt_written", "_crdt_pending"
 
 HIDDEN = "_crdt_"
-"""A column that keeps a payload's state begins so, followed by the name of the column that shows its value."""
+"""Prefix of columns with a payload's state, followed by the visible column's name."""
 
 
 @dataclass(frozen=True)
 class Merging:
     """A merge rule for one schema.
 
-    columns: the columns that files hold, states of payloads included, in the types of polars.
-    schema: these columns in the types of Arrow.
-    accepts: for columns that may be written in other types than their own, all types that they accept; what is of the
-        column's own type in them is as it was declared.
+    columns: the columns of files, with states of payloads, in polars types.
+    schema: the same columns in Arrow types.
+    accepts: all types of columns that accept several; parts of the column's own type stay as declared.
     """
 
     rule: MergeRule
@@ -46,14 +45,13 @@ class Merging:
     accepts: Mapping[str, Sequence[pa.DataType]]
 
     def takes(self, column: pa.Field) -> bool:
-        """Whether a payload takes this column as it is."""
         return any(meets(column.type, kind) for kind in self.accepts.get(column.name, ()))
 
     @cached_property
     def asks_what_was_seen(self) -> bool:
-        """Whether a payload asks which earlier commits a write has seen: its state depends on `Dot.pending`.
+        """True if a payload's state depends on `Dot.pending`, the earlier commits that a write has not seen.
 
-        Such a write cannot be committed later by another process, which has seen more.
+        Another process, which has seen more, cannot commit such a write later.
         """
         dot = Dot(pl.lit(0, pl.Int64), pl.lit(0, pl.Int32), pl.col(_PENDING))
         states = (member.payload.lift(pl.col(_WRITTEN), dot) for member in self.rule.members)
@@ -61,7 +59,7 @@ class Merging:
 
 
 def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
-    """Written rows with states instead of the columns that have payloads; see `MergeRule.show` for the way back."""
+    """Replace the columns with payloads by states; `MergeRule.show` reverses it."""
     rows = rows.with_columns(dot.place.alias(_PLACE))
     placed = Dot(dot.time, pl.col(_PLACE), dot.pending)
     for member in merging.rule.members:
@@ -82,18 +80,17 @@ def lift(rows: pl.DataFrame, merging: Merging, dot: Dot) -> pl.DataFrame:
 
 
 def _refuse_nulls_inside(written: pl.Series, member: Member) -> None:
-    """Raise `InvalidInputError` for a written value with a null inside, which is none of its payload's values."""
+    """Raise `InvalidInputError` for a value with a null inside that its payload refuses."""
     if not _has_nulls_inside(written):
         return
     row = next(i for i in range(len(written)) if _has_nulls_inside(written.slice(i, 1)))
     raise InvalidInputError(
-        f"a null inside a value is none of the values of {member.payload.name}: leave the value out, or write null in "
-        f"its place. columns={list(member.columns)} row={row} value={written[row]}"
+        f"{member.payload.name} refuses nulls inside values: leave the value out, or write null instead. "
+        f"columns={list(member.columns)} row={row} value={written[row]}"
     )
 
 
 def _has_nulls_inside(values: pl.Series) -> bool:
-    """Whether some value that is there has a null inside, at any depth."""
     present = values.drop_nulls()
     if not values.dtype.is_nested() or not len(present):
         return False
@@ -101,7 +98,6 @@ def _has_nulls_inside(values: pl.Series) -> bool:
 
 
 def _inner(values: pl.Series) -> list[pl.Series]:
-    """What nested values that are there consist of: the fields of structs, the items of lists."""
     if isinstance(values.dtype, pl.Struct):
         return [values.struct.field(name) for name in values.struct.fields]
     items = values.filter(values.list.len() > 0)
@@ -109,18 +105,16 @@ def _inner(values: pl.Series) -> list[pl.Series]:
 
 
 def require_payloads(config: TableConfig) -> None:
-    """Raise `UnknownPayloadError` before anything begins where a payload of the table cannot be found."""
+    """Raise `UnknownPayloadError` early if a payload of the table cannot be found."""
     for column_merge in config.merge.columns:
         resolve(column_merge.payload)
 
 
 def merging_of(config: TableConfig, schema: str) -> Merging:
-    """The merging of a table whose schema is `schema`, as the timeline keeps it."""
     return _merging(config.merge, _key_column(config), config.key.times, schema)
 
 
 def _key_column(config: TableConfig) -> str | None:
-    """The user's column whose text is the record key, and that is stored alike in all files, if there is one."""
     fields = config.key.fields
     if len(fields) > 1 or config.key.composite or fields[0] in (*META_COLUMNS, *config.key.times):
         return None
@@ -152,10 +146,7 @@ def _merging(spec: MergeSpec, key_column: str | None, times: tuple[str, ...], te
 
 
 def _as_declared(accepted: pa.DataType, stored: pa.DataType, declared: pa.DataType) -> pa.DataType:
-    """A type that a payload accepts, of which the parts that are the column, or its items, are as they were declared.
-
-    Payloads see stored types alone. There a time has a zone, and a small number is a large one.
-    """
+    """Return an accepted type with the column's own parts as declared: payloads see stored types only."""
     if accepted == stored:
         return declared
     if is_list(stored) and accepted == stored.value_type:
@@ -174,41 +165,38 @@ def _rule(spec: MergeSpec, members: tuple[Member, ...]) -> MergeRule:
 
 
 def check_columns(config: TableConfig, schema: TableSchema) -> None:
-    """Raise `InvalidInputError` where a payload does not serve its columns, before `schema` becomes the table's."""
+    """Raise `InvalidInputError` if a payload does not fit its columns, before `schema` becomes the table's."""
     for column_merge in config.merge.columns:
         payload = resolve(column_merge.payload)
         if config.merge.partial and payload.nulls == "value":
             raise InvalidInputError(
-                f"{payload.name} takes null for a value, and in a table of partial updates null also stands for what "
-                f"nobody has given yet: use a payload that skips nulls. columns={list(column_merge.columns)}"
+                f"{payload.name} treats null as a value, but PartialUpdate uses null for missing values: use a "
+                f"payload that skips nulls. columns={list(column_merge.columns)}"
             )
         _check_column(payload, column_merge.columns, _column_type(schema.stored, column_merge, payload))
         _require_room(payload, column_merge.columns, schema)
         times = [name for name in column_merge.columns if pa.types.is_time(schema.declared.field(name).type)]
         if times and payload.kind == "delta":
             raise InvalidInputError(
-                f"{payload.name} adds values up, and times of day have no sum: declare it int64. columns={times}"
+                f"{payload.name} adds values, and times of day have no sum: declare the column int64. columns={times}"
             )
 
 
 def _column_type(stored: pa.Schema, merge: ColumnMerge, payload: Payload) -> pa.DataType:
-    """The type that a payload sees: of its column, or a struct of its columns under the names that it knows."""
+    """Return the type that a payload sees: its column's, or a struct of its columns under its own names."""
     columns = merge.columns
     if isinstance(payload, RecordPayload):
         return pa.struct([stored.field(name).with_name(own) for name, own in zip(columns, merge.fields, strict=True)])
     if len(columns) > 1:
         raise InvalidInputError(
-            f"{payload.name} merges one column; several that decide together need a RecordPayload, such as LatestBy. "
+            f"{payload.name} merges a single column: use a RecordPayload, such as LatestBy, for several. "
             f"columns={list(columns)}"
         )
     return stored.field(columns[0]).type
 
 
 def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
-    """Raise `InvalidInputError` if the payload does not serve this type: it says so, or fails on no rows of it.
-
-    A payload whose library is missing raises `UnknownPayloadError`, which says what to install.
-    """
+    """Raise `InvalidInputError` if the payload refuses this type, `UnknownPayloadError` if its library is missing."""
     _refuse_odd_fields(payload, columns, payload.column())
     try:
         payload.check(kind)
@@ -224,23 +212,23 @@ def _check_column(payload: Payload, columns: Sequence[str], kind: pa.DataType) -
 
 
 def _refuse_odd_fields(payload: Payload, columns: Sequence[str], kind: pa.DataType) -> None:
-    """Raise where a payload itself names fields of its values or states that are called otherwise in files."""
+    """Raise if the payload names fields that files must rename."""
     odd = odd_fields(kind)
     if odd:
         raise InvalidInputError(
-            f"{payload.name} names fields that are called otherwise in files: have it use ASCII letters, digits and _ "
-            f"alone. columns={list(columns)} fields={odd}"
+            f"{payload.name} uses field names that files cannot store: use only ASCII letters, digits and _. "
+            f"columns={list(columns)} fields={odd}"
         )
 
 
 def _require_room(payload: Payload, columns: Sequence[str], schema: TableSchema) -> None:
-    """Sums leave the range of what was summed: refuse integers that are stored wider than they are declared."""
+    """Refuse integers stored wider than declared for sums, which would exceed the declared range."""
     for name in columns:
         declared, stored = schema.declared.field(name).type, schema.stored.field(name).type
         if payload.kind == "delta" and pa.types.is_integer(declared) and declared != stored:
             raise InvalidInputError(
-                f"{payload.name} can show more than the column holds: declare it {stored}. "
-                f"column={name!r} type={declared}"
+                f"{payload.name} can exceed the column's range: declare the column {stored}. column={name!r} "
+                f"type={declared}"
             )
 
 

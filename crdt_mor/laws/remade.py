@@ -1,6 +1,6 @@
-"""Whether other processes make an equal payload: a table stores its class and its `parameters()`, nothing else.
+"""Check that other processes can make an equal payload from its class and `parameters()`.
 
-A value that `__init__` or a later assignment keeps beside these parameters would be forgotten without a word.
+A table stores nothing else. It would lose a value that `__init__` or a later assignment keeps beside the parameters.
 """
 
 from __future__ import annotations
@@ -22,30 +22,26 @@ _ADVICE = (
 
 
 def require_remade(payload: Payload, parameters: str) -> None:
-    """Raise `InvalidInputError` for a payload that differs from `cls(**parameters)`; names the attributes that differ.
-
-    parameters: a JSON object, as the table stores it.
-    """
+    """Raise `InvalidInputError` with the differing attributes if the payload is not equal to `cls(**parameters)`."""
     cls: Any = type(payload)
     try:
         remade = cls(**json.loads(parameters))
     except TypeError as error:
         raise InvalidInputError(
-            f"a table stores the parameters of a payload, and the class cannot be made of these: {error}. Do this: "
-            f"{_ADVICE}. payload={cls.__qualname__} stored={parameters}"
+            f"the class cannot be made from its stored parameters: {error}. Do this: {_ADVICE}. "
+            f"payload={cls.__qualname__} stored={parameters}"
         ) from error
     before, after = _attributes(payload), _attributes(remade)
     lost = sorted(name for name in before.keys() | after.keys() if not _same(before.get(name), after.get(name)))
     if lost:
         names = [name.strip("_") for name in lost]
         raise InvalidInputError(
-            f"a table would forget parameters of this payload, and show other values: {_ADVICE}. "
+            f"a table would lose parameters of this payload and show other values: {_ADVICE}. "
             f"payload={cls.__qualname__} parameters={names} stored={parameters}"
         )
 
 
 def _attributes(payload: Payload) -> dict[str, Any]:
-    """The attributes of the instance, but for those that `cached_property` computes of the others."""
     state: Any = object.__getstate__(payload)
     parts = state if isinstance(state, tuple) else (state,)  # a class with slots gives two
     found = {name: value for part in parts for name, value in (part or {}).items()}
@@ -54,7 +50,7 @@ def _attributes(payload: Payload) -> dict[str, Any]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are equal. A list equals a tuple, as JSON makes lists of both."""
+    """Return True if two values are equal; a list equals a tuple, because of JSON."""
     match a, b:
         case (list() | tuple(), list() | tuple()):
             return len(a) == len(b) and all(map(_same, a, b))

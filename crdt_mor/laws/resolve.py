@@ -1,13 +1,11 @@
-"""From the name of a payload to the payload, and back: strings only, so that any process finds the same one.
+"""Resolve a payload's name to the payload, and back, by strings that work in any process.
 
     counter/1                 an entry point of the group `crdt_mor.payloads` of some installed package
-    acme.payloads:Longest     a class that this process has imported or allowed, where no package provides its name
+    acme.payloads:Longest     a class of this process (see `allowed.py`), if no package provides its name
 
-What a table says imports nothing but the entry points of installed packages; `allowed.py` has the rest of that rule.
-What lies in the current folder is not installed: a table may have come with it.
-
-A name never changes its meaning. A table keeps a fingerprint of what its payloads meant when it was made, and one that
-means something else now is refused.
+A table imports only entry points of installed packages. Packages in the current folder do not count, because a table
+may have come with them. A payload with another fingerprint than the table's is refused: names never change their
+meaning.
 """
 
 from __future__ import annotations
@@ -51,15 +49,15 @@ SHIPPED: Final = {
         "quantiles/1": "Quantiles",
     }.items()
 }
-"""The entry points of this package. A copy of its folder, as in a zip file on Spark's path, has no metadata of them."""
+"""Entry points of this package. A copy of its folder, such as a zip file for Spark, lacks their metadata."""
 
 
 def payload_of(payload: Payload | str) -> Payload:
-    """The payload that a user names: a payload itself, `counter`, `counter/1`, `latest_by?by=at` or `module:Class`."""
+    """Return a user's payload: an object, `counter`, `counter/1`, `latest_by?by=at` or `module:Class`."""
     if isinstance(payload, Payload):
         return payload
     if not isinstance(payload, str):
-        text = "a payload is an object like crdt_mor.payloads.Counter(), or its name"
+        text = "pass a payload as an object like crdt_mor.payloads.Counter(), or by its name"
         raise InvalidInputError(f"{text}. got={payload!r}")
     name, _, query = payload.partition("?")
     if ":" in name:
@@ -70,37 +68,35 @@ def payload_of(payload: Payload | str) -> Payload:
     entry = known.get(name) or known.get(latest)
     if entry is None:
         raise UnknownPayloadError(
-            f"no installed package has a payload of this name; known are {sorted(known)}, or give module:Class. "
+            f"no installed package has a payload of this name: use one of {sorted(known)}, or module:Class. "
             f"payload={payload!r}"
         )
     return _make(_load(entry), _arguments(query), payload)
 
 
 def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef:
-    """What a table stores of a payload.
+    """Return a payload in the form that a table stores.
 
-    Refuses a payload that no other process could find or make again, or that breaks its laws. The laws are not checked
-    again for the payloads of crdt_mor and of a table that exists.
-
-    kept: the payloads of the table that exists.
+    Refuses payloads that other processes cannot make, and broken laws. Shipped payloads and `kept` ones, of an existing
+    table, are not checked again.
     """
     cls = type(payload)
     name = getattr(cls, "name", None)
     if not isinstance(name, str):
-        raise InvalidInputError(f"a payload has a name, like name = 'acme.longest/1'. payload={cls.__qualname__}")
+        raise InvalidInputError(f"give the payload a name, such as name = 'acme.longest/1'. payload={cls.__qualname__}")
     entry = _provided().get(name)
     if entry is not None:
         _require_own_name(cls, entry)
     path = "" if entry is not None else f"{cls.__module__}:{cls.__qualname__}"
     if path.startswith("__main__:") or "<locals>" in path:
         raise InvalidInputError(
-            "no other process could find this payload: put the class at the top of a module that can be imported, not "
-            f"in a script or a notebook. payload={path}"
+            "other processes cannot find this payload: put the class at the top level of an importable module. "
+            f"payload={path}"
         )
     try:
         parameters = json.dumps(dict(payload.parameters()))
     except TypeError as error:
-        raise InvalidInputError(f"parameters are JSON values: {error}. payload={name}") from error
+        raise InvalidInputError(f"use JSON values as parameters: {error}. payload={name}") from error
     ref = PayloadRef(name, parameters, path=path)
     require_remade(payload, parameters)
     if not _ships(entry) and ref not in [replace(old, fingerprint="") for old in kept]:
@@ -109,28 +105,28 @@ def reference(payload: Payload, kept: Collection[PayloadRef] = ()) -> PayloadRef
         check_laws(payload)
         for raised in raised_at_edges(payload):
             warnings.warn(
-                f"{name}: {raised}. A write takes such a value, and then its key cannot be read: take it, or raise in "
-                "lift, and writes refuse it (docs/payloads.md)",
+                f"{name}: {raised}. After a write of such a value its key cannot be read: accept the value in "
+                "join, or raise in lift (docs/payloads.md)",
                 stacklevel=2,
             )
     from crdt_mor.laws.fingerprint import fingerprint
 
     ref = replace(ref, fingerprint=fingerprint(payload))
-    resolve(ref)  # as every other process will do
+    resolve(ref)  # as in every other process
     return ref
 
 
 @lru_cache(maxsize=256)
 def resolve(ref: PayloadRef) -> Payload:
-    """The payload that `ref` names. Raises `UnknownPayloadError` if it cannot be found, or means something else."""
+    """Return the payload of `ref`. Raises `UnknownPayloadError` if the payload is missing or changed its meaning."""
     from crdt_mor.laws.fingerprint import fingerprint
 
     entry = _provided().get(ref.name)
     cls = _load(entry) if entry is not None else allowed_class(ref)
     name = getattr(cls, "name", None)
-    if name != ref.name:  # before anything is made of it: what the table says of parameters is for that payload alone
+    if name != ref.name:  # checked first: the table's parameters belong to that payload only
         raise UnknownPayloadError(
-            f"the class found is another payload: install the version of its package that the table was made with. "
+            "the class at this name is another payload: install its package in the table's version. "
             f"wanted={ref.name} found={name} class={cls.__module__}:{cls.__qualname__}"
         )
     try:
@@ -140,29 +136,26 @@ def resolve(ref: PayloadRef) -> Payload:
         raise
     except Exception as error:
         raise UnknownPayloadError(
-            f"this payload fails with the parameters that the table says: {type(error).__name__}: {error}. Install the "
-            f"version of its package that the table was made with. payload={ref}"
+            f"this payload fails with the table's parameters: {type(error).__name__}: {error}. Install its "
+            f"package in the table's version. payload={ref}"
         ) from error
     if means != ref.fingerprint:
         raise UnknownPayloadError(
-            "this payload means something else than when the table was made, so that answers would change: what means "
-            "something else needs another name, like acme.longest/2. Install the version that the table was made with. "
-            f"payload={ref} fingerprint={means} table={ref.fingerprint} class={cls.__module__}:{cls.__qualname__}"
+            "this payload has changed its meaning since the table was made. Install the table's version; give "
+            f"a changed payload a new name, such as acme.longest/2. payload={ref} fingerprint={means} "
+            f"table={ref.fingerprint} class={cls.__module__}:{cls.__qualname__}"
         )
     if not payload.vectorised:
         warnings.warn(
-            f"{ref.name} says join alone, so values are merged one by one in Python, a hundred times slower: write "
-            "merge, the same as a polars expression (docs/payloads.md)",
+            f"{ref.name} lacks merge, so join merges single values, a hundred times slower: add merge as "
+            "a polars expression (docs/payloads.md)",
             stacklevel=2,
         )
     return payload
 
 
 def carried(refs: Iterable[PayloadRef]) -> Carried:
-    """The classes of a table's payloads that its pickled views bring along.
-
-    Left out are the payloads that ship with crdt_mor, which every process has, and those that cannot be found here.
-    """
+    """Return the classes that a table's pickled views carry, without shipped and missing ones."""
     classes = []
     for ref in refs:
         if not _ships(_provided().get(ref.name)):
@@ -173,7 +166,7 @@ def carried(refs: Iterable[PayloadRef]) -> Carried:
 
 @cache
 def _provided() -> dict[str, EntryPoint]:
-    """The entry points of installed packages and of this one; of two with one name, the first on the path counts."""
+    """Return all entry points; the first on the path wins for a name."""
     entries: dict[str, EntryPoint] = {}
     for package in distributions(path=_installed(sys.path)):
         for entry in package.entry_points.select(group=GROUP):
@@ -184,7 +177,7 @@ def _provided() -> dict[str, EntryPoint]:
 
 
 def _installed(path: list[str]) -> list[str]:
-    """The search path without the current folder, unless the user has put it on PYTHONPATH."""
+    """Return the search path without the current folder, unless PYTHONPATH contains it."""
     here = os.path.realpath(os.getcwd())
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     on_python_path = {os.path.realpath(folder) for folder in python_path if folder}
@@ -196,25 +189,24 @@ def _ships(entry: EntryPoint | None) -> bool:
 
 
 def _load(entry: EntryPoint) -> type[Payload]:
-    """The class of an entry point."""
     try:
         loaded = entry.load()
     except (ImportError, AttributeError) as error:
         raise UnknownPayloadError(
-            f"the package that provides this payload is broken or hidden: {error}. Install it anew, or rename what "
+            f"the payload's package is broken or hidden: {error}. Reinstall it, or rename the module that "
             f"hides it. payload={entry.name} class={entry.value} package={entry.dist and entry.dist.name}"
         ) from error
     return require_class(loaded, entry.value)
 
 
 def _require_own_name(cls: type[Payload], entry: EntryPoint) -> None:
-    """Raise where an installed package provides another class of this name, which processes would use instead."""
+    """Raise if an installed package provides another class of this name, which processes would use."""
     provided = _load(entry)
     if (cls.__module__, cls.__qualname__) != (provided.__module__, provided.__qualname__):
         package = "crdt_mor" if _ships(entry) else entry.dist and entry.dist.name
         raise InvalidInputError(
-            "a payload of an installed package has this name already, and tables would use that one: give the class "
-            f"a name of its own, like name = 'acme.{entry.name}'. payload={cls.__module__}:{cls.__qualname__} "
+            "an installed package already provides this payload name: give the class "
+            f"its own name, such as name = 'acme.{entry.name}'. payload={cls.__module__}:{cls.__qualname__} "
             f"name={entry.name} package={package}"
         )
 
@@ -223,11 +215,11 @@ def _make(cls: type[Payload], arguments: dict[str, object], text: str) -> Payloa
     try:
         return cls(**arguments)
     except TypeError as error:
-        raise InvalidInputError(f"the payload does not take these parameters: {error}. payload={text}") from error
+        raise InvalidInputError(f"the payload does not accept these parameters: {error}. payload={text}") from error
 
 
 def _arguments(query: str) -> dict[str, object]:
-    """The arguments in `by=at&lg_k=12`; a value that is not JSON is text."""
+    """Return the arguments of `by=at&lg_k=12`; a value that is not JSON is text."""
     arguments: dict[str, object] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         try:

@@ -1,4 +1,4 @@
-"""The deep law check: hypothesis draws histories of up to six updates, and shrinks what breaks a law."""
+"""The deep law check: hypothesis draws histories of up to six updates and shrinks counterexamples."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from crdt_mor.merge.payload import Payload
 UPDATES_MAX: Final = 6
 
 Drawn = list[tuple[tuple[pa.DataType, Any], bool, int]]
-"""Updates as they are drawn: the value with its type, whether it is of the commit of the update before it, and how many
-later commits begin before its own commit ends."""
+"""Drawn updates: the value with its type, whether it belongs to the previous update's commit, and how many later
+commits begin before its commit ends."""
 
 
 def search(payload: Payload, counterexamples: Counterexamples, examples: int) -> None:
-    """Add the laws that some drawn history breaks, as far as `counterexamples` lacks them."""
     dotted = bool(trial_of_examples(payload).dot_fields())
     same_commit = st.booleans() if dotted else st.just(False)
     update = st.tuples(written(payload), same_commit, st.integers(0, 5 if dotted else 0))
@@ -38,7 +37,6 @@ def search(payload: Payload, counterexamples: Counterexamples, examples: int) ->
 
 
 def _smallest(payload: Payload, histories: st.SearchStrategy[Drawn], law: str, examples: int) -> str | None:
-    """The counterexample of a law that hypothesis shrinks to."""
     last: list[str] = []
 
     def check(drawn: Drawn) -> None:
@@ -55,7 +53,7 @@ def _smallest(payload: Payload, histories: st.SearchStrategy[Drawn], law: str, e
 
 
 def _run(histories: st.SearchStrategy[Drawn], check: Callable[[Drawn], None], examples: int) -> None:
-    """Call `check` with drawn histories, with the same ones every time: the seed is a digest of `test`."""
+    """Call `check` with drawn histories, always the same: the seed is a digest of `test`."""
 
     @settings(
         max_examples=examples, derandomize=True, database=None, deadline=None, report_multiple_bugs=False,
@@ -73,7 +71,6 @@ class _FoundError(Exception):
 
 
 def _examined(payload: Payload, drawn: Sequence[Drawn]) -> Counterexamples:
-    """The laws that some of these histories break."""
     trial = Trial(payload, [value for history in drawn for value, _, _ in history])
     dotted = trial.dot_fields()
     first = 0

@@ -1,7 +1,6 @@
-"""Hypothesis strategies for values of Arrow types, and for the written values of a payload.
+"""Hypothesis strategies for values of Arrow types and for a payload's written values.
 
-The deep law check draws from them, and so may the tests of a payload's author (`crdt_mor.testing`). How far values go
-is stated in `crdt_mor.laws.values`, which has a few values of each type for the check at every table's creation.
+The deep law check and the tests of authors (`crdt_mor.testing`) use them. `crdt_mor.laws.values` states the limits.
 """
 
 from __future__ import annotations
@@ -36,7 +35,12 @@ from crdt_mor.merge.payload import Payload, RecordPayload
 
 
 def strategies(kind: pa.DataType, seen: Sequence[Any] = ()) -> st.SearchStrategy[Any]:
-    """Values of an Arrow type that tables store. `seen`: examples, whose NaN, infinities and nulls are drawn, too."""
+    """Draw values of an Arrow type that tables store.
+
+    Args:
+        kind: The type.
+        seen: Examples; their NaN, infinities and nulls are drawn, too.
+    """
     if pt.is_list(kind):
         inner = inside(seen)
         item = strategies(kind.value_type, inner)
@@ -69,7 +73,7 @@ def _scalars(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.dates(FIRST_DAY, LAST_DAY)
     if pt.is_timestamp(kind):
         return st.datetimes(datetime(1970, 1, 1), datetime(2099, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
-    raise SchemaMismatchError(f"no strategy makes values of this type: give a stored type. type={kind}")
+    raise SchemaMismatchError(f"no strategy draws values of this type: pass a stored type. type={kind}")
 
 
 def _floats(kind: pa.DataType, seen: Sequence[Any]) -> st.SearchStrategy[Any]:
@@ -81,7 +85,7 @@ def _floats(kind: pa.DataType, seen: Sequence[Any]) -> st.SearchStrategy[Any]:
 
 
 def written(payload: Payload) -> st.SearchStrategy[tuple[pa.DataType, Any]]:
-    """Written values of a payload, each with its Arrow type: its examples, and other values of their types."""
+    """Draw a payload's written values with their Arrow types: its examples, and other values of their types."""
     examples = trial_of_examples(payload).written
     drawn = []
     for kind in dict.fromkeys(kind for kind, _ in examples):

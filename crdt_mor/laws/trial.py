@@ -1,10 +1,9 @@
-"""A payload on trial: what it makes of written values, as numbers that laws compare.
+"""Try a payload: turn its results for written values into numbers for the laws.
 
     written value, dot ── lift ──► state, by number ── join, merge, settle ──► state, by number ── value ──► text
 
-Equal states have one number, so that no pair is joined twice. Two are equal if they print alike: NaN is NaN, but -0.0
-is not 0.0, because a reader can tell them apart. What raises, or is not of its type, is noted as a counterexample; the
-number of such a state is `NO_STATE`.
+Equal states share a number, so no pair is joined twice. States are equal if they print alike: NaN equals NaN, but -0.0
+differs from 0.0, as for readers. A failed state becomes `NO_STATE` and a counterexample.
 """
 
 from __future__ import annotations
@@ -28,23 +27,22 @@ from crdt_mor.merge.states import vectorised
 EXAMPLES_MAX: Final = 12
 
 NO_STATE: Final = -1
-"""The number of a state that could not be made."""
+"""The number of a failed state."""
 
 Run = tuple[int, ...]
 """States by number, in the table's order."""
 
 
 class Counterexamples(dict[str, str]):
-    """Broken laws, each with the shortest counterexample found."""
+    """Broken laws, each with the shortest counterexample."""
 
     def add(self, law: str, text: str) -> None:
-        """Keep the counterexample `text` if it is the shortest of its law so far."""
         if law not in self or (len(text), text) < (len(self[law]), self[law]):
             self[law] = text
 
 
 class Trial:
-    """One payload, the values written to it, and all the states met so far."""
+    """A payload, the values written to it, and all states met so far."""
 
     def __init__(self, payload: Payload, written: Sequence[tuple[pa.DataType, Any]] | None = None) -> None:
         self.payload = payload
@@ -67,7 +65,6 @@ class Trial:
         return len(self._values)
 
     def series(self, numbers: Iterable[int]) -> pl.Series:
-        """States as a column."""
         if len(self._chunks) > 1:
             self._chunks = [pl.concat(self._chunks, rechunk=True)]
         return self._chunks[0].gather(list(numbers))
@@ -76,7 +73,6 @@ class Trial:
         return self.series(numbers).to_frame()
 
     def number(self, states: pl.Series) -> Run:
-        """The numbers of states."""
         numbers, new = [], []
         for i, value in enumerate(states.to_list()):
             text = repr(value)
@@ -91,22 +87,20 @@ class Trial:
         return tuple(numbers)
 
     def show(self, number: int) -> str:
-        """A state as messages show it."""
         return described(self._values[number])
 
     def shown(self, run: Iterable[int]) -> str:
-        """States as messages show them, as a list."""
         return f"[{', '.join(self.show(n) for n in run)}]"
 
     def origin(self, *runs: Run) -> str:
-        """Which written values the states of a counterexample come from, where that is not plain to see."""
+        """Return the written values of a counterexample's states, unless they are obvious."""
         origins = [self._origin[n] for n in dict.fromkeys(n for run in runs for n in run) if n in self._origin]
         return f" ({'; '.join(origins)})" if origins else ""
 
     # --- lift, value, settle --------------------------------------------------------------------------------------
 
     def dot_fields(self) -> set[str]:
-        """The fields of a dot that `lift` looks at: some of `time`, `place` and `pending`."""
+        """Return the fields of a dot that `lift` uses: some of `time`, `place` and `pending`."""
         try:
             lifted = self.payload.lift(pl.col("written"), Dot(pl.col("time"), pl.col("place"), pl.col("pending")))
             return {"time", "place", "pending"} & set(lifted.meta.root_names())
@@ -114,7 +108,7 @@ class Trial:
             return set()  # `lift` below meets the error again and notes it
 
     def lift(self, updates: Iterable[Update]) -> dict[Update, int]:
-        """The state of each update; updates whose value cannot be lifted are left out."""
+        """Return the state of each update, without updates that `lift` refuses."""
         groups: dict[tuple[pa.DataType, tuple[int, ...]], list[Update]] = {}
         for update in dict.fromkeys(updates):
             groups.setdefault((self.written[update.written][0], update.pending), []).append(update)
@@ -139,17 +133,14 @@ class Trial:
         return lifted
 
     def visible(self, numbers: Sequence[int]) -> list[Any] | None:
-        """What readers see of states."""
         made = self._each("value", "value", self.payload.value, self._frame(numbers), polars_type(self.column))
         return None if made is None else made.to_list()
 
     def settle(self, numbers: Sequence[int]) -> Run | None:
-        """What a compaction keeps of states."""
         made = self._each("settled", "settle", self.payload.settle, self._frame(numbers), self.dtype)
         return None if made is None else self.number(made)
 
     def restore(self, numbers: Sequence[int]) -> Run | None:
-        """States made again of what readers see of them."""
         shown = self._each("value", "value", self.payload.value, self._frame(numbers), polars_type(self.column))
         if shown is None:
             return None
@@ -169,9 +160,9 @@ class Trial:
         *,
         alone: bool = True,
     ) -> pl.Series | None:
-        """What `make` gives for a frame's first column; None if it raises, gives another type, or mixes rows.
+        """Return `make`'s result for a frame's first column; None if `make` raises, changes the type or mixes rows.
 
-        alone: look whether each row counts alone, by giving half of the rows at a time.
+        alone: also pass half of the rows at a time.
         """
         column = frame.columns[0]
 
@@ -206,7 +197,6 @@ class Trial:
     # --- join, merge ----------------------------------------------------------------------------------------------
 
     def join(self, pairs: Iterable[tuple[int, int]]) -> list[int]:
-        """The joins of pairs of states."""
         pairs = list(pairs)
         new = [p for p in dict.fromkeys(pairs) if p not in self._joined and NO_STATE not in p]
         values: list[Any] = []
@@ -224,7 +214,6 @@ class Trial:
         return [self._joined.get(pair, NO_STATE) for pair in pairs]
 
     def fold(self, run: Run) -> int:
-        """The join of all states of a run."""
         state = run[0]
         for number in run[1:]:
             (state,) = self.join([(state, number)])
@@ -233,17 +222,17 @@ class Trial:
         return state
 
     def _check_unchanged(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Note a join that changed one of its arguments: its answer would depend on what was joined before."""
+        """Note a join that changed an argument: its answer would depend on earlier joins."""
         if not self.dtype.is_nested():
             return
         for number in {n for pair in pairs for n in pair}:
             if repr(self._values[number]) != self._texts[number]:
-                text = f"join changes a state that it is given, {abbreviated(self._texts[number])}: give a new one"
+                text = f"join changes its argument {abbreviated(self._texts[number])}: return a new state"
                 self.counterexamples.add("total", text)
                 self._values[number] = self.series([number]).to_list()[0]
 
     def _stored(self, pairs: Sequence[tuple[int, int]], values: list[Any]) -> Run:
-        """The numbers of joined states, each as a column of the state's type gives it back."""
+        """Return the numbers of joined states as a column returns them."""
         try:
             states = self._column(values)
             kept = [same_value(value, back) for value, back in zip(values, states.to_list(), strict=True)]
@@ -257,21 +246,21 @@ class Trial:
             return self.number(states)
         for fine, value, (a, b) in zip(kept, values, pairs, strict=True):
             if not fine:
-                why = "which this payload skips" if value is None else f"which is no {self.state}"
+                why = "which this payload skips" if value is None else f"not of type {self.state}"
                 text = f"join({self.show(a)}, {self.show(b)}) is {described(value)}, {why}"
                 self.counterexamples.add("total", text + self.origin((a, b)))
         numbers = iter(self.number(self._column([v for v, fine in zip(values, kept, strict=True) if fine])))
         return tuple(next(numbers) if fine else NO_STATE for fine in kept)
 
     def _column(self, values: list[Any]) -> pl.Series:
-        """States as a column. For nested values Arrow is ten times as fast as polars, and stricter."""
+        """Return states as a column. For nested values Arrow is ten times as fast as polars, and stricter."""
         if not self.dtype.is_nested():
             return pl.Series("state", values, self.dtype)
         arrow = self._chunks[0].to_arrow(compat_level=pl.CompatLevel.oldest()).type
         return pl.Series("state", pl.from_arrow(pa.array(values, arrow)))
 
     def merge(self, runs: Sequence[Run], *, mixed: bool) -> Run | None:
-        """What `merge` makes of each run, all runs in one frame. `mixed`: the rows of the runs alternate."""
+        """Return `merge` of each run, all in one frame. mixed: the rows of the runs alternate."""
         rows = [(i, n) for i, run in enumerate(runs) for n in run]
         if mixed:
             longest = max(map(len, runs))
@@ -279,7 +268,7 @@ class Trial:
         try:
             made = self._merged(rows)
             if made.dtype != self.dtype:
-                self.counterexamples.add("kernel-exact", f"merge gives {made.dtype} for a key, not one {self.dtype}")
+                self.counterexamples.add("kernel-exact", f"merge returns {made.dtype} for a key, not one {self.dtype}")
                 return None
         except AUTHOR_ERRORS as error:
             text = f"merge of {len(runs)} keys raises {error_line(error)}"
@@ -293,11 +282,10 @@ class Trial:
 
     def _merged(self, rows: Sequence[tuple[int, int]]) -> pl.Series:
         frame = pl.DataFrame({"code": [i for i, _ in rows], "state": self.series(n for _, n in rows)})
-        return vectorised(self.payload, frame).sort("code")["state"]  # as tables do it
+        return vectorised(self.payload, frame).sort("code")["state"]  # as tables do
 
 
 def _origin_of(value: Any, update: Update) -> str:
-    """A written value, and where it stands in its history."""
     if not update.commit:
         return f"written {described(value)}"
     place = f".{update.place}" if update.place else ""
@@ -306,7 +294,7 @@ def _origin_of(value: Any, update: Update) -> str:
 
 
 def trial_of_examples(payload: Payload) -> Trial:
-    """A trial of a payload's examples; raises `InvalidInputError` where its kind, nulls or examples are wrong."""
+    """Return a trial of a payload's examples. Raises `InvalidInputError` for a wrong kind, nulls or examples."""
     allowed = {"kind": get_args(Kind), "nulls": get_args(Nulls), "nulls_inside": get_args(NullsInside)}
     for said, words in allowed.items():
         if (word := getattr(payload, said)) not in words:
@@ -315,7 +303,7 @@ def trial_of_examples(payload: Payload) -> Trial:
         trial = Trial(payload)
     if (count := sum(value is not None for _, value in trial.written)) > EXAMPLES_MAX:
         raise InvalidInputError(
-            f"examples() is a small world, as every three of its values are tried: give at most {EXAMPLES_MAX}. "
+            f"every three values of examples() are tried: return at most {EXAMPLES_MAX}. "
             f"payload={payload_name(payload)} examples={count}"
         )
     return trial

@@ -1,8 +1,7 @@
-"""Values of Arrow types on which a payload is tried besides its examples: the edges of a type, and some between them.
+"""Values of Arrow types for the law check, besides a payload's examples. They are always the same.
 
-They are the same every time. The limits here hold for drawn values as well (laws/strategies.py): sums of a few values
-stay in range, and values that many payloads need not expect come only if the examples have them, which are NaN,
-infinities and -0.0 in a float, and null in a list. Fields of a struct and values of a map may always be null.
+The limits also hold for drawn values (laws/strategies.py): sums of a few values stay in range. NaN, infinities, -0.0 in
+a float and null in a list occur only if the examples contain them.
 """
 
 from __future__ import annotations
@@ -31,34 +30,30 @@ _FIELDS_TRIED = 8
 
 
 def decimal_max(kind: pa.DataType) -> int:
-    """The greatest decimal that is tried, in units of the last place, so that a few can be added up."""
+    """Return the greatest tried decimal, in units of the last place, so that a few can be added."""
     return int(10 ** max(kind.precision - 2, 1))
 
 
 def float_edges(seen: Sequence[Any]) -> tuple[bool, bool, bool]:
-    """Whether the examples have NaN, infinities and -0.0."""
     known = [value for value in seen if value is not None]
     minus = any(value == 0 and math.copysign(1, value) < 0 for value in known)
     return any(math.isnan(value) for value in known), any(math.isinf(value) for value in known), minus
 
 
 def inside(seen: Sequence[Any]) -> list[Any]:
-    """The items of examples of a list type."""
     return [item for value in seen if value is not None for item in value]
 
 
 def of_entries(seen: Sequence[Any]) -> list[Any]:
-    """The values in examples of a map type."""
     return [item for value in seen if value is not None for item in value.values()]
 
 
 def of_field(seen: Sequence[Any], name: str) -> list[Any]:
-    """A field's values in examples of a struct type."""
     return [value[name] for value in seen if value is not None]
 
 
 def values(kind: pa.DataType, count: int, seen: Sequence[Any] = ()) -> list[Any]:
-    """Up to `count` different values of a stored type. `seen`: examples of it."""
+    """Return up to `count` different values of a stored type. seen: examples of it."""
     distinct: dict[str, Any] = {}
     for value in islice(_values(kind, seen), 4 * count):
         distinct.setdefault(repr(value), value)
@@ -68,7 +63,7 @@ def values(kind: pa.DataType, count: int, seen: Sequence[Any] = ()) -> list[Any]
 
 
 def _values(kind: pa.DataType, seen: Sequence[Any]) -> Iterator[Any]:
-    """Values of a type, its edges first. The iterator ends only for types with few values."""
+    """Yield values of a type, edges first; ends only for types with few values."""
     if pt.is_list(kind):
         return _lists(kind, inside(seen))
     if pt.is_struct(kind):
@@ -97,11 +92,11 @@ def _scalars(kind: pa.DataType) -> Iterator[Any]:
         return (FIRST_DAY + timedelta(days=abs(number)) for number in _integers(_DAYS))
     if pt.is_timestamp(kind):
         return (_EPOCH + timedelta(seconds=abs(number)) for number in _integers(_DAYS * 86_400))
-    raise SchemaMismatchError(f"no values are known of this type: give a stored type. type={kind}")
+    raise SchemaMismatchError(f"the checker knows no values of this type: pass a stored type. type={kind}")
 
 
 def _numbers(seed: int) -> Iterator[int]:
-    """Numbers of 31 bits that look like drawn ones (the multiplicative generator of Park and Miller, 1988)."""
+    """Yield pseudorandom numbers of 31 bits (Park and Miller, 1988)."""
     number = seed
     while True:
         number = number * 48_271 % (2**31 - 1)
@@ -123,7 +118,7 @@ def _floats(kind: pa.DataType, seen: Sequence[Any]) -> Iterator[float]:
     yield from (-0.0,) if minus else ()
     yield from (FLOAT_MAX, -FLOAT_MAX, 0.5)
     for number in _integers(2**24):
-        yield number / 4096 + 0.0 if pt.is_float64(kind) else number / 16 + 0.0  # what 32 bits hold exactly
+        yield number / 4096 + 0.0 if pt.is_float64(kind) else number / 16 + 0.0  # exact in 32 bits
 
 
 def _texts() -> Iterator[str]:

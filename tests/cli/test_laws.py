@@ -103,13 +103,13 @@ def test_without_hypothesis_the_check_is_shallow_and_says_so(mine: str) -> None:
 
 
 @pytest.mark.usefixtures("no_hypothesis")
-@pytest.mark.filterwarnings("always:acme.longest/1 says join alone")
+@pytest.mark.filterwarnings("always:acme.longest/1 lacks merge")
 def test_a_table_is_made_with_a_payload_of_ones_own_without_hypothesis(mine: str, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id,text\na,b\n")
     create = ["create", str(tmp_path / "t"), "--like", str(tmp_path / "rows.csv"), "--key", "id", "--merge"]
     made = CliRunner().invoke(app, [*create, f"text={mine}:Longest"])
     assert made.exit_code == 0, made.output
-    assert made.stderr.startswith("warning: acme.longest/1 says join alone")
+    assert made.stderr.startswith("warning: acme.longest/1 lacks merge")
     assert "UserWarning" not in made.stderr
     refused = CliRunner().invoke(app, [*create, f"text={mine}:Joined", "--exist-ok"])
     assert refused.exit_code == 1

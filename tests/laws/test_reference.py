@@ -149,7 +149,7 @@ def test_create_with_a_payload_whose_parameter_would_be_forgotten_makes_no_table
     schema = pa.schema([("id", pa.string()), ("v", pa.int64())])
     for merge in ({"v": Cap(2_000_000)}, PartialUpdate(columns={"v": Cap(2_000_000)})):
         store = MemoryStore()
-        with pytest.raises(InvalidInputError, match=r"would forget parameters.*'limit'"):
+        with pytest.raises(InvalidInputError, match=r"would lose parameters.*'limit'"):
             Table.create("t", schema, key="id", merge=merge, store=store)
         assert not store.list("")
 
@@ -172,6 +172,8 @@ def test_reference_of_an_own_payload_named_as_a_shipped_one_says_whose_the_name_
     assert OwnMax.name in SHIPPED
     for payload in (OwnMax(), InheritedName()):
         path = f"{__name__}:{type(payload).__name__}"
-        expected = f"has this name already.*a name of its own.*payload={re.escape(path)} name=max/1 package=crdt_mor"
+        expected = (
+            f"already provides this payload name.*its own name.*payload={re.escape(path)} name=max/1 package=crdt_mor"
+        )
         with pytest.raises(InvalidInputError, match=expected):
             reference(payload)

@@ -162,7 +162,7 @@ def test_the_command_line_imports_nothing_of_a_table(stranger: Stranger, command
     given = ["rows.csv"] if command == "upsert" else []
     done = CliRunner().invoke(app, [command, "t", *given])
     assert done.exit_code == 1
-    assert done.stderr.startswith("error: this table names a payload in a module that this program has not imported")
+    assert done.stderr.startswith("error: this table names a payload in a module that is not imported")
     assert f"--payloads {stranger.module}" in done.stderr
     assert not stranger.has_run
 
@@ -215,7 +215,7 @@ def test_a_class_that_moved_is_allowed_by_its_name(stranger: Stranger) -> None:
 def test_an_allowed_class_that_means_something_else_is_refused(stranger: Stranger) -> None:
     file = stranger.folder / f"{stranger.module}.py"
     file.write_text(file.read_text().replace("max", "min"))
-    with pytest.raises(mor.UnknownPayloadError, match="means something else"):
+    with pytest.raises(mor.UnknownPayloadError, match="changed its meaning"):
         stranger.rows(payloads=[stranger.module])
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_allowed_is_refused() -> None:
             mor.allow_payloads(given)
     with pytest.raises(mor.InvalidInputError, match="got=3"):
         mor.allow_payloads(3)  # type: ignore[arg-type]
-    with pytest.raises(mor.InvalidInputError, match="a payload has a name"):
+    with pytest.raises(mor.InvalidInputError, match="give the payload a name"):
         mor.allow_payloads(mor.Payload)
 
 

@@ -323,7 +323,7 @@ def test_a_payload_that_means_something_else_is_refused(path: str, tmp_path: Pat
     *changed, states = python(ATTEMPTS, path, folder=tmp_path)
     assert len(changed) == 5
     for line in changed:
-        assert line.startswith("UnknownPayloadError this payload means something else than when the table was made")
+        assert line.startswith("UnknownPayloadError this payload has changed its meaning since the table was made")
         assert "payload=acme.pick/1" in line
         assert "class=acme_payloads:Pick" in line
     assert states == "completed", "nothing was begun"
@@ -332,7 +332,7 @@ def test_a_payload_that_means_something_else_is_refused(path: str, tmp_path: Pat
     *renamed, states = python(ATTEMPTS, path, folder=tmp_path)
     assert len(renamed) == 5
     for line in renamed:
-        assert line.startswith("UnknownPayloadError the class found is another payload")
+        assert line.startswith("UnknownPayloadError the class at this name is another payload")
         assert "wanted=acme.pick/1 found=acme.pick/2" in line
     assert states == "completed", "nothing was begun"
 
@@ -340,7 +340,7 @@ def test_a_payload_that_means_something_else_is_refused(path: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("stored", "gone", "message"),
     [
-        ("counter/1", "counter/7", "install the one that has it.*payload=counter/7"),
+        ("counter/1", "counter/7", "install its package.*payload=counter/7"),
         (HERE, "acme.gone", "not imported.*payload=acme.gone:Longest"),
         (":Longest", ":Gone", f"Install its package.*payload={HERE}:Gone"),
     ],
@@ -389,7 +389,7 @@ def test_classes_that_no_other_process_could_import_are_refused(make: Make) -> N
         pass
 
     for payload in (FromAScript(), Local()):
-        with pytest.raises(InvalidInputError, match="no other process could find this payload"):
+        with pytest.raises(InvalidInputError, match="other processes cannot find this payload"):
             make({"v": payload})
 
 
@@ -427,9 +427,9 @@ REFUSED: dict[str, tuple[Any, pa.DataType, str]] = {
     "a set of floats": ({"c": GrowOnlySet()}, pa.list_(pa.float64()), "floats.*'c'"),
     "a set that is no list": ({"c": ORSet()}, pa.string(), "lists.*'c'"),
     "the greatest list": ({"c": Max()}, SET, "no order.*'c'"),
-    "a single value for several columns": ({("c", "part"): Max()}, pa.int64(), "merges one column|never merged"),
+    "a single value for several columns": ({("c", "part"): Max()}, pa.int64(), "merges a single column|never merged"),
     "an order by a column outside": ({"c": LatestBy("part")}, pa.int64(), "by='part'"),
-    "nulls as values in partial updates": (PartialUpdate(columns={"c": Last()}), pa.int64(), "last/1 takes null.*'c'"),
+    "nulls as values in partial updates": (PartialUpdate(columns={"c": Last()}), pa.int64(), "last/1 treats null.*'c'"),
 }
 
 
@@ -1008,14 +1008,14 @@ def test_a_decimal_counter_that_its_column_cannot_hold_is_an_error(make: Make) -
 @pytest.mark.parametrize("kind", [pa.uint32(), pa.uint64()], ids=str)
 def test_a_counter_of_unsigned_numbers_is_refused(make: Make, kind: pa.DataType) -> None:
     """Files hold them in a wider type, so that a total could be one that no reader can show."""
-    with pytest.raises(InvalidInputError, match="can show more than the column holds: declare it"):
+    with pytest.raises(InvalidInputError, match="can exceed the column's range: declare the column"):
         make({"c": Counter()}, one(kind))
 
 
 @pytest.mark.usefixtures("path")  # a process warns once, so that this runs over one store
 def test_a_payload_that_says_join_alone_warns_and_gives_the_same_rows(make: Make, places: Places) -> None:
     fast = make({"v": Longest()})
-    with pytest.warns(UserWarning, match=r"acme\.longest_by_hand/1 says join alone"):
+    with pytest.warns(UserWarning, match=r"acme\.longest_by_hand/1 lacks merge"):
         slow = places("slow").create(schema=SCHEMA, key="id", buckets=1, merge={"v": LongestByHand()})
     for text in ("b", "aa", "", "bb", None, "a"):
         for table in (fast, slow):
@@ -1043,7 +1043,7 @@ def test_payloads_work_in_partitions_and_with_composite_keys(make: Make) -> None
 
 def test_times_of_day_are_not_added_up() -> None:
     schema = pa.schema([("id", pa.int64()), ("at", pa.time64("us"))])
-    with pytest.raises(InvalidInputError, match=r"counter/1 adds values up.*columns=\['at'\]"):
+    with pytest.raises(InvalidInputError, match=r"counter/1 adds values.*columns=\['at'\]"):
         Table.create("t", schema, key="id", merge={"at": Counter()}, store=MemoryStore())
     table = Table.create("t", schema, key="id", merge={"at": Max()}, store=MemoryStore())
     for hour in (3, 5, 4):
