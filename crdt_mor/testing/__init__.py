@@ -1,13 +1,13 @@
-"""What users of tables, and authors of payloads and stores, need for tests of their own; docs/testing.md shows how.
+"""Tools for tests of users, and of authors of payloads and stores; docs/testing.md shows how.
 
-    oracle.py        what a table means, as a fold over a plain list
+    oracle.py        the meaning of a table, as a fold over a plain list
     faults.py        stores that fail, lose replies, or die at a chosen call
-    clock.py         an environment whose time passes only where somebody sleeps
-    store_suite.py   what every store must do, as tests for pytest
-    simulation       whole lives of a table, a seed each, with everything that goes wrong; docs/correctness.md
+    clock.py         an environment with simulated time
+    store_suite.py   tests for every store, with pytest
+    simulation       whole lives of a table, a seed each, with failures; docs/correctness.md
     strategies       values of Arrow types, and written values of a payload, for hypothesis
 
-`strategies` and `written` alone need hypothesis: `pip install "crdt-mor[testing]"`.
+Only `strategies` and `written` need hypothesis: `pip install "crdt-mor[testing]"`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """`strategies` and `written`, when somebody asks for them, as all else does without hypothesis."""
+    """Import `strategies` and `written` on demand: only they need hypothesis."""
     if name not in {"strategies", "written"}:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test lets time pass. Nothing sleeps, and what is due in the background is done."""
+"""A clock that stands still until a test lets time pass. Nothing really sleeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crdt_mor.ground.clock import Process
 
 @dataclass
 class _Task:
-    """Something that is done again and again; `due_ms` is when it is done next."""
+    """A repeated background task; `due_ms` is its next time."""
 
     every_ms: int
     due_ms: int
@@ -20,14 +20,14 @@ class _Task:
 
 
 def nonce_of(text: str) -> str:
-    """A nonce of the form that a machine draws, which is the same for the same text and differs for others."""
+    """Return a nonce in a machine's form, determined by the text."""
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class SimulatedEnvironment:
-    """An `Environment` whose time passes only where somebody sleeps; ids are counted, and chance is always a half.
+    """An `Environment` whose time passes only in `sleep`; ids are counted, and chance is always a half.
 
-    Background tasks run in the thread that sleeps, each at its time, so that a run is the same each time.
+    Background tasks run in the sleeping thread at their times, so each run is the same.
     """
 
     def __init__(self, now_ms: int = 1_700_000_000_000, stem: str = "n") -> None:
@@ -44,7 +44,7 @@ class SimulatedEnvironment:
         return nonce_of(f"{self._stem}{self._nonces}")
 
     def sleep(self, seconds: float) -> None:
-        """Let this much time pass, and do what falls due meanwhile."""
+        """Let time pass, and run the background tasks that become due."""
         end_ms = self._now_ms + max(1, round(seconds * 1000))
         while due := [task for task in self._tasks if task.due_ms <= end_ms]:
             task = min(due, key=lambda task: task.due_ms)

@@ -1,7 +1,7 @@
-"""Stores that fail: delegates in front of any store, for tests of what a program does when its storage does not answer.
+"""Stores that fail, for tests of programs whose storage does not answer.
 
-    FaultyStore        by chance: calls fail, and replies of calls that were carried out get lost; a seed says which
-    InterruptedStore   at one chosen call: the process dies there, or something else happens first
+    FaultyStore        by chance: calls fail, and replies of completed calls get lost; a seed decides
+    InterruptedStore   at a chosen call: the process dies there, or something else happens first
 
 `DelegatingStore` is their base. A subclass that overrides `around` sees every call, and may raise before or after it.
 """
@@ -22,17 +22,17 @@ from crdt_mor.store.protocol import Content, Durable, Stat, Store
 T = TypeVar("T")
 
 CHANGES: Final = frozenset({"put", "copy", "delete", "touch", "make_durable"})
-"""The calls that change something."""
+"""Calls that change the store."""
 
 
 class DelegatingStore:
-    """A store that hands every call to another one."""
+    """A store that passes every call to another store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def around(self, operation: str, path: str, call: Callable[[], T]) -> T:  # noqa: ARG002
-        """Carry a call out. `operation`: the name of the method; `path`: the object or folder that it is about."""
+        """Carry a call out. operation: the method's name. path: its object or folder."""
         return call()
 
     def read(self, path: str) -> bytes | None:
@@ -73,13 +73,14 @@ class DelegatingStore:
 
 
 class FaultyStore(DelegatingStore):
-    """A store some of whose calls fail.
+    """A store with failing calls.
 
-    seed: which calls they are. The n-th call of an operation on a path has one fate for each seed, whatever other
-        threads do meanwhile. Paths hold times and ids, so that a run repeats only under a simulated `Environment`.
-    failures: the share of calls that fail before anything has happened, with `StorageUnavailableError`.
-    lost_replies: the share of changes that are carried out and then fail all the same. Whether a put or a copy has
-        created its object is then unknown to the caller, which gets `CommitUnknownError`.
+    Args:
+        seed: Decides which calls fail. The n-th call of an operation on a path has the same fate for each seed.
+            Paths contain times and ids, so a run repeats only under a simulated `Environment`.
+        failures: Share of calls that fail with `StorageUnavailableError` before anything happens.
+        lost_replies: Share of changes that are carried out and then fail. For a put or copy the caller gets
+            `CommitUnknownError`.
     """
 
     def __init__(self, store: Store, seed: int, *, failures: float = 0.0, lost_replies: float = 0.0) -> None:
@@ -104,7 +105,6 @@ class FaultyStore(DelegatingStore):
         return result
 
     def _chance(self, *what: object) -> float:
-        """A number, 0 <= x < 1, that depends on the seed and on `what` alone."""
         digest = hashlib.sha256(repr((self._seed, *what)).encode()).digest()
         return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -114,9 +114,9 @@ class ProcessDied(BaseException):
 
 
 class InterruptedStore(DelegatingStore):
-    """A store that counts the calls of put, copy and delete, and at one of them lets something happen.
+    """A store that counts puts, copies and deletes, and interrupts one of them.
 
-    A test makes a process die at every moment of its work: arm the store with 1, 2, 3 … and `die`, until nothing died.
+    To let a process die at every moment of its work, arm the store with 1, 2, 3 … and `die` until nothing dies.
     """
 
     def __init__(self, store: Store) -> None:
@@ -128,11 +128,11 @@ class InterruptedStore(DelegatingStore):
         self.dead = False
 
     def arm(self, at: int, interrupt: Callable[[], None] | None, *, after: bool = False) -> None:
-        """Count from now on, and call `interrupt` before call number `at`, or `after` it; None: only count."""
+        """Count from now, and call `interrupt` before (or `after`) call number `at`; None: only count."""
         self.count, self.at, self.interrupt, self.after = 0, at, interrupt, after
 
     def die(self) -> None:
-        """An interrupt: the process dies, and whatever it still tries to do with the store fails."""
+        """Interrupt: the process dies, and its later calls fail."""
         self.dead = True
         raise ProcessDied
 

@@ -1,13 +1,12 @@
-"""The oracle: what a table means, with plain dicts and one contribution at a time, to hold the engine's answers to.
+"""The oracle: a table's meaning in plain dicts, to compare with the engine's answers.
 
-A test keeps a list of what it wrote, and asks `fold` for the rows that a scan must show:
+A test keeps a list of its writes, and asks `fold` for the rows that a scan must show:
 
     commit = table.upsert(rows)
     history += [Contribution(commit.requested_at, row["id"], "row", tuple(row.items())) for row in rows.to_dicts()]
     expected = fold(history, MergeRule(), columns=["id", "views"])
 
-It is one screen of Python, slow and plain on purpose. No code of the engine uses it that reads or writes rows; only
-`Table.verify(deep=True)` does, which holds what readers see to it.
+It is slow and plain on purpose. Of the engine only `Table.verify(deep=True)` uses it.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ __all__ = ["Contribution", "Meaning", "MergeRule", "Row", "fold"]
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one commit says of one key.
+    """A commit's write to a key.
 
-    time: the commit's requested time. Text behind its 17 digits orders the contributions of one commit to one key.
-    kind: "row" sets columns; "delete" removes whatever was requested before; "tombstone" is the delete of a table with
-        an ordering column, a version like any other.
-    row: the columns that a row gives, with their values; of a tombstone its ordering value alone.
-    completed: the commit's completion time, for tests that ask for the table as of a moment; `fold` ignores it.
+    time: the requested time. Text behind its 17 digits orders the contributions of a commit to the key.
+    kind: "row" sets columns; "delete" removes everything requested before; "tombstone" is a delete with an ordering
+        value, a version like any other.
+    row: the given columns with values; of a tombstone only its ordering value.
+    completed: the completion time, for tests of time travel; `fold` ignores it.
     """
 
     time: str
@@ -44,13 +43,12 @@ class Contribution:
 
     @property
     def requested(self) -> str:
-        """The requested time of the commit."""
         return self.time[:17]
 
 
 Meaning = Callable[[Sequence[tuple[Contribution, tuple[object, ...]]]], Sequence[object]]
-"""What the columns of one payload show of a key: a function of the contributions in order, each with the values that it
-gives to these columns. Contributions whose values are all null are left out."""
+"""Returns the visible values of a payload's columns for a key, from its contributions in order with their values.
+Contributions with only nulls are left out."""
 
 
 def fold(
@@ -59,11 +57,14 @@ def fold(
     columns: Iterable[str],
     payloads: Mapping[tuple[str, ...], Meaning] = MappingProxyType({}),
 ) -> dict[str, Row]:
-    """The rows that a table shows after these contributions, by key: all `columns`, and `_hoodie_commit_time`.
+    """Return a table's rows by key after these contributions, with `_hoodie_commit_time`.
 
-    rule: `MergeRule()` is overwrite-latest, `MergeRule("ordering", "updated_at")` a table with an ordering column,
-        `MergeRule("columns")` a table of partial updates, and `MergeRule("columns", whole=True)` one with payloads.
-    payloads: what the columns of a payload show, for the rule "columns".
+    Args:
+        history: The contributions.
+        rule: `MergeRule()` is overwrite-latest, `MergeRule("ordering", "updated_at")` has an ordering column,
+            `MergeRule("columns")` partial updates, and `MergeRule("columns", whole=True)` payloads.
+        columns: The columns of the rows.
+        payloads: Meanings of payload columns, for the rule "columns".
     """
     of_key: dict[str, list[Contribution]] = {}
     for contribution in sorted(history, key=lambda c: (c.time, KINDS.index(c.kind))):
@@ -106,7 +107,7 @@ def _row(contribution: Contribution, columns: list[str]) -> Row | None:
 
 
 def _order(contribution: Contribution, rule: MergeRule) -> tuple[bool, bool, Any]:
-    """By the ordering value: null is the least, NaN the greatest."""
+    """Sort by the ordering value: null is the least, NaN the greatest."""
     value = dict(contribution.row).get(str(rule.ordering))
     is_nan = value != value
     return (value is not None, is_nan, 0 if value is None or is_nan else value)

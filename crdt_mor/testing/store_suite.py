@@ -1,12 +1,12 @@
-"""What every store must do, as a class of tests for pytest, which the author of a store runs over it.
+"""Tests for every store: the author of a store runs this class with pytest.
 
     class TestMyStore(StoreSuite):
         @pytest.fixture
         def store(self) -> Store:
             return MyStore(...)        # an empty one for each test
 
-A store that passes keeps what the protocol rests on: an object appears whole or not at all, of several puts of one path
-exactly one creates the object, and nothing leads out of the store. Nothing here needs pytest but the runner.
+A passing store keeps the protocol's needs: objects appear whole or not at all, one of several puts of a path wins, and
+nothing leads out of the store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["StoreSuite"]
 
 @contextmanager
 def raising(kind: type[BaseException], text: str = "") -> Iterator[None]:
-    """Fail unless the block raises an error of this kind whose message has this text."""
+    """Fail unless the block raises this error with this text."""
     try:
         yield
     except kind as error:
@@ -46,7 +46,7 @@ def paths(stats: Sequence[Stat]) -> list[str]:
 
 
 class StoreSuite:
-    """Tests of one store; a subclass gives the fixture `store`."""
+    """Tests of a store; a subclass provides the fixture `store`."""
 
     def test_a_put_object_reads_back_whole(self, store: Store) -> None:
         content = bytes(range(256)) * 5000

@@ -1,14 +1,12 @@
-"""Simulated lives of a table: the real engine over a store that fails, clocks that jump, processes that die.
+"""Simulated lives of a table: the real engine over a failing store, jumping clocks and dying processes.
 
-    simulate(1000)                     a thousand runs; the first that breaks a promise is made short and told
-    run_seed(7)                        one run, the same each time, to the byte of its `digest`
-    shrink(outcome)                    the shortest plan that is found which breaks the same promise
+    simulate(1000)                     a thousand runs; the first failing run is shortened and told
+    run_seed(7)                        one run, always the same, to the byte of its `digest`
+    shrink(outcome)                    the shortest found plan that breaks the same promise
     INVARIANTS                         the promises, by name
 
-What a seed stands for is a `Plan`: the settings of a table, and a list of actions (plan.py). A `World` lets them happen
-(world.py): writers, readers, followers and services over one disk (machine.py), each action perhaps in a pause of
-another one. A `Ledger` says what was written, and which rows follow (ledger.py). docs/correctness.md shows how to run
-it with a payload of one's own.
+A seed stands for a `Plan` (plan.py): settings of a table and actions. A `World` runs them (world.py) over one disk
+(machine.py), each perhaps in a pause of another. A `Ledger` records the writes and derives the rows (ledger.py).
 """
 
 from __future__ import annotations

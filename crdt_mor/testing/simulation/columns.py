@@ -1,9 +1,7 @@
-"""What the columns of a run's table are called, by now and ever, and the actions that change that.
+"""The names of a run's columns over time, and the actions that change them.
 
-To the ledger a column is what it was first called, for ever; names are given once each, so that every name that a row
-was read with says which column it means. Which alterations have landed is told by the table's schema alone: a name that
-nobody has asked for, one that was promised and is not there, or one of an alteration that was told to have failed is a
-broken promise.
+To the ledger a column keeps its first name. Each name is used once, so a read name identifies its column. The table's
+schema alone tells which alterations landed. An unexpected or missing name is a broken promise.
 """
 
 from __future__ import annotations
@@ -23,17 +21,17 @@ if TYPE_CHECKING:
     from crdt_mor.testing.simulation.world import Busy, World
 
 MORE_MAX: Final = 2
-"""How many columns are added to a table, at most."""
+"""Added columns at most."""
 
 Told = Literal["under way", "committed", "not written", "unknown"]
 
 _LIKELY: Final[tuple[Told, ...]] = ("committed", "under way", "unknown", "not written")
-"""What a process was told of an alteration, by how well that fits one that has landed."""
+"""Outcomes told to a process, by how well they fit a landed alteration."""
 
 
 @dataclass
 class Alteration:
-    """A column gets another name, or none any more. old: its name before. told: what the process was told of it."""
+    """A rename or drop. old: the name before. told: the outcome that the process was told."""
 
     column: str
     old: str
@@ -44,9 +42,9 @@ class Alteration:
 
 @dataclass
 class Columns:
-    """The columns of a table. types: by column, those of creation first; `added` ones are of later.
+    """The columns of a table. types: by column, initial ones first; `added` ones came later.
 
-    names: of the columns that are there, what people see. dropped: of those that nobody sees any more, the last names.
+    names: current names. dropped: last names of dropped columns.
     """
 
     types: dict[str, pa.DataType]
@@ -55,11 +53,11 @@ class Columns:
     dropped: dict[str, str] = field(default_factory=dict)
     alterations: list[Alteration] = field(default_factory=list)
     adding: set[str] = field(default_factory=set)
-    """Those that a write which is under way may add: nobody alters them meanwhile, as they may not be there yet."""
+    """Columns that a pending write may add: nobody alters them meanwhile."""
     giving: set[str] = field(default_factory=set)
-    """Those that such a write gives: nobody drops them meanwhile, as it may then add another column of that name."""
+    """Columns that a pending write gives: nobody drops them meanwhile, as the write could add them again."""
     changed: int = 0
-    """How often a change has landed."""
+    """Number of landed changes."""
 
     def __post_init__(self) -> None:
         self.names = {name: name for name in self.types}
@@ -67,26 +65,25 @@ class Columns:
 
     @property
     def more(self) -> list[str]:
-        """The columns that were added and not dropped."""
         return [name for name in self.added if name in self.names]
 
     def plain(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row that was read, by columns; what is no column of ours keeps its name."""
+        """Return a read row by columns; foreign columns keep their names."""
         return {self._columns.get(name, name): value for name, value in row.items()}
 
     @property
     def alterable(self) -> list[str]:
-        """The columns that may be called otherwise; those of a payload have names in its parameters."""
+        """Return the columns that can be renamed; a payload's parameters fix its names."""
         return [name for name in ("k", "p", "v", "note", "amount", *self.more) if self._is_free(name)]
 
     @property
     def droppable(self) -> list[str]:
-        """The columns that neither the key nor an ordering nor the accounts need."""
+        """Return the columns that key, ordering and accounts do not need."""
         return [name for name in ("note", *self.more) if self._is_free(name) and name not in self.giving]
 
     @property
     def is_dropping(self) -> bool:
-        """Whether a column may yet be dropped: a drop is under way, or nobody knows what became of it."""
+        """Return True if a drop is pending or its outcome unknown."""
         drops = [one for one in self.alterations if one.new is None and one.told in ("under way", "unknown")]
         return any(self.names.get(one.column) == one.old for one in drops)
 
@@ -94,12 +91,11 @@ class Columns:
         return name in self.names and name not in self.adding
 
     def named(self, rows: pa.Table) -> pa.Table:
-        """Rows as people write them, under the names of now; nobody writes a column that is dropped."""
+        """Return rows under the current names, without dropped columns."""
         rows = rows.select([name for name in rows.column_names if name not in self.dropped])
         return rows.rename_columns([self.names.get(name, name) for name in rows.column_names])
 
     def asked(self, column: str, new: str | None) -> Alteration:
-        """Note an alteration before its first call."""
         if new is not None:
             self._columns[new] = column
         made = Alteration(column, self.names[column], new)
@@ -107,12 +103,11 @@ class Columns:
         return made
 
     def asks_for(self, column: str) -> None:
-        """Note that a write is about to add a column."""
         self.types[column] = pa.int64()
         self._columns[column] = column
 
     def look(self, shown: Collection[str]) -> None:
-        """Take in which names a table has. Raises `BrokenPromiseError` where that is not what was asked for."""
+        """Check the table's names. Raises `BrokenPromiseError` for unexpected ones."""
         for column in [name for name in self.types if name not in self.names and name not in self.dropped]:
             if column in shown:
                 self.names[column] = column
@@ -128,10 +123,7 @@ class Columns:
             raise BrokenPromiseError("nothing-lost", text)
 
     def _lands(self, column: str, name: str, shown: Collection[str]) -> None:
-        """A name of a column is gone: it has another one by now, which no other column can have, or none any more.
-
-        One alteration did that, as each is asked for under a name that the table was seen to have.
-        """
+        """Settle a column whose name is gone: a single alteration under that name landed."""
         asked = [one for one in self.alterations if (one.column, one.old) == (column, name)]
         renames = [one for one in asked if one.new in shown]
         if renames:
@@ -146,7 +138,7 @@ class Columns:
         self.changed += 1
 
     def _settle_drops(self) -> None:
-        """Of several drops of one column one has landed: that which was told so, or else one that may yet be."""
+        """Settle which of several drops landed: a confirmed one, or else a possible one."""
         for column, name in self.dropped.items():
             drops = [one for one in self.alterations if (one.column, one.old, one.new) == (column, name, None)]
             told = min((one.told for one in drops), key=_LIKELY.index)
@@ -164,7 +156,6 @@ class Columns:
 
 
 def rename(world: World, process: Busy, action: Action) -> str:
-    """A column gets another name, one that no column ever had."""
     columns = world.columns
     column = columns.alterable[int(action.pick * len(columns.alterable))]
     asked = columns.asked(column, f"{column} nr {action.number}")
@@ -172,7 +163,6 @@ def rename(world: World, process: Busy, action: Action) -> str:
 
 
 def drop(world: World, process: Busy, action: Action) -> str:
-    """A column is dropped, one that neither the key nor accounts nor an ordering need."""
     choice = world.columns.droppable
     if not choice:
         return "finds no column to drop"
@@ -203,7 +193,7 @@ def _alter(world: World, process: Busy, asked: Alteration) -> str:
 
 
 def with_more(world: World, action: Action, rows: tuple[Given, ...]) -> tuple[Given, ...]:
-    """Rows that give the columns that were added as well."""
+    """Return the rows with values for the added columns."""
     more = dict.fromkeys(world.columns.more, action.number)
     return tuple({**row, **more} for row in rows)
 

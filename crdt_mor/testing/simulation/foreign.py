@@ -1,8 +1,7 @@
-"""The action of a writer of Hudi's, which commits to the table in Hudi's timeline and tells our engine nothing.
+"""The action of Hudi's writer, which commits only to Hudi's timeline.
 
-It takes turns with our writers, as docs/interop.md asks for, and its clock is not behind the table's. While it is at
-work, between its request and its completion, our updates have to wait for it, and other upserts have places of their
-own. Its process may die and leave an instant that never completes, or be silent for so long that it gives itself up.
+It takes turns with our writers, as docs/interop.md requires, with a correct clock. Between its request and completion
+our updates wait for it. Its process may die, or give itself up after a long silence.
 """
 
 from __future__ import annotations
@@ -22,17 +21,16 @@ from crdt_mor.testing.simulation.rows import frame_of, keys_of, said_of, told_of
 from crdt_mor.testing.simulation.world import Busy, World
 
 TURN_S: Final = 0.1
-"""Seconds that pass between our last write and Hudi's first call, and from its last one to ours."""
+"""Seconds between our writes and Hudi's."""
 
 APART_MS: Final = 37
-"""How far apart the times are that Hudi's writer takes, so that none of ours has one of them."""
+"""Distance of Hudi's times, so that none of ours is equal."""
 
 HEARTBEAT_MS: Final = 120_000
-"""Hudi refuses the commit of a writer that was silent for so long."""
+"""Hudi refuses the commit of a writer silent for so long."""
 
 
 def hudi(world: World, process: Busy, action: Action) -> str:
-    """A writer of Hudi's upserts rows, and deletes keys now and then, beside the engine."""
     if world.settings.rule not in ("latest", "ordering"):
         return "is a writer of Hudi's, which cannot merge the rows of this table"
     if world.depth > 1 or world.move is not None:
@@ -75,7 +73,7 @@ def _written(world: World, process: Busy, write: Write, rows: tuple[Given, ...],
 
 
 def _time(world: World) -> InstantTime:
-    """A time of Hudi's, later than all that the table and Hudi's timeline have."""
+    """Return a time later than all times of the table and Hudi's timeline."""
     newest = max(world.environment.now_ms(), to_ms(tail_of(world.observer).clock), world.state.get("Hudi's clock", 0))
     world.state["Hudi's clock"] = newest + APART_MS
     return from_ms(newest + APART_MS)

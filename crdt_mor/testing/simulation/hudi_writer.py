@@ -1,12 +1,11 @@
-"""A writer of Hudi's own, as far as a table sees it: what Hudi's non-blocking writers with a bucket index leave behind.
+"""The files of Hudi's non-blocking writers with a bucket index.
 
-    T.deltacommit.requested     an empty file of Hudi's timeline, by which the write is under way
+    T.deltacommit.requested     an empty file of Hudi's timeline: the write is pending
     T.deltacommit.inflight      the same, once it writes
     .<group>_T.log.1_<token>    its rows, in a log file of each file group
-    T_C.deltacommit             which log files it has written: completed at C
+    T_C.deltacommit             its log files: completed at C
 
-The value of the table's timeline is told nothing: an engine that shows the rows has found them in Hudi's timeline. The
-bytes of the log files come from our own encoder, which Hudi's readers are compared with.
+The table's own timeline is told nothing. Our encoder, which is compared with Hudi's readers, writes the log files.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
 
 HUDIS_TOKEN: Final = "7-1-2"
-"""The write token in the names of Hudi's files: of its attempt at a task."""
+"""The write token in names of Hudi's files."""
 
 Stats = dict[str, list[WriteStat]]
 
@@ -37,14 +36,13 @@ Stats = dict[str, list[WriteStat]]
 def hudi_commits(
     table: Table, data: pa.Table, requested: InstantTime, completed: InstantTime, *, schema: str | None = None
 ) -> None:
-    """A whole write of Hudi's. schema: of its rows, in Avro."""
+    """Make a whole write of Hudi's. schema: of its rows, in Avro."""
     hudi_begins(table, requested)
     stats = hudi_stages(table, data, requested)
     hudi_completes(table, requested, completed, stats, schema=schema)
 
 
 def hudi_begins(table: Table, requested: InstantTime) -> None:
-    """The instant is requested, and in flight."""
     session = session_of(table)
     instant = f"{hudi_folder_of(table)}/{requested}.deltacommit"
     session.store.put(f"{instant}.requested", b"")
@@ -52,7 +50,7 @@ def hudi_begins(table: Table, requested: InstantTime) -> None:
 
 
 def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes: pa.Table | None = None) -> Stats:
-    """The log files of an instant. Returns what its completed file says of them. deletes: keys."""
+    """Write the log files of an instant, and return their stats. deletes: keys."""
     session = session_of(table)
     write = OpenWrite(session, ValueOf(session.tail()), Pending(requested, "hudi", 0))
     statements = NamedStatements(write.statements)
@@ -77,6 +75,6 @@ def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes
 def hudi_completes(
     table: Table, requested: InstantTime, completed: InstantTime, stats: Stats, *, schema: str | None = None
 ) -> None:
-    """The instant is completed, by one put. schema: of its rows, in Avro."""
+    """Complete the instant by one put. schema: of its rows, in Avro."""
     done = encode_commit(CommitMetadata(stats, "UPSERT", {} if schema is None else {"schema": schema}))
     session_of(table).store.put(f"{hudi_folder_of(table)}/{requested}_{completed}.deltacommit", done)

@@ -1,4 +1,4 @@
-"""The promises that every run is held to, by name. What breaks one of them raises `BrokenPromiseError`."""
+"""The promises of every run, by name. A broken one raises `BrokenPromiseError`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INVARIANTS: Final = {
 
 
 class BrokenPromiseError(AssertionError):
-    """A promise that a run has seen broken. `invariant`: its name, as `INVARIANTS` has it."""
+    """A broken promise. `invariant`: its name in `INVARIANTS`."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")

@@ -1,4 +1,4 @@
-"""The actions that keep a table up, and those that let time pass, take power away, and end processes."""
+"""The actions of maintenance, time, power cuts and ends of processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ _GRACE: Final = (timedelta(0), timedelta(minutes=5), None)
 
 
 def plan(world: World, process: Busy, action: Action) -> str:
-    """A compaction is planned, and executed later."""
     made = process.table.maintenance.plan_compaction(logs_only=action.how == "logs only")
     if not world.is_left(process) and made:
         world.state.setdefault("plans", []).append(made)
@@ -42,7 +41,7 @@ def _picked(world: World, action: Action) -> Any:
 
 
 def execute(world: World, process: Busy, action: Action) -> str:
-    """An executor makes the files of a plan, whatever has become of it, and does not complete it."""
+    """Make the files of a plan without completing it, whatever became of it."""
     found = _picked(world, action)
     if found is None:
         return "finds no plan to execute"
@@ -51,7 +50,7 @@ def execute(world: World, process: Busy, action: Action) -> str:
 
 
 def finish(world: World, process: Busy, action: Action) -> str:
-    """A plan is executed and completed, perhaps once more."""
+    """Execute and complete a plan, perhaps twice."""
     found = _picked(world, action)
     if found is None:
         return "finds no plan to complete"
@@ -60,7 +59,6 @@ def finish(world: World, process: Busy, action: Action) -> str:
 
 
 def cancel(world: World, process: Busy, action: Action) -> str:
-    """A plan is cancelled, if it is open."""
     found = _picked(world, action)
     if found is None:
         return "finds no plan to cancel"
@@ -69,14 +67,12 @@ def cancel(world: World, process: Busy, action: Action) -> str:
 
 
 def compact(world: World, process: Busy, action: Action) -> str:
-    """Everything is compacted."""
     del world
     done = process.table.maintenance.compact(logs_only=action.how == "logs only")
     return f"compacts {len(done)} times{', logs alone' if action.how else ''}"
 
 
 def clean(world: World, process: Busy, action: Action) -> str:
-    """Files that no kept view needs go."""
     commits, keep = 1 + int(action.pick * 3), _KEPT[int(action.pick * 97) % 3]
     world.state["history is given up"] = True
     process.table.maintenance.clean(keep, commits=commits, readers=_GRACE[int(action.pick * 31) % 3])
@@ -84,14 +80,12 @@ def clean(world: World, process: Busy, action: Action) -> str:
 
 
 def archive(world: World, process: Busy, action: Action) -> str:
-    """Old instants leave Hudi's timeline."""
     del world
     process.table.maintenance.archive(keep_commits=1 + int(action.pick * 3))
     return "archives"
 
 
 def maintain(world: World, process: Busy, action: Action) -> str:
-    """Whatever is due is done."""
     del action
     world.state["history is given up"] = True
     done = process.table.maintenance.maintain(keep=timedelta(hours=2))
@@ -102,7 +96,6 @@ def maintain(world: World, process: Busy, action: Action) -> str:
 
 
 def erase(world: World, process: Busy, action: Action) -> str:
-    """Rows are deleted, and go from every file and from all of history."""
     world.ledger.erasing[process.machine.process().program] = action.keys
     world.state["history is given up"] = True
     alterations = world.columns.changed
@@ -124,7 +117,6 @@ def erase(world: World, process: Busy, action: Action) -> str:
 
 
 def savepoint(world: World, process: Busy, action: Action) -> str:
-    """What the table shows is given a name."""
     name = f"s{action.number}"
     saved = world.open_now(process).savepoint(name)
     if not world.is_left(process):
@@ -133,7 +125,6 @@ def savepoint(world: World, process: Busy, action: Action) -> str:
 
 
 def drop_savepoint(world: World, process: Busy, action: Action) -> str:
-    """A savepoint's name is taken away."""
     saved = world.state.get("savepoints", {})
     names = sorted(saved)
     if not names:
@@ -146,7 +137,6 @@ def drop_savepoint(world: World, process: Busy, action: Action) -> str:
 
 
 def restore(world: World, process: Busy, action: Action) -> str:
-    """The table goes back to a savepoint, or to one of the last commits."""
     ledger, saved = world.ledger, world.state.get("savepoints", {})
     points = [*saved.items(), *((one.completed, one.completed) for one in ledger.landed[-4:-1])]
     if not points or ledger.restoring:
@@ -181,14 +171,13 @@ def _forget_savepoints(world: World, before: list[Landed]) -> None:
 
 
 def wait(world: World, process: Busy, action: Action) -> str:
-    """Time passes."""
     del process
     world.pass_time(action.seconds)
     return f"waits for {action.seconds:g} s"
 
 
 def cut_power(world: World, process: Busy, action: Action) -> str:
-    """The machine loses power: what was not durable is gone, and so is every process that is not far away."""
+    """Cut the power: undurable objects and local processes are gone."""
     del process, action
     if world.depth > 1:
         return "is spared: power is cut only between the actions of others"
@@ -199,7 +188,6 @@ def cut_power(world: World, process: Busy, action: Action) -> str:
 
 
 def restart(world: World, process: Busy, action: Action) -> str:
-    """A process is killed while it does nothing, with the transaction that it has open."""
     del action
     world.stop(process)
     return "is killed, and started anew"

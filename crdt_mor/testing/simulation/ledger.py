@@ -1,8 +1,7 @@
-"""What was written in a run, what became of it, and which rows follow from that.
+"""Record the writes of a run and their outcomes, and derive the expected rows.
 
-The history of the table says *which* writes landed, when, and in which order those of one group stand; what each of
-them means is told here a second time, by the fold of `crdt_mor.testing.oracle` over what the plan has written. A write
-is known in the history by its number, which it carries as `commit_info`.
+The table's history tells *which* writes landed, when and in which order. Their meaning comes from the plan through
+`crdt_mor.testing.oracle`. Each write carries its number as `commit_info`.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ from crdt_mor.testing.simulation.plan import Rule, Settings
 
 Kind = Literal["delete", "tombstone", "row"]
 Said = tuple[str, Kind, Mapping[str, Any]]
-"""What a write says of a key: rows give columns, deletes none, and tombstones their ordering value."""
+"""A write to a key: rows give columns, deletes none, tombstones their ordering value."""
 
 Told = Literal["under way", "committed", "not written", "unknown"]
 
 
 @dataclass
 class Write:
-    """A write of the plan. computed: of an update in place, what it says after the rows that came before it."""
+    """A write of the plan. computed: for an update in place, its rows given the earlier rows."""
 
     number: int
     said: list[Said] = field(default_factory=list)
     computed: Callable[[dict[str, Row]], list[Said]] | None = None
     told: Told = "under way"
     times: tuple[str, str] = ("", "")
-    """When its commit was requested and completed, as the writer was told."""
+    """Requested and completion time that the writer received."""
 
 
 @dataclass(frozen=True)
 class Landed:
-    """A commit that the history has shown. begun: when its rows were requested; of an overwrite before `requested`."""
+    """A commit in the history. begun: the rows' requested time; for an overwrite earlier than `requested`."""
 
     version: int
     begun: str
@@ -49,7 +48,7 @@ class Landed:
     writes: tuple[Contribution, ...]
 
     def voids(self, other: Landed, key: str) -> bool:
-        """Whether this overwrite replaces what another commit wrote to a key, however late that one completes."""
+        """Return True if this overwrite replaces the other commit's write to a key, however late it completes."""
         if self.covered is None or other.requested >= self.requested:
             return False
         return self.covered == ("*",) or any(path == key.rpartition("/")[0] for path in self.covered)
@@ -57,7 +56,7 @@ class Landed:
 
 @dataclass
 class Ledger:
-    """The writes of a run, and the commits that they have become."""
+    """The writes of a run and their commits."""
 
     settings: Settings
     columns: list[str]
@@ -65,21 +64,20 @@ class Ledger:
     writes: dict[int, Write] = field(default_factory=dict)
     landed: list[Landed] = field(default_factory=list)
     gone: list[Landed] = field(default_factory=list)
-    """The commits that restores have dropped."""
+    """Commits dropped by restores."""
     restoring: list[str] = field(default_factory=list)
-    """The moments of restores that have begun and of which nobody knows yet whether they landed."""
+    """Moments of restores with unknown outcome."""
     restored: int = 0
     erasing: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """The keys of the last erasure that each process has begun: its commit carries the name of the process alone."""
+    """Keys of each process's last erasure: its commit names only the process."""
     foreign: dict[str, int] = field(default_factory=dict)
-    """The writes of Hudi's, whose instants say nothing but their requested times."""
+    """Hudi's writes, identified only by requested times."""
     moved: list[Landed] = field(default_factory=list)
-    """The commits to tables that have moved."""
+    """Commits to moved tables."""
     _known: set[tuple[str, str]] = field(default_factory=set)
 
     @property
     def rule(self) -> MergeRule:
-        """The merge rule, as the oracle has it."""
         kinds = {
             "latest": MergeRule(), "ordering": MergeRule("ordering", ordering="v"), "partial": MergeRule("columns"),
             "payloads": MergeRule("columns", whole=True), "partial, payloads": MergeRule("columns"),
@@ -92,24 +90,24 @@ class Ledger:
         return write
 
     def has_landed(self, number: int) -> bool:
-        """Whether the history has shown a write."""
+        """Return True if the history has shown the write."""
         return self.has(number) or self.has_dropped(number)
 
     def has(self, number: int) -> bool:
-        """Whether the table has a write: a restore may drop one, and who repeats it then commits it anew."""
+        """Return True if the table contains the write: a restore may drop it, and a repeat commits it again."""
         return any(number in one.numbers for one in (*self.moved, *self.landed))
 
     def has_dropped(self, number: int) -> bool:
-        """Whether a restore has dropped a write, and nobody has committed it anew."""
+        """Return True if a restore has dropped the write for good."""
         return not self.has(number) and any(number in one.numbers for one in self.gone)
 
     # --- what has landed ------------------------------------------------------------------------------------------
 
     def sync(self, history: Sequence[dict[str, Any]], deleted_in: Callable[[int], list[str] | None]) -> None:
-        """Take in what the history shows and was not known.
+        """Add new commits of the history.
 
-        history: its rows, oldest first. deleted_in: the keys that the commit of a version deletes; None where that can
-            no longer be read, as the erasure is finished: no older write was pending then, so that all of its keys do.
+        history: its rows, oldest first. deleted_in: returns the keys deleted by a version's commit; None for a
+            finished erasure, which had no older pending writes, so all of its keys count.
         """
         for row in history:
             mark = (row["requested_at"], row["completed_at"])
@@ -154,20 +152,19 @@ class Ledger:
         self.landed.append(replace(made, writes=writes))
 
     def _numbers(self, row: dict[str, Any]) -> list[int]:
-        """The numbers of the writes that became a commit, in the order in which they stand in it."""
         if row["adopted"]:
             return [self.foreign[row["requested_at"]]] if row["requested_at"] in self.foreign else []
         return _numbers(row)
 
     def as_left(self) -> Ledger:
-        """The ledger of a table that has moved: nothing that is noted later changes it."""
+        """Return a frozen ledger of a moved table."""
         return replace(self, moved=[*self.moved], gone=[*self.gone])
 
     def move(self, history: Sequence[dict[str, Any]], opened: str, rule: Rule | None) -> None:
-        """The table has moved. In the new one all that had landed is one commit, by which it was opened.
+        """Move to the new table, whose opening commit contains everything that had landed.
 
-        history: that of the new table. rule: of the new table, which begins with the rows that readers saw; None: it
-            has the same one, and every state is as it was.
+        history: the new table's. rule: the new table's rule, which starts with visible rows; None: the same rule and
+        states.
         """
         before = [row for row in history if row["completed_at"] <= opened]
         self._known |= {(row["requested_at"], row["completed_at"]) for row in before}
@@ -185,7 +182,7 @@ class Ledger:
         self.landed = [Landed(version, requested, requested, opened, None, (), writes)]
 
     def _require_exact(self, made: Landed, said: Sequence[Said]) -> None:
-        """A write that takes its place before an update in place, and comes after it, was not computed with."""
+        """Require that an update in place read every write before it."""
         keys = {key for key, _, _ in said}
         for other in self.landed:
             if other.requested <= made.requested or other.covered is not None:
@@ -210,7 +207,7 @@ class Ledger:
         self.landed = [one for one in self.landed if one.completed <= moment]
 
     def require_told(self) -> None:
-        """What a writer was told of its write is so."""
+        """Require that each writer was told the truth."""
         for write in self.writes.values():
             found = [one for one in (*self.moved, *self.landed, *self.gone) if write.number in one.numbers]
             if write.told == "committed" and not found:
@@ -227,27 +224,24 @@ class Ledger:
     # --- what follows from it -------------------------------------------------------------------------------------
 
     def expected(self, commits: Iterable[Landed]) -> dict[str, Row]:
-        """The rows that a table shows of which these commits are all, by key."""
+        """Return the rows of a table with exactly these commits, by key."""
         writes = self._not_replaced(list(commits))
         return fold(writes, self.rule, self.columns, self.meanings.of([*self.moved, *self.landed]))
 
     def _not_replaced(self, commits: Sequence[Landed]) -> list[Contribution]:
-        """What commits say that no overwrite among them has replaced."""
+        """Return the contributions that no overwrite replaced."""
         overwrites = [one for one in commits if one.covered is not None]
         return [w for one in commits for w in one.writes if not any(o.voids(one, w.key) for o in overwrites)]
 
     def as_of(self, completed: str) -> list[Landed]:
-        """The commits that had completed by a moment."""
         return [one for one in self.landed if one.completed <= completed]
 
     def before(self, checkpoint: str) -> list[Landed]:
-        """The commits before a checkpoint of changes."""
         by, time = checkpoint.split(":")[:2]
         return [one for one in self.landed if (one.completed <= time if by == "completed" else one.requested < time)]
 
 
 def _numbers(row: dict[str, Any]) -> list[int]:
-    """The numbers of the writes that became a commit, in the order in which they stand in it."""
     writers = row["writers"] or [row]
     infos = [dict(writer["commit_info"] or ()) for writer in writers]
     return [int(info["write"]) for info in infos if "write" in info]
@@ -258,7 +252,7 @@ def _partition(path: str) -> str:
 
 
 def _begun(row: dict[str, Any]) -> str:
-    """When the rows of a commit were requested: those of an overwrite before the commit itself."""
+    """Return the requested time of a commit's rows; an overwrite's rows are requested earlier."""
     if row["covered"] is None:
         return str(row["requested_at"])
     completed = datetime.strptime(f"{row['completed_at']}000", "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)

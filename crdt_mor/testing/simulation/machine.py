@@ -1,10 +1,8 @@
-"""What a simulated process stands on: a disk that can lose power, a store whose calls go wrong, a clock that is off.
+"""The ground of a simulated process: a disk that loses power, a failing store, a wrong clock.
 
-    Disk          objects in memory; knows which of them a power cut may take away
-    Calls         one process's way to the disk: counts its calls, and lets a `Trouble` happen at one of them
-    Machine       the process's environment: the clock of all, but off by so much; no heartbeats while it stands still
-
-Nothing here knows what a table is.
+Disk          objects in memory; knows which of them a power cut may remove
+Calls         a process's access to the disk: counts its calls, and lets a `Trouble` happen at one of them
+Machine       the process's environment: the common clock with an error; no heartbeats while it stands still
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from crdt_mor.testing.simulation.chance import Chance
 T = TypeVar("T")
 
 _ASIDE: Final = frozenset({"now_ms"})
-"""Calls at which nothing ever happens."""
+"""Calls without troubles."""
 
 Happening = Literal[
     "dies before", "dies after", "fails", "loses the reply", "comes late", "is cut off", "pauses", "freezes"
@@ -44,18 +42,16 @@ _WORDS: Final[dict[Happening, str]] = {
     "pauses": "it pauses at {}",
     "freezes": "it stands still at {}",
 }
-"""What happens to a process at one of its calls, in words."""
+"""Troubles in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What happens to a process at one of its calls of the store.
+    """A trouble at a call of a process.
 
-    happening: "is cut off": a change is carried out, and from then on the store answers nothing more to the process
-        while it does what it does.
-    at: at which one, from 1. of: whether changes of the store are counted, all calls, or the times that it sleeps.
-    steps: of a pause, how many of the next actions others do meanwhile; of a put that comes late, after how many it is
-        carried out at last. seconds: how long a pause takes.
+    happening: "is cut off": a change is carried out, then the store answers nothing more during the action.
+    at: number of the call, from 1. of: count changes, all calls, or sleeps.
+    steps: actions of others during a pause, or before a late put. seconds: length of a pause.
     """
 
     happening: Happening
@@ -66,10 +62,9 @@ class Trouble:
 
 
 class Disk(MemoryStore):
-    """A store in memory that knows what a power cut takes away: what was put without being durable, or touched.
+    """A store in memory that knows the effect of a power cut on undurable or touched objects.
 
-    What `put` makes durable lasts. `make_durable` makes all names in a folder last, but not what the objects hold that
-    were put with `durable=False`: these may be empty.
+    `make_durable` makes all names in a folder last, but not the content of objects put with `durable=False`.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -77,10 +72,10 @@ class Disk(MemoryStore):
         self._volatile: dict[str, Durable] = {}
         self._hollow: set[str] = set()
         self.puts = 0
-        """How many objects have been made."""
+        """Number of made objects."""
 
     def load(self, other: Disk) -> None:
-        """Begin with the objects of another disk."""
+        """Start with the objects of another disk."""
         self._objects.update(other._objects)
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
@@ -114,7 +109,7 @@ class Disk(MemoryStore):
                 self._hollow.add(name)
 
     def lose_power(self, chance: Chance) -> list[str]:
-        """Some of what was not durable is gone, or empty where its name lasts. Returns the paths."""
+        """Remove or empty some undurable objects, and return their paths."""
         gone = [path for path in sorted(self._volatile) if chance.happens(0.7)]
         for path in gone:
             self._objects.pop(path, None)
@@ -127,10 +122,9 @@ class Disk(MemoryStore):
 
 
 class Machine:
-    """The environment of one process: the time of all, off by `ahead_ms`.
+    """The environment of a process, with a clock `ahead_ms` off.
 
-    is_still: the process stands still, as it was stopped or is dead: what it does in the background is not done.
-    asleep: called whenever the process waits.
+    is_still: the process is stopped or dead, so its background tasks do not run. asleep: called when it waits.
     """
 
     def __init__(self, environment: SimulatedEnvironment, name: str, ahead_ms: int, asleep: Callable[[], None]) -> None:
@@ -170,7 +164,7 @@ class Machine:
 
 @dataclass
 class Trace:
-    """Every call of every process and what it did, as a running digest: two runs are the same if theirs are."""
+    """A running digest of every call of every process; equal digests mean equal runs."""
 
     calls: int = 0
     _digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=12))
@@ -180,15 +174,13 @@ class Trace:
         self._digest.update(repr(what).encode())
 
     def text(self) -> str:
-        """The digest so far, as hexadecimal digits."""
         return self._digest.hexdigest()
 
 
 class Calls(DelegatingStore):
-    """The store as one process reaches it. At one of its calls something happens: see `Trouble`.
+    """A process's access to the store, with a `Trouble` at one call.
 
-    meanwhile: lets others act, and is told in words where the process pauses.
-    late: takes a put that is carried out after so many actions.
+    meanwhile: lets others act during a pause. late: takes a put that is carried out after some actions.
     """
 
     def __init__(
@@ -209,10 +201,10 @@ class Calls(DelegatingStore):
         self._is_cut_off = False
         self.is_dead = False
         self.happened = ""
-        """What has gone wrong, and at which call, in words; empty as long as nothing has."""
+        """The trouble and its call in words, or empty."""
 
     def arm(self, trouble: Trouble | None) -> None:
-        """Count from now on, for an action in which this is to happen."""
+        """Count from now, for an action with this trouble."""
         self._counts, self._trouble, self.happened = {"change": 0, "call": 0, "sleep": 0}, trouble, ""
         self._is_cut_off = False
 
@@ -220,17 +212,15 @@ class Calls(DelegatingStore):
         return self.put_to(self.store, path, data, durable, after)
 
     def put_to(self, store: Store, path: str, data: Content, durable: Durable, after: Sequence[str]) -> bool:
-        """Put an object into one of the stores that the process reaches."""
         content = bytes(data) if isinstance(data, bytes | memoryview) else b"".join(data)
         self._trace.add(hashlib.blake2b(content, digest_size=8).hexdigest())
         return self.around("put", path, lambda: store.put(path, content, durable=durable, after=after))
 
     def at(self, store: Store) -> DelegatingStore:
-        """Another store as the same process reaches it: its calls are counted with those of this one."""
+        """Return another store of the process, with shared counting."""
         return _Elsewhere(self, store)
 
     def asleep(self) -> None:
-        """The process waits."""
         if self.is_dead:
             raise ProcessDied
         self._due(("sleep",), "waits")
@@ -269,7 +259,7 @@ class Calls(DelegatingStore):
         raise ProcessDied
 
     def _due(self, counted: tuple[Counted, ...], where: str) -> Trouble | None:
-        """Count a call; what happens at it, unless that is a pause, which is over when this returns."""
+        """Count a call and return its trouble, unless that is a pause, which is over on return."""
         found = None
         for what in counted:
             self._counts[what] = self._counts.get(what, 0) + 1
@@ -288,7 +278,7 @@ class Calls(DelegatingStore):
 
 
 class _Elsewhere(DelegatingStore):
-    """A store beside that of a process: whatever happens to the process at its calls happens here as well."""
+    """Another store of the process, with the same troubles."""
 
     def __init__(self, calls: Calls, store: Store) -> None:
         super().__init__(store)

@@ -1,8 +1,7 @@
-"""What the columns with payloads show of a key: of a counter the sum, of any other payload the fold of its `join`.
+"""The visible values of payload columns: a counter's sum, any other payload's fold of `join`.
 
-`join` is what the author says that the payload means. Here it is called pair by pair, in the table's order, and nothing
-is ever settled, restored, merged by an expression or put into a file: the engine does all of that, and must show the
-same.
+`join` defines the payload. Here it is called pair by pair in the table's order, without settle, restore, merge or
+files. The engine uses all of these and must show the same.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ Given = Sequence[tuple[Contribution, tuple[object, ...]]]
 
 
 def total(given: Given) -> list[object]:
-    """What a counter shows."""
     return [sum(int(str(value)) for _, (value,) in given)]
 
 
 class Meanings:
-    """The meanings of a table's payloads. States are made once for each written value and place."""
+    """The meanings of a table's payloads, with states made once per value and place."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lifted: dict[tuple[int, str, str], Any] = {}
 
     def of(self, commits: Sequence[Any]) -> dict[tuple[str, ...], Meaning]:
-        """By columns. commits: all that have landed, of which each has seen those that completed before it began."""
+        """Return meanings by columns. commits: all landed ones; each has seen those completed before its begin."""
         found: dict[tuple[str, ...], Meaning] = {}
         if self._settings.adds:
             found["amount",] = total
@@ -69,7 +67,6 @@ class Meanings:
 
 
 def columns_of(settings: Settings) -> dict[str, pa.DataType]:
-    """The columns of the table, and their types."""
     columns: dict[str, pa.DataType] = {"p": pa.string()} if settings.partitioned else {}
     columns |= {"k": pa.string(), "v": pa.int64(), "note": pa.string(), "amount": pa.int64()}
     if settings.payload is not None:
@@ -83,7 +80,7 @@ Reading = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def reading_of(settings: Settings) -> Reading:
-    """How a row that was read is compared: by its key, with what the payload shows as one value."""
+    """Return how rows are compared: by key, with a payload's values as one."""
     payload = settings.payload
     names = settings.value_columns if isinstance(payload, RecordPayload) else ()
 

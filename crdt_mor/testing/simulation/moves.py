@@ -1,7 +1,7 @@
-"""What a run knows of migrations: the one that is under way, and the tables that have moved.
+"""The migrations of a run: the current one, and the moved tables.
 
-Whether a migration is over is told by the new table alone, which was opened by then: the process that migrates may die
-right after that. From there on the ledger goes by the history of the new table.
+Only the opened new table proves that a migration is over, because its process may die right after that. From then on
+the ledger follows the new table's history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Move:
-    """A migration: where the table goes, and which settings it gets. rule: what its merge is then; None: as it is."""
+    """A migration: new address and settings. rule: the new merge; None: unchanged."""
 
     uri: str
     disk: Disk = field(repr=False)
@@ -32,7 +32,6 @@ class Move:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The settings, as `migrate` takes them."""
         merge = {"latest": "latest", "partial": PartialUpdate()}.get(self.rule or "")
         return {"buckets": self.buckets, "merge": merge}
 
@@ -43,14 +42,14 @@ class Move:
 
 @dataclass(frozen=True)
 class Left:
-    """A table that has moved, as the observer has it open, and the ledger to which it is held for ever."""
+    """A moved table as the observer has it open, with its final ledger."""
 
     table: Table
     ledger: Ledger
 
 
 def has_moved(world: World, move: Move) -> bool:
-    """Whether the table has moved by now; the run goes on at the new address then. A move that was given up is over."""
+    """Return True if the table has moved, and continue at the new address."""
     if not move.disk.list(VERSIONS):
         return False
     table = world.observed(move.uri)
@@ -71,7 +70,7 @@ def has_moved(world: World, move: Move) -> bool:
 
 
 def _leave(world: World) -> None:
-    """What stays with the old table: plans, savepoints, and the checkpoints of followers, who begin anew."""
+    """Leave plans, savepoints and checkpoints with the old table."""
     world.state["history is given up"] = True
     for name in ("plans", "savepoints", "followers"):
         world.state.pop(name, None)

@@ -1,4 +1,4 @@
-"""The actions by which a table moves: to another number of buckets, to another merge, by a process that may die."""
+"""The migrating actions: other buckets or merges, by a process that may die."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXPIRY_S: Final = 700.0
 
 
 def migrate(world: World, process: Busy, action: Action) -> str:
-    """The table moves to another address, or a migration that has stopped in its midst goes on."""
+    """Migrate the table, or resume a stopped migration."""
     table, going_on = world.open_now(process), world.move is not None
     move = world.move or _begun(world, action)
     waits = world.depth == 1 and action.how.endswith("wait")
@@ -44,7 +44,7 @@ def migrate(world: World, process: Busy, action: Action) -> str:
 
 
 def _begun(world: World, action: Action) -> Move:
-    """A new move. Other merges are of tables without payloads, whose values mean the same in each."""
+    """Return a new move. Only tables without payloads change their merge."""
     asked: Rule | None = next((rule for rule in ("latest", "partial") if action.how.startswith(rule)), None)
     rule = None if world.settings.adds or asked == world.settings.rule else asked
     disk = Disk(world.environment.now_ms)
@@ -54,7 +54,7 @@ def _begun(world: World, action: Action) -> Move:
 
 
 def _end_pending(world: World) -> None:
-    """The table is closed, and waits for what is pending: open blocks are committed, and those of the dead expire."""
+    """Close the table: commit open blocks, and let dead ones expire."""
     for other in list(world.processes.values()):
         if other.tx is not None:
             world.told.append(f"{'  ' * world.depth}{other.name} {end(world, other, Action(-1, 'end', 0))}")
@@ -62,7 +62,6 @@ def _end_pending(world: World) -> None:
 
 
 def give_up(world: World, process: Busy, action: Action) -> str:
-    """A migration is given up, unless it is over by now."""
     del action
     move = world.move
     if move is None:
@@ -79,7 +78,7 @@ def give_up(world: World, process: Busy, action: Action) -> str:
 
 
 def finish_move(world: World) -> None:
-    """Nothing happens any more to the process that migrates: the table arrives, or stays where it is."""
+    """Finish the migration without further troubles."""
     world.look_at_history()
     move = world.move
     if move is None:

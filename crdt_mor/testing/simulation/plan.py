@@ -1,7 +1,7 @@
-"""What a seed stands for: a table's settings, and a list of actions. Plain values, so that a list can be made shorter.
+"""A seed's plan: a table's settings and a list of actions, as plain values, so that the list can be shortened.
 
-An action holds all that is drawn for it. What depends on the state of the run is chosen there by `pick`, a number
-between 0 and 1, so that an action that is left out changes the others as little as can be.
+An action contains all its random numbers. Choices that depend on the run use `pick`, between 0 and 1, so leaving an
+action out changes the others little.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crdt_mor.testing.simulation.machine import Happening, Trouble
 
 Rule = Literal["latest", "ordering", "partial", "payloads", "partial, payloads"]
 Given = dict[str, Any]
-"""A row as it is written: the value of each column that is given."""
+"""A written row."""
 
 KEYS: Final = ("a", "b", "é")
 PARTS: Final = ("x", "y")
@@ -24,13 +24,13 @@ ACCOUNTS: Final = ("bank1", "bank2", "bank3")
 BANKS: Final = ("east", "west")
 PROCESSES: Final = 4
 ACTIONS: Final = (6, 22)
-"""How many actions a run has, at least and at most."""
+"""Actions of a run, at least and at most."""
 
 WAITS: Final = (0.002, 1.0, 70.0, 700.0, 3 * 3600.0)
-"""Seconds; the fourth is past the expiry of a silent writer, and the last one past what readers are spared."""
+"""Seconds; the fourth exceeds a writer's expiry, the last the readers' grace."""
 
 TROUBLES: Final = 0.4
-"""The share of the actions at which something happens to their process."""
+"""Share of actions with a trouble."""
 
 WEIGHTS: Final = (
     ("upsert", 16), ("delete", 5), ("transfer", 8), ("open the accounts", 2), ("add one", 5), ("begin", 9), ("end", 9),
@@ -46,12 +46,12 @@ HAPPENINGS: Final[tuple[tuple[Happening, int], ...]] = (
     ("pauses", 8), ("freezes", 3), ("dies before", 4), ("dies after", 4), ("fails", 3), ("loses the reply", 3),
     ("comes late", 2), ("is cut off", 4),
 )  # fmt: skip
-"""What happens to processes, and how often of all."""
+"""Troubles with weights."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The table of a run. payload: what the column `value` has, and `examples` what is written to it, with its type."""
+    """The table of a run. payload: of the column `value`; `examples`: its written values, with type."""
 
     rule: Rule
     partitioned: bool
@@ -61,17 +61,15 @@ class Settings:
 
     @property
     def adds(self) -> bool:
-        """Whether the column `amount` is a counter, to which increments are written; else it is updated in place."""
+        """True if `amount` is a counter; else it is updated in place."""
         return "payloads" in self.rule
 
     @property
     def is_partial(self) -> bool:
-        """Whether an upsert may leave columns out."""
         return self.rule.startswith("partial")
 
     @property
     def value_columns(self) -> tuple[str, ...]:
-        """The columns that have the payload."""
         if self.payload is None:
             return ()
         column = self.payload.column()
@@ -81,9 +79,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that one process does.
+    """An action of a process.
 
-    number: its place in the whole list of its seed, which it keeps in a shorter list. who: the process, if it is free.
+    number: its place in the seed's whole list. who: the process, if it is idle.
     """
 
     number: int
@@ -99,15 +97,13 @@ class Action:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run depends on."""
-
     seed: int
     settings: Settings
     actions: tuple[Action, ...]
 
 
 def plan_of(seed: int, payload: Payload | None, shipped: tuple[Payload, ...]) -> Plan:
-    """The plan of a seed. payload: of the user; None: one of those that are shipped, where the rule has any."""
+    """Return the plan of a seed. payload: the user's; None: a shipped one, if the rule has any."""
     chance = Chance(seed)
     own: tuple[tuple[Rule, int], ...] = (("payloads", 2), ("partial, payloads", 1))
     all_rules: tuple[tuple[Rule, int], ...] = (("latest", 3), ("ordering", 2), ("partial", 2), *own)
@@ -125,8 +121,6 @@ def plan_of(seed: int, payload: Payload | None, shipped: tuple[Payload, ...]) ->
 
 @dataclass
 class _Drawn:
-    """The actions of one seed, drawn one after the other."""
-
     chance: Chance
     settings: Settings
 
@@ -165,11 +159,9 @@ class _Drawn:
         return replace(action, trouble=self._trouble(kind))
 
     def _keys(self) -> list[str]:
-        """The names of rows that no account has, with their partition where there are partitions."""
         return [f"{part}/{key}" for part in PARTS for key in KEYS] if self.settings.partitioned else list(KEYS)
 
     def _rows(self, number: int, count: int) -> tuple[Given, ...]:
-        """Rows of one write, which all give the same columns."""
         rows = [self._row(number, place) for place in range(count)]
         if self.settings.is_partial:
             given = {"name", *(name for name in rows[0] if self.chance.happens(0.6))}

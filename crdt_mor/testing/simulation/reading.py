@@ -1,7 +1,7 @@
-"""The actions that read, and what is held to the ledger at the end: every kind of view, and the bank in each.
+"""The reading actions, and the final comparison of every kind of view with the ledger.
 
-The bank: amounts only go from one account to another, all accounts are opened and replaced together, so that the sum of
-the accounts is 0 in whatever shows a moment of the table, and is not where a view mixes two moments.
+The bank: amounts only move between accounts, and all accounts are opened and replaced together. Their sum is 0 in every
+moment, but not in a view that mixes two moments.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from crdt_mor.testing.simulation.rows import where, world_key
 from crdt_mor.testing.simulation.world import Busy, World
 
 _UNTIL_ALL_CLOCKS_S: Final = 100.0
-"""Seconds until every moment has come by every clock that some process has had."""
+"""Seconds until every process's clock has passed every moment."""
 
 _OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 @dataclass
 class Follower:
-    """A reader of changes: where it stands, and its copy of the table."""
+    """A reader of changes: its checkpoint and its copy of the table."""
 
     consistency: Literal["latest", "stable"]
     images: bool
@@ -39,7 +39,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class Held:
-    """A view that a reader has opened, and what it must show."""
+    """An open view and its expected rows."""
 
     scan: Scan
     expected: dict[str, Row]
@@ -47,12 +47,12 @@ class Held:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the process of the reader is alive, and not in the middle of something else."""
+        """Return True if the reader's process is alive and idle."""
         return not (self.owner.is_busy or self.owner.calls.is_dead)
 
 
 def look(world: World, process: Busy, action: Action) -> str:
-    """The latest snapshot, in all the ways in which it can be read."""
+    """Read the latest snapshot in all ways."""
     del action
     world.look_at_history()
     try:
@@ -69,9 +69,9 @@ def look(world: World, process: Busy, action: Action) -> str:
 
 
 def _scanned(world: World, table: Table) -> tuple[Scan, str | None]:
-    """A view of now, and its moment; None where the clock of Hudi's writers is ahead, and the moment has yet to come.
+    """Return a view of now and its moment; None if Hudi's clock is ahead of it.
 
-    Beside Hudi's writers a view that lacks a commit of theirs has no moment that may be handed out, and is made again.
+    A view that lacks a commit of Hudi's is made again.
     """
     for attempt in range(2):
         scan = table.scan()
@@ -87,17 +87,13 @@ def _scanned(world: World, table: Table) -> tuple[Scan, str | None]:
 
 
 def _expected_now(world: World, table: Table, at: str) -> dict[str, Row]:
-    """What a scan that was just made must show: others may have committed while it was, or moved the table, in a pause.
-
-    table: the one that was scanned.
-    """
+    """Return the rows of a fresh scan of `table`, although others may have committed or moved the table meanwhile."""
     world.look_at_history()
     ledger = world.ledger_of(table)
     return ledger.expected(ledger.as_of(at))
 
 
 def hold(world: World, process: Busy, action: Action) -> str:
-    """A reader opens a view, of now or of a commit, and reads it later."""
     world.look_at_history()
     landed = world.ledger.landed
     past = landed[int(action.pick * len(landed))] if landed and action.pick < 0.5 else None
@@ -117,7 +113,6 @@ def hold(world: World, process: Busy, action: Action) -> str:
 
 
 def read(world: World, process: Busy, action: Action) -> str:
-    """A reader reads the view that it has opened."""
     held = [one for one in world.state.get("held", []) if one.is_readable or one.owner is process]
     if not held:
         return "finds no open view"
@@ -133,7 +128,6 @@ def read(world: World, process: Busy, action: Action) -> str:
 
 
 def follow(world: World, process: Busy, action: Action) -> str:
-    """A follower takes the changes since its checkpoint, and applies them to its copy."""
     followers = world.state.setdefault("followers", {})
     images = action.how.endswith("images")
     consistency: Literal["latest", "stable"] = "stable" if action.how.startswith("stable") else "latest"
@@ -143,7 +137,7 @@ def follow(world: World, process: Busy, action: Action) -> str:
 
 
 def go_on(world: World, table: Table, follower: Follower) -> None:
-    """A follower goes on, or begins anew where its checkpoint is no longer answered."""
+    """Continue a follower, or restart it if its checkpoint is refused."""
     try:
         changes = table.changes(follower.checkpoint, images=follower.images, consistency=follower.consistency)
         rows = changes.to_polars().to_dicts()
@@ -170,13 +164,13 @@ def go_on(world: World, table: Table, follower: Follower) -> None:
 
 
 def _cuts(gone: Landed, checkpoint: str) -> bool:
-    """Whether a checkpoint lies where a restore has cut: what it stands for is then no longer told apart."""
+    """Return True if a restore has cut at the checkpoint."""
     by, time = checkpoint.split(":")[:2]
     return (gone.completed if by == "completed" else gone.requested) >= time
 
 
 def applied(world: World, rows: Iterable[dict[str, Any]], follower: Follower) -> dict[str, Row]:
-    """A follower's copy after changes; images must fit what is there."""
+    """Return a follower's copy after changes; images must match the copy."""
     copy = dict(follower.copy)
     for row in rows:
         plain, kind = world.columns.plain(row), row["_change_type"]
@@ -195,17 +189,16 @@ def applied(world: World, rows: Iterable[dict[str, Any]], follower: Follower) ->
 
 
 def shown(world: World, row: dict[str, Any]) -> Row:
-    """A row as it is compared, by columns."""
     return world.reading({name: value for name, value in row.items() if name in world.columns.types})
 
 
 def _differ(world: World, row: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
-    """The columns of now in which two rows differ, of which one that a row does not know yet is null; NaN is NaN."""
+    """Return the columns in which two rows differ; unknown columns are null, NaN equals NaN."""
     return [name for name in world.ledger.columns if repr(row.get(name)) != repr(other.get(name))]
 
 
 def rows_of(world: World, scan: Scan) -> dict[str, Row]:
-    """The rows of a scan, by key; no key may come twice."""
+    """Return the rows of a scan by key; a repeated key is an error."""
     rows = [world.columns.plain(row) for row in scan.to_polars().to_dicts()]
     found = {world.key(row): shown(world, row) for row in rows}
     if len(found) < len(rows):
@@ -217,7 +210,7 @@ def _hold_to(
     world: World, invariant: str, moment: str, found: Mapping[str, Row], expected: Mapping[str, Row], what: str, *,
     balanced: bool = True,
 ) -> None:  # fmt: skip
-    """What a view shows is the fold of what was written, and the bank has its total in it."""
+    """Require that a view equals the fold of the writes, with a balanced bank."""
     if balanced:
         require_total(found.values(), f"{what} of {moment}")
     for key in sorted({*found, *expected}):
@@ -239,7 +232,6 @@ def _hold_to(
 
 
 def require_total(rows: Iterable[Mapping[str, object]], what: str) -> None:
-    """The accounts of a view add up to 0."""
     amounts = {str(row["k"]): row["amount"] for row in rows if row["k"] in ACCOUNTS}
     if sum(int(str(amount)) for amount in amounts.values() if amount is not None):
         raise BrokenPromiseError("bank", f"the accounts do not add up to 0 in {what}: {amounts}")
@@ -251,13 +243,13 @@ def _require_given_up(world: World, what: str) -> None:
 
 
 def _require_hudi(world: World) -> None:
-    """A moment has not come yet only where the clock of Hudi's writers is ahead."""
+    """Require that only Hudi's clock explains a moment in the future."""
     if not world.ledger.foreign:
         raise BrokenPromiseError("no-surprise", "a moment has not come yet, and Hudi has never written to the table")
 
 
 def finish(world: World) -> None:
-    """Everything has happened: every view of the table is held to the ledger, before and after a last compaction."""
+    """Compare every view with the ledger, before and after a last compaction."""
     world.pass_time(_UNTIL_ALL_CLOCKS_S)
     finish_move(world)
     for name, held in list(enumerate(world.state.get("held", []))):
@@ -288,7 +280,7 @@ def _read_at_last(world: World, held: Held, what: str) -> None:
 
 
 def _views(world: World) -> None:
-    """The latest snapshot by every door: whole, counted, by key, by partition, and as any process sees it."""
+    """Read the latest snapshot whole, counted, by key, by partition, and from other processes."""
     table = world.observer
     scan = table.scan()
     expected = _expected_now(world, table, scan.as_of)
@@ -300,7 +292,7 @@ def _views(world: World) -> None:
 
 
 def _narrow_views(world: World, at: str, whole: Mapping[str, Row]) -> None:
-    """The same moment in a view that reads less: by key, by partition, or one row alone. The seed says in which."""
+    """Read the same moment by key, by partition, or a single row, as the seed decides."""
     kind = world.plan.seed % 3
     if kind == 0:
         require_total(_rows(world, world.column("k").is_in(ACCOUNTS), at), f"lookups by key as of {at}")
@@ -320,7 +312,7 @@ def _rows(world: World, where: pl.Expr, at: str) -> list[dict[str, Any]]:
 
 
 def _past(world: World) -> None:
-    """Views as of commits and savepoints show what they showed, or are refused where history was given up."""
+    """Require that views of commits and savepoints are unchanged, or refused without history."""
     for one in _moments(world.ledger.landed):
         _as_of(world, one.completed, one.completed, saved=False)
     for name, at in world.state.get("savepoints", {}).items():
@@ -328,7 +320,7 @@ def _past(world: World) -> None:
 
 
 def _moments(landed: Sequence[Landed]) -> list[Landed]:
-    """A few commits as of which the table is read: those first at which most others were under way."""
+    """Return the commits with the most pending writes."""
 
     def overlaps(one: Landed) -> int:
         return sum(other.begun <= one.completed < other.completed for other in landed)

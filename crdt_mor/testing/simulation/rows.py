@@ -1,4 +1,4 @@
-"""Rows of a plan in other words: what they say, for the ledger; a frame, for the table; and a text, for the story."""
+"""Convert a plan's rows for the ledger, for the table, and for the story."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ if TYPE_CHECKING:
 
 
 def told_of(rows: Sequence[Given]) -> str:
-    """Rows, in words."""
     return ", ".join(f"{row['name']}({', '.join(f'{k} {v!r}' for k, v in _columns(row).items())})" for row in rows)
 
 
 def said_of(world: World, rows: Sequence[Given]) -> list[Said]:
-    """What rows say, for the ledger."""
     rows = [same_value(world, row, rows[0]) for row in rows]
     return [(row["name"], "row", {**world_key(world, row["name"]), **_columns(row)}) for row in rows]
 
 
 def world_key(world: World, name: str) -> dict[str, str]:
-    """The columns of the key of a row, and of its partition."""
     part, _, key = name.rpartition("/")
     return {"p": part, "k": key} if world.settings.partitioned else {"k": key}
 
@@ -37,7 +34,7 @@ def _columns(row: Given) -> Given:
 
 
 def same_value(world: World, row: Given, first: Given) -> Given:
-    """The row with a value of the type that the first one has: a column of a frame has one type."""
+    """Return the row with a value of the first row's type: a frame's column has one type."""
     if world.settings.payload is None or row.get("value") is None or first.get("value") is None:
         return row
     examples = world.settings.examples
@@ -46,7 +43,7 @@ def same_value(world: World, row: Given, first: Given) -> Given:
 
 
 def frame_of(world: World, rows: Sequence[Given]) -> pa.Table:
-    """Rows as they are handed to a table, which all give the same columns."""
+    """Return rows with equal columns as a frame."""
     settings = world.settings
     rows = [same_value(world, row, rows[0]) for row in rows]
     given = {name for row in rows for name in row} - {"name", "value"}
@@ -73,7 +70,7 @@ def frame_of(world: World, rows: Sequence[Given]) -> pa.Table:
 
 
 def keys_of(world: World, keys: Sequence[str], **given: int) -> pa.Table:
-    """Keys as they are handed to a table. given: what each of them says of columns."""
+    """Return keys as a frame. given: values of columns for each key."""
     names = [world_key(world, key) for key in keys]
     columns = {name: pa.array([key[name] for key in names]) for name in names[0]}
     more = {name: pa.array([value] * len(names), pa.int64()) for name, value in given.items()}
@@ -81,13 +78,11 @@ def keys_of(world: World, keys: Sequence[str], **given: int) -> pa.Table:
 
 
 def where(world: World, key: str) -> pl.Expr:
-    """The condition that a row of this name fulfils."""
     part, _, name = key.rpartition("/")
     found = world.column("k") == name
     return found & (world.column("p") == part) if world.settings.partitioned else found
 
 
 def added(world: World, amount: int) -> dict[str, str]:
-    """The update that adds to the amount."""
     name = world.columns.names["amount"]
     return {name: f'"{name}" {"+" if amount >= 0 else "-"} {abs(amount)}'}

@@ -1,4 +1,4 @@
-"""A run of a plan, from its seed to what it has shown."""
+"""Run a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHIPPED: Final = (
     payloads.Max(), payloads.Min(), payloads.Any(), payloads.First(), payloads.Last(nulls="skip"),
     payloads.GrowOnlySet(), payloads.ORSet(), payloads.MVRegister(), payloads.EventList(),
 )  # fmt: skip
-"""The payloads of which runs take one each, where no other is asked for."""
+"""Payloads for runs without a given one."""
 
 ACTS: Final = {
     **writing.ACTS, **keeping.ACTS, **reading.ACTS, **foreign.ACTS, **moving.ACTS, **columns.ACTS,
@@ -29,15 +29,14 @@ SMALL: Final = (
     ("crdt_mor.log.tail", "KEPT_VERSIONS", 2), ("crdt_mor.log.publish", "EXPIRE_EVERY", 1),
     ("crdt_mor.log.segments", "COMPLETIONS_MAX", 2), ("crdt_mor.log.segments", "SEGMENTS_MAX", 2),
 )  # fmt: skip
-"""Numbers that a run makes small, so that versions go and completions are sealed within a few steps, as they do in a
-long life."""
+"""Constants that a run makes small, so that old versions go and completions are sealed within a few steps."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has shown. violation: the promise that was broken; None: none was.
+    """The result of a run. violation: the broken promise, or None.
 
-    digest: of every call that any process made and what it did; a run of the same plan has the same one.
+    digest: of every call of every process; equal for runs of the same plan.
     """
 
     plan: Plan
@@ -48,7 +47,6 @@ class Outcome:
 
 
 def run(plan: Plan) -> Outcome:
-    """Let a plan happen."""
     try:
         world = World(plan, ACTS)
     except LawError as error:
@@ -66,13 +64,13 @@ def run(plan: Plan) -> Outcome:
 
 
 def run_seed(seed: int, payload: Payload | None = None) -> Outcome:
-    """Let happen what a seed stands for. payload: of the column `value`; None: one of those that are shipped."""
+    """Run a seed's plan. payload: of the column `value`; None: a shipped one."""
     return run(plan_of(seed, payload, SHIPPED))
 
 
 @contextmanager
 def small_numbers() -> Iterator[None]:
-    """What comes seldom in life comes often in the block."""
+    """Make rare events frequent in the block."""
     before: list[tuple[Any, str, Any]] = []
     for module, name, value in SMALL:
         found = import_module(module)

@@ -1,7 +1,6 @@
-"""A failing plan made as short as it gets: what is left out of it without the same promise being kept again.
+"""Shorten a failing plan while it breaks the same promise.
 
-Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over the list of
-actions; then the troubles of those that are left, and their rows, one by one.
+Delta debugging (Zeller and Hildebrandt, 2002) over the list of actions, then over troubles and rows.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from crdt_mor.testing.simulation.plan import Action, Plan
 from crdt_mor.testing.simulation.running import Outcome, run
 
 RUNS_MAX: Final = 400
-"""How many shorter plans are tried, at most."""
+"""Tried plans at most."""
 
 
 def shrink(outcome: Outcome, play: Callable[[Plan], Outcome] = run) -> Outcome:
-    """The outcome of a shorter plan that breaks the same promise; of the plan itself where there is none."""
+    """Return the outcome of the shortest found plan that breaks the same promise."""
     if outcome.violation is None:
         return outcome
     return _Shrinking(outcome, play).all()
 
 
 class _Shrinking:
-    """The shortest failing outcome so far, and how many plans may still be tried."""
+    """The shortest failing outcome so far, and the remaining tries."""
 
     def __init__(self, outcome: Outcome, play: Callable[[Plan], Outcome]) -> None:
         assert outcome.violation is not None
@@ -40,7 +39,7 @@ class _Shrinking:
         return self._best
 
     def _fails(self, actions: Sequence[Action]) -> bool:
-        """Whether a plan of these actions breaks the same promise; it is then the best one."""
+        """Return True if these actions break the same promise; keep them as the best plan."""
         if not self._left:
             return False
         self._left -= 1
@@ -51,7 +50,7 @@ class _Shrinking:
         return True
 
     def _fewer_actions(self) -> bool:
-        """Leave out halves of the actions, quarters, and so on. Returns whether something could be left out."""
+        """Leave out halves, quarters, and so on. Return True if that succeeded."""
         before = len(self._best.plan.actions)
         size = before
         while size:
@@ -76,7 +75,7 @@ class _Shrinking:
 
 
 def _simpler(action: Action) -> Iterator[Action]:
-    """The same action with nothing that happens to it, with a shorter pause, and with fewer rows."""
+    """Yield the action without trouble, with a shorter pause, and with fewer rows."""
     trouble = action.trouble
     if trouble is not None:
         yield replace(action, trouble=None)

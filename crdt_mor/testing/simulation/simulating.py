@@ -1,4 +1,4 @@
-"""Many runs, one seed after the other, until one of them breaks a promise."""
+"""Run many seeds until a run breaks a promise."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from crdt_mor.testing.simulation.shrinking import shrink
 
 @dataclass(frozen=True)
 class Simulated:
-    """What many runs have shown.
+    """The result of many runs.
 
-    seeds: how many ran. calls: of the store, by all processes of all runs. digest: of the digests of all runs.
-    broken: the first run that broke a promise, as it was, and `shortest` the shortest one that breaks the same.
+    seeds: number of runs. calls: of the store, by all processes. digest: of all runs' digests.
+    broken: the first run that broke a promise; `shortest`: the shortest run that breaks the same.
     """
 
     seeds: int
@@ -31,10 +31,12 @@ def simulate(
     payload: Payload | None = None,
     on_run: Callable[[Outcome], None] | None = None,
 ) -> Simulated:
-    """Run seeds, 0 up to a number or those that are given, until one breaks a promise.
+    """Run seeds until one breaks a promise.
 
-    payload: of a column that writers write the payload's examples to; None: one of those that are shipped, in some of
-        the runs. on_run: is told of each run.
+    Args:
+        seeds: A number of seeds from 0, or the seeds.
+        payload: Merges a column with the payload's examples; None: a shipped payload in some runs.
+        on_run: Called after each run.
     """
     digest, calls, ran = hashlib.blake2b(digest_size=12), 0, 0
     for seed in range(seeds) if isinstance(seeds, int) else seeds:

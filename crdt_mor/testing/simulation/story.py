@@ -1,4 +1,4 @@
-"""The story of a run in words: which table it is, what happened, an event a line, and which promise was broken."""
+"""Tell a run in words: the table, a line per event, and the broken promise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crdt_mor.testing.simulation.running import Outcome
 
 
 def story(outcome: Outcome) -> str:
-    """A run, told. Lines that are further in happened in a pause of the line above them."""
+    """Return the story of a run. Indented lines happened in a pause of the line above."""
     lines = [f"seed {outcome.plan.seed}: {_table(outcome.plan.settings)}", *outcome.story]
     broken = outcome.violation
     if broken is not None:

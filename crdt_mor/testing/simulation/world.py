@@ -1,8 +1,8 @@
-"""One run: the disk, the processes, the clock, and the actions, each of which may happen in the middle of another one.
+"""A simulated run: disk, processes, clock, and actions that may happen inside each other.
 
-the queue      the actions of the plan. An action that pauses lets the next ones happen meanwhile, by other processes
-a process      a handle of the table over `Calls`, on a `Machine`; it dies, and another one takes its place
-the observer   reads the table over the bare disk, and nothing ever happens to it: what it sees is held to the ledger
+the queue      the actions of the plan. While an action pauses, other processes run the next ones
+a process      a handle of the table over `Calls`, on a `Machine`; after its death another takes its place
+the observer   reads the table over the bare disk without failures, and compares it with the ledger
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from crdt_mor.testing.simulation.moves import Left, Move, has_moved
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, PROCESSES, Action, Plan, Settings
 
 DEPTH_MAX: Final = 3
-"""How many actions are under way at once, at most, each in a pause of the one before it."""
+"""Nested actions at most, each in a pause of the previous one."""
 
 AHEAD_MS: Final = (0, 20_000, -40_000, 500)
-"""How far the clock of each process is off."""
+"""Clock errors of the processes."""
 
 BESIDE_HUDI: Final = frozenset({"upsert", "transfer", "add one", "look", "hold", "read", "wait", "restart"})
-"""What happens while a write of Hudi's is under way. All else takes turns with it, as it must with Hudi's writers."""
+"""Actions beside a write of Hudi's. All others take turns with it."""
 
 URI: Final = "/simulated"
-"""The address of the first table: no folder of the machine that a run happens on is in it."""
+"""The first table's address; no folder of the real machine."""
 
 _MADE: dict[str, Disk] = {}
-"""Tables as they are when they are made, by their settings: the disk of a run begins as one of them."""
+"""Cached new tables by settings: initial disks of runs."""
 
 
 @dataclass
 class Busy:
-    """A process of the run. tx: a transaction that it holds open, and `write` what that has said."""
+    """A process of the run. tx: its open transaction, with its rows in `write`."""
 
     name: str
     machine: Machine
@@ -68,21 +68,20 @@ class Busy:
     tx: Transaction | None = None
     write: Write | None = None
     uri: str = URI
-    """The address at which it has the table open."""
 
 
 @dataclass
 class World:
-    """The run of a plan. acts: what each kind of action does. told: the story, a line an event."""
+    """The run of a plan. acts: functions by action kind. told: the story, a line per event."""
 
     plan: Plan
     acts: dict[str, Callable[[World, Busy, Action], str]]
     told: list[str] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
     troubles: int = 0
-    """How many failures there have been: errors that are else a surprise may follow from them."""
+    """Number of failures: they explain errors that would otherwise be surprises."""
     waited: bool = False
-    """Whether more time has passed at once than a silent writer has."""
+    """True if time beyond a writer's expiry has passed at once."""
 
     def __post_init__(self) -> None:
         self.settings = self.plan.settings
@@ -92,32 +91,27 @@ class World:
         self.reading = reading_of(self.settings)
         self.ledger = Ledger(self.settings, self.shown_columns(), Meanings(self.settings))
         self.uri = URI
-        """The address at which the table takes writes."""
         self.disks = {URI: Disk(self.environment.now_ms)}
-        """By address, also of tables that have moved or that rows still arrive in."""
+        """Disks by address, also of moved and arriving tables."""
         self.move: Move | None = None
-        """The migration that is under way."""
         self.left: list[Left] = []
-        """The tables that have moved."""
         self.disks[URI].load(_made(self.settings))
         self.observer = self.observed(URI)
         self.started = 0
         self.processes: dict[int, Busy] = {}
-        """By their number; a process is started when it is first asked for something."""
+        """Processes by number, started on demand."""
         self.queue = deque(self.plan.actions)
         self.late: list[tuple[int, Callable[[], object]]] = []
         self.depth = 0
         self._puts_seen = 0
         self._failed = False
         self.hudi_is_writing = False
-        """Whether a writer of Hudi's is in the middle of a write, in a pause."""
         self.state: dict[str, Any] = {}
-        """What actions remember for later ones: readers, followers, plans, savepoints."""
+        """Memory of actions: readers, followers, plans, savepoints."""
 
     # --- processes ------------------------------------------------------------------------------------------------
 
     def start(self, place: int) -> Busy:
-        """A new process, in place of one that is gone or for the first time."""
         self.started += 1
         name = f"p{place + 1}.{self.started}"
         calls = Calls(
@@ -129,37 +123,34 @@ class World:
         return made
 
     def observed(self, uri: str) -> Table:
-        """A table at an address over the bare disk."""
         machine = Machine(self.environment, "observer", 0, _nothing)
         return Table.open(uri, store=self.disks[uri], environment=machine)
 
     def open_at(self, process: Busy, uri: str) -> None:
-        """A process opens the table at another address."""
         process.table = Table.open(uri, store=process.calls.at(self.disks[uri]), environment=process.machine)
         process.uri = uri
 
     def open_now(self, process: Busy) -> Table:
-        """The table of a process at the address at which it takes writes."""
         if process.uri != self.uri:
             self.open_at(process, self.uri)
         return process.table
 
     def ledger_of(self, table: Table) -> Ledger:
-        """The ledger to which a table is held: of one that has moved since it was opened, that of the old address."""
+        """Return the table's ledger; of a moved table, the old one."""
         return next((left.ledger for left in self.left if left.table.uri == table.uri), self.ledger)
 
     def is_left(self, process: Busy) -> bool:
-        """Whether the table that a process has open has moved by now: what it made there stays with the old table."""
+        """Return True if the process's open table has moved."""
         self.look_at_history()
         return process.uri != self.uri
 
     def stop(self, process: Busy) -> None:
-        """The process is gone, with all that it held; another one is started in its place when it is asked for."""
+        """End a process with everything that it held."""
         process.calls.is_dead = process.machine.is_still = True
         self.processes = {place: other for place, other in self.processes.items() if other is not process}
 
     def free(self, who: int) -> Busy:
-        """The process that is asked for, or the next one that is not in the middle of something."""
+        """Return the requested process, or the next idle one."""
         order = [(who + i) % PROCESSES for i in range(PROCESSES)]
         place = next(p for p in order if p not in self.processes or not self.processes[p].is_busy)
         if place not in self.processes:
@@ -168,15 +159,14 @@ class World:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a call of some process went wrong, by now or in the middle of what it does, or it paused there.
+        """Return True if a call failed, or if the process paused.
 
-        In a pause others may publish so much that nobody can join a job any more which has only begun: it gives itself
-        up.
+        During a pause others may publish so much that nobody can join a young job any more.
         """
         return self._failed or any(one.calls.happened or one.has_paused for one in self.processes.values())
 
     def _asked(self, action: Action) -> Busy:
-        """The process of an action; of one that ends a transaction one that has some, if there is one."""
+        """Return the process of an action; for the end of a transaction, one with an open transaction."""
         order = sorted(self.processes, key=lambda place: (place - action.who) % PROCESSES)
         open_ = [place for place in order if self.processes[place].tx and not self.processes[place].is_busy]
         return self.processes[open_[0]] if action.kind == "end" and open_ else self.free(action.who)
@@ -184,7 +174,7 @@ class World:
     # --- actions --------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Let everything happen. Raises `BrokenPromiseError`."""
+        """Run all actions. Raises `BrokenPromiseError`."""
         while self.queue:
             self.next()
         for _, call in self.late:
@@ -192,7 +182,6 @@ class World:
         self.late.clear()
 
     def next(self) -> None:
-        """The next action happens, and whatever others do meanwhile."""
         action = self.queue.popleft()
         self._let_late_puts_happen()
         self.look_at_history()  # what a process has put that pauses
@@ -238,7 +227,7 @@ class World:
         return outcome
 
     def _acted(self, process: Busy, action: Action) -> str:
-        """Do it; a process that is told that the table moves opens it where it takes writes, at which it may fail."""
+        """Act; after a `TableMovedError` at the new address, which may fail."""
         try:
             return self.acts[action.kind](self, process, action)
         except (TableMovedError, TableArrivingError) as error:
@@ -248,7 +237,6 @@ class World:
             return f"begins with: {action.kind}, and is told that the table moves: {type(error).__name__}"
 
     def meanwhile(self, process: Busy, trouble: Trouble, words: str) -> None:
-        """A process pauses: others go on."""
         self.troubles += 1
         process.has_paused = True
         if self.depth >= DEPTH_MAX:
@@ -262,7 +250,7 @@ class World:
         process.machine.is_still = False
 
     def comes_late(self, actions: int, call: Callable[[], object]) -> None:
-        """A put is carried out after so many more actions."""
+        """Carry out a put after `actions` more actions."""
         self.late.append((len(self.queue) - actions, call))
 
     def _let_late_puts_happen(self) -> None:
@@ -274,14 +262,13 @@ class World:
             call()
 
     def pass_time(self, seconds: float) -> None:
-        """Everybody's clock goes on."""
         self.waited |= seconds >= 60
         self.environment.sleep(seconds)
 
     # --- what the table shows -------------------------------------------------------------------------------------
 
     def look_at_history(self) -> None:
-        """Take into the ledger what has landed."""
+        """Add landed commits to the ledger."""
         puts = sum(disk.puts for disk in self.disks.values())
         if puts == self._puts_seen:
             return
@@ -299,12 +286,12 @@ class World:
         self.ledger.columns = self.shown_columns()
 
     def shown_columns(self) -> list[str]:
-        """The columns of rows as they are compared: what the payload shows is one value."""
+        """Return the compared columns; a payload's columns count as one value."""
         names = [name for name in self.columns.names if name not in self.settings.value_columns]
         return names + (["value"] if self.settings.payload is not None else [])
 
     def _deleted_in(self, version: int) -> list[str] | None:
-        """The keys that the commit of a version deletes; None where that can no longer be read."""
+        """Return the keys deleted by a version's commit; None if unreadable."""
         try:
             rows = self.observer.changes(since=version - 1, until=version, raw=True).to_polars().to_dicts()
         except (CheckpointExpiredError, SnapshotExpiredError):
@@ -312,20 +299,16 @@ class World:
         return [self.key(self.columns.plain(row)) for row in rows if row["_change_type"] == "delete"]
 
     def key(self, row: dict[str, Any]) -> str:
-        """The name of a row, as the plan has it."""
         return f"{row['p']}/{row['k']}" if self.settings.partitioned else str(row["k"])
 
     def column(self, name: str) -> pl.Expr:
-        """A column by the name that it has now."""
         return pl.col(self.columns.names[name])
 
     @property
     def has_moved(self) -> bool:
-        """Whether the table has moved, or a migration has begun."""
         return self.move is not None or len(self.disks) > 1
 
     def account(self, name: str) -> str:
-        """The name of an account's row."""
         return f"{BANKS[ACCOUNTS.index(name) % 2]}/{name}" if self.settings.partitioned else name
 
 
@@ -334,7 +317,7 @@ def _nothing() -> None:
 
 
 def _made(settings: Settings) -> Disk:
-    """The disk of a table as it is made with these settings. Raises `LawError` for a payload that breaks its laws."""
+    """Return the disk of a new table. Raises `LawError` for an unlawful payload."""
     name = repr((settings, settings.payload))
     if name not in _MADE:
         clock = SimulatedEnvironment()

@@ -1,4 +1,4 @@
-"""The actions that write: what each calls, and what the ledger is told of it."""
+"""The writing actions: their calls, and their entries in the ledger."""
 
 from __future__ import annotations
 
@@ -51,17 +51,15 @@ _REFUSALS: Final = (
     StorageUnavailableError, WriterExpiredError, EarlierWritePendingError, SnapshotExpiredError, TableMovedError,
     TableArrivingError, InvalidInputError, SchemaMismatchError,
 )  # fmt: skip
-"""By which a writer is told that nothing is written."""
+"""Errors after which nothing is written."""
 
 
 def upsert(world: World, process: Busy, action: Action) -> str:
-    """Rows, of which some keys may stand twice."""
     rows = with_more(world, action, action.rows)
     return _upsert(world, process, action, rows, f"upserts {told_of(rows)}")
 
 
 def add_column(world: World, process: Busy, action: Action) -> str:
-    """Rows that give a column which the table does not have yet."""
     if len(world.columns.more) >= MORE_MAX:
         return "finds that the table has columns enough"
     if world.columns.is_dropping:
@@ -75,7 +73,6 @@ def add_column(world: World, process: Busy, action: Action) -> str:
 def _upsert(
     world: World, process: Busy, action: Action, rows: tuple[Given, ...], text: str, column: str | None = None
 ) -> str:
-    """Upsert rows. column: one that the table gets by them."""
 
     def upserted(by: Busy, token: Token, info: Info) -> Commit:
         mode: SchemaMode = "merge" if column else "strict"
@@ -87,7 +84,7 @@ def _upsert(
 
 @contextmanager
 def _adding(world: World, column: str | None, rows: tuple[Given, ...]) -> Iterator[None]:
-    """Nobody alters the column that a write is about to add, nor drops one that it gives."""
+    """Block alterations of a column during a write that adds or gives it."""
     columns = world.columns
     before = columns.adding, columns.giving
     if column:
@@ -99,7 +96,6 @@ def _adding(world: World, column: str | None, rows: tuple[Given, ...]) -> Iterat
 
 
 def delete(world: World, process: Busy, action: Action) -> str:
-    """Keys; with an ordering column either plainly, or with an ordering value."""
 
     def deleted(by: Busy, token: Token, info: Info) -> Commit:
         frame, _, plain = _deletes(world, action)
@@ -110,12 +106,12 @@ def delete(world: World, process: Busy, action: Action) -> str:
 
 
 def open_accounts(world: World, process: Busy, action: Action) -> str:
-    """All accounts at once; where amounts are added up, nothing is added to them."""
+    """Write all accounts at once."""
     return _upsert(world, process, action, _accounts(world, dict.fromkeys(ACCOUNTS, 0)), "opens the accounts")
 
 
 def transfer(world: World, process: Busy, action: Action) -> str:
-    """From one account to another: two increments in one commit, or two updates in place in one serializable block."""
+    """Move an amount: two increments in a commit, or two updates in a serializable block."""
     (source, target), amount = action.keys, int(action.pick)
     text, changes = f"moves {amount} from {source} to {target}", {source: -amount, target: amount}
     if world.settings.adds:
@@ -134,7 +130,6 @@ def transfer(world: World, process: Busy, action: Action) -> str:
 
 
 def add_one(world: World, process: Busy, action: Action) -> str:
-    """One is added to a number, in place, or as an increment."""
     (key,) = action.keys
 
     def updated(by: Busy, token: Token, info: Info) -> Commit:
@@ -148,7 +143,6 @@ def add_one(world: World, process: Busy, action: Action) -> str:
 
 
 def begin(world: World, process: Busy, action: Action) -> str:
-    """A transaction that stays open."""
     if process.tx is not None:
         return "has a transaction open already"
     rows = with_more(world, action, action.rows)
@@ -167,7 +161,6 @@ def begin(world: World, process: Busy, action: Action) -> str:
 
 
 def end(world: World, process: Busy, action: Action) -> str:
-    """The transaction that the process has open ends."""
     tx, write = process.tx, process.write
     if tx is None or write is None:
         return "has no transaction to end"
@@ -187,7 +180,6 @@ def _committed(tx: Any) -> Commit:
 
 
 def overwrite(world: World, process: Busy, action: Action) -> str:
-    """All rows are replaced, the accounts among them, or those of the partitions that rows are given of."""
     rows, partitions = with_more(world, action, action.rows), "dynamic" if action.how == "dynamic" else None
 
     def replaced(by: Busy, token: Token, info: Info) -> Commit:
@@ -200,7 +192,7 @@ def overwrite(world: World, process: Busy, action: Action) -> str:
 
 
 def job(world: World, process: Busy, action: Action) -> str:
-    """A write of several tasks, some attempts of which are repeated; two drivers may complete it."""
+    """Write with several tasks, repeated attempts and perhaps two drivers."""
     rows = tuple({row["name"]: row for row in with_more(world, action, action.rows)}.values())
     rows = tuple(same_value(world, row, rows[0]) for row in rows)
 
@@ -221,7 +213,7 @@ def job(world: World, process: Busy, action: Action) -> str:
 
 
 def repeat(world: World, process: Busy, action: Action) -> str:
-    """A program runs an earlier write again with the same token, as it does not know, or not any more, what it did."""
+    """Run an earlier write again with its token."""
     world.look_at_history()
     found = [(write, again) for write, again in world.state.get("writes", [])
              if not world.ledger.has_dropped(write.number) and write.told != "under way"]  # fmt: skip
@@ -243,9 +235,9 @@ def _write(
     call: Callable[[Busy, Token, Info], Commit],
     computed: Callable[[dict[str, Row]], list[Said]] | None = None,
 ) -> str:
-    """Carry a write out, and once more with its token where its outcome is not known, as programs do.
+    """Write, and repeat with the token after an unknown outcome.
 
-    said: what it says in the table as it is by now; None: that is `computed`.
+    said: the rows for the current table; None: `computed`.
     """
     write = world.ledger.begin(Write(action.number, [], computed))
     token = (f"job{action.number}", 1)
@@ -266,7 +258,7 @@ def _write(
 
 
 def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
-    """Write, where the table has moved at its new address, as a program does that is told so."""
+    """Write, and follow `TableMovedError`."""
     try:
         while True:
             try:
@@ -280,9 +272,9 @@ def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
 
 
 def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], *, again: bool = False) -> str:
-    """Do it, note what the writer is told, and return that in words. again: it may have landed before.
+    """Write, note the outcome, and return it in words. again: it may have landed before.
 
-    A call that begins after the write has landed is told that it is a repeat, unless a restore drops it meanwhile.
+    A call after the landing must return a repeat, unless a restore drops the write meanwhile.
     """
     before, write.told = write.told, "under way"
     had_landed = world.ledger.has(write.number)
@@ -312,10 +304,7 @@ def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], 
 
 
 def _require_reason(world: World, write: Write, error: CrdtMorError, alterations: int) -> None:
-    """A write is refused only where something has happened from which that follows.
-
-    alterations: how many changes of columns had landed when it began.
-    """
+    """Require that a refusal has a cause. alterations: number of landed changes at its begin."""
     given_up = world.waited or world.has_failed or world.ledger.restored or world.ledger.restoring or world.has_moved
     reasons = {
         WriterExpiredError: given_up, TableMovedError: world.has_moved, TableArrivingError: world.has_moved,
@@ -332,7 +321,6 @@ def _info(action: Action) -> dict[str, str]:
 
 
 def _accounts(world: World, amounts: dict[str, int]) -> tuple[Given, ...]:
-    """Rows of accounts; a payload to which null is a value is given it."""
     settings = world.settings
     rows: list[Given] = [{"name": world.account(name), "amount": amount} for name, amount in amounts.items()]
     if settings.is_partial:
@@ -352,7 +340,6 @@ def _deletes(world: World, action: Action) -> tuple[pa.Table, list[Said], bool]:
 
 
 def _updated(world: World, rows: dict[str, Row], changes: dict[str, int]) -> list[Said]:
-    """What an update in place says of the rows that are there."""
     said: list[Said] = []
     for key, change in changes.items():
         row = rows.get(key)
