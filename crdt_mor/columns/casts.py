@@ -136,7 +136,7 @@ def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> 
         return
     misspelt = {field.name: known[field.name.lower()] for field in unknown if field.name.lower() in known}
     if misspelt:
-        advice = f"field names differ only in case from the column's: rename them. fields={misspelt}"
+        advice = f"field names differ from the column's only in case: rename them. fields={misspelt}"
     elif any(pt.is_null(field.type) for field in unknown):
         advice = "the column lacks a field, and its type is null: drop the field, or give it a type."
     else:

@@ -78,7 +78,7 @@ def waits_of(
     """Explain what compactions wait for if none is due: each policy with the nearest file group."""
     found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
     if not found:
-        return ["compaction waits for log files"]
+        return ["compaction waits for log files: there are none"]
     said = []
     if policies.log_files is not None:
         most = max(len(loose) for _, loose in found)

@@ -241,8 +241,8 @@ def test_a_clean_that_died_is_finished_by_the_next(table: Table) -> None:
     ("arguments", "message"),
     [
         ({"keep": timedelta(days=-1)}, "keep must be a time of 0 or more"),
-        ({"keep": 7}, "keep is a time"),
-        ({"readers": 7}, "readers is a time"),
+        ({"keep": 7}, "keep must be a time"),
+        ({"readers": 7}, "readers must be a time"),
         ({"commits": 0}, "at least 1"),
         ({"commits": True}, "at least 1"),
     ],

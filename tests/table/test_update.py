@@ -241,7 +241,7 @@ def test_a_filter_that_is_none_is_refused() -> None:
     table = make()
     with pytest.raises(InvalidInputError, match="the filter names unknown columns"):
         table.update({"n": 1}, where="m = 1")
-    with pytest.raises(InvalidInputError, match="wait is a time"):
+    with pytest.raises(InvalidInputError, match="wait must be a time"):
         table.update({"n": 1}, wait=3)  # type: ignore[arg-type]
 
 
