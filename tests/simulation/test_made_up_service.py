@@ -270,7 +270,7 @@ def test_a_release_without_the_row_asks_to_be_upgraded(table: Table, monkeypatch
     plan = service.schedule(session_of(table), tallying())
     assert plan is not None
     monkeypatch.delitem(ACTIONS, TALLY.name)
-    with pytest.raises(UnsupportedVersionError, match=r"upgrade crdt-mor.*tally"):
+    with pytest.raises(UnsupportedVersionError, match=r"Upgrade crdt-mor.*tally"):
         table.upsert(pl.DataFrame({"id": [1], "n": [1]}))
 
 
