@@ -61,12 +61,10 @@ def manifest_number(name: str) -> int | None:
 
 
 def encode_manifest(files: Iterable[tuple[str, int]]) -> bytes:
-    """Encode a manifest of data files with their lengths in bytes."""
     return json.dumps({"files": [{"fileName": name, "fileLen": length} for name, length in files]}).encode()
 
 
 def encode_instants(instants: Iterable[ArchivedInstant]) -> bytes:
-    """Encode a data file with these instants, sorted by requested time."""
     rows = [
         {
             "instantTime": instant.name.requested,
@@ -114,7 +112,6 @@ def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) ->
 
 
 def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:
-    """Return the names of the data files in a manifest."""
     try:
         names = [entry["fileName"] for entry in json.loads(data)["files"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -125,7 +122,6 @@ def decode_manifest(data: bytes, path: str) -> tuple[str, ...]:
 
 
 def decode_instants(data: bytes, path: str) -> list[ArchivedInstant]:
-    """Return the instants in a data file, in its order."""
     try:
         rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(data), columns=list(_COLUMNS)).to_pylist()
         return [_instant(row, path) for row in rows]

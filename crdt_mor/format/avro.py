@@ -24,7 +24,6 @@ _SYNC_BYTES: Final = 16
 
 
 def encode_long(value: int) -> bytes:
-    """Encode zigzag, then seven bits per byte, lowest first."""
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:

@@ -64,7 +64,6 @@ class Kind:
 
 
 def encode(kind: Kind, datum: Datum) -> bytes:
-    """Encode a file of this kind with `datum`."""
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, kind.parsed, datum)
     return avro.encode_container(kind.header, 1, buffer.getvalue())

@@ -101,7 +101,6 @@ def _columnar(type_: Json) -> bool:
 
 
 def _decode_columns(writer: _Writer, count: int, body: memoryview) -> pa.Table | None:
-    """Decode with polars; None if it fails."""
     container = avro.encode_container(writer.header, count, body)
     try:
         frame = pl.read_avro(io.BytesIO(container))

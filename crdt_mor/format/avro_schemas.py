@@ -28,7 +28,6 @@ class _Walk:
         self._named: dict[str, int | None] = {}
 
     def weight(self, kind: Json, namespace: str) -> int:
-        """Return the smallest size of a value, in bytes."""
         if isinstance(kind, list):
             return 1 + min([self.weight(branch, namespace) for branch in kind], default=0)
         if isinstance(kind, str):

@@ -225,7 +225,6 @@ def refuse_encrypted(error: Exception, path: str, source: ParquetSource | None =
 
 
 def _what_arrow_says(source: ParquetSource) -> str:
-    """Return Arrow's error for this file, or nothing."""
     try:
         with source.open() as file:
             file.read()

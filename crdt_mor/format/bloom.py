@@ -210,7 +210,6 @@ def _turned(values: npt.NDArray[np.uint64], by: int) -> npt.NDArray[np.uint64]:
 
 
 def xxh64(data: bytes) -> int:
-    """Return the 64-bit xxHash of `data`, with seed 0."""
     at, length = 0, len(data)
     if length >= 32:
         lanes = [(_P1 + _P2) & _MASK, _P2, 0, -_P1 & _MASK]

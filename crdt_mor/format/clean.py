@@ -99,7 +99,6 @@ _SAVEPOINT_RECORD: Final = "HoodieSavepointMetadata"
 
 
 def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
-    """Encode a `.clean.requested` file. Equal plans give equal bytes."""
     earliest = plan.earliest_to_retain
     return avro_record.encode(
         _PLAN,
@@ -142,7 +141,6 @@ def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
 
 
 def encode_clean(metadata: CleanMetadata) -> bytes:
-    """Encode a completed `.clean` file. Equal metadata gives equal bytes."""
     return avro_record.encode(
         _METADATA,
         {

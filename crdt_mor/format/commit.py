@@ -128,7 +128,6 @@ def encode_commit(metadata: CommitMetadata) -> bytes:
 
 
 def encode_compaction_plan(plan: CompactionPlanRecord) -> bytes:
-    """Encode a `.compaction.requested` file."""
     return avro_record.encode(
         _COMPACTION_PLAN,
         {
@@ -204,7 +203,6 @@ def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMet
 
 
 def decode_compaction_plan(data: bytes, path: str) -> CompactionPlanRecord:
-    """Decode a `.compaction.requested` file; raise `FormatError` if it is empty or damaged."""
     datum = avro_record.decode(data, path, _COMPACTION_PLAN.name)
     try:
         missing = cast("list[str] | None", datum.get("missingSchedulePartitions"))

@@ -212,7 +212,6 @@ def _frame(record_keys: pl.Series | pa.Array, ordering: pa.Array) -> pl.DataFram
 
 
 def _after_text(body: memoryview, position: int) -> int:
-    """Return the offset after a union of null and string."""
     branch, position = avro.decode_long(body, position)
     if branch == 0:
         return position

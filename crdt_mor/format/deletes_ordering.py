@@ -74,7 +74,6 @@ def length_prefix(values: pa.Array, before: bytes) -> pa.Array:
 
 
 def encoded_ordering(ordering: pa.Array) -> pa.Array:
-    """Encode the branch and the ordering value of each delete."""
     type_ = ordering.type
     if pa.types.is_null(type_):
         return pa.scalar(NATURAL, pa.large_binary())
@@ -172,7 +171,6 @@ def decoded_ordering(rows: pl.DataFrame, wrapper: Wrapper) -> pa.Array:
 
 
 def _decimals(values: Sequence[bytes | None]) -> pa.Array:
-    """Decode unscaled big-endian two's complement numbers."""
     signed = (None if value is None else int.from_bytes(value, "big", signed=True) for value in values)
     raw = [None if number is None else number.to_bytes(16, "little", signed=True) for number in signed]
     fixed = pa.array([bytes(16) if value is None else value for value in raw], pa.binary(16))

@@ -209,7 +209,6 @@ def _read_block(view: memoryview, offset: int, path: str) -> tuple[LogBlock, int
 
 
 def _block_end(view: memoryview, offset: int, path: str) -> int:
-    """Return the end of the block at `offset`, after checking its magic and both sizes."""
     left = len(view) - offset
     magic = bytes(view[offset : offset + len(MAGIC)])
     if magic != MAGIC:

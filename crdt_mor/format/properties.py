@@ -93,7 +93,6 @@ def _unescape(text: str, number: int, path: str) -> str:
 
 
 def encode_table(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """Encode the properties of a table, with the checksum of its name."""
     return encode({**properties, CHECKSUM: checksum(properties.get(DATABASE), properties[NAME])}, comments)
 
 

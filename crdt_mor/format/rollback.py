@@ -39,14 +39,12 @@ class Rollback:
 
 
 def encode_rollback_plan(rollback: Rollback) -> bytes:
-    """Encode a `.rollback.requested` file."""
     return avro_record.encode(
         _PLAN, {"instantToRollback": _instant(rollback), "RollbackRequests": [], "version": _VERSION}
     )
 
 
 def encode_rollback(rollback: Rollback) -> bytes:
-    """Encode a completed `.rollback` file."""
     return avro_record.encode(
         _METADATA,
         {

@@ -46,7 +46,6 @@ class SavepointRecord:
 
 
 def encode_savepoint(savepoint: SavepointRecord) -> bytes:
-    """Encode a `.savepoint` file."""
     return avro_record.encode(
         _SAVEPOINT,
         {

@@ -68,7 +68,6 @@ class Asked:
 
 
 def rows_about(block: DataBlock | DeleteBlock) -> int:
-    """Estimate the number of rows or deletes in a block."""
     if isinstance(block, DeleteBlock):
         return block.keys.height
     return block.rows.height if isinstance(block.rows, pl.DataFrame) else len(block.rows) // BYTES_OF_ROW

@@ -73,7 +73,6 @@ class Scanned:
         return self._rows if self.predicate is None else self._rows.filter(self.predicate)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
-        """Return `key` and `need` for the rows with `keys`."""
         hit = self._rows.filter(pl.col(self.key).is_in(keys.implode()))
         return hit.select(pl.col(self.key).alias(LINE_KEY), *need).collect()
 
@@ -82,7 +81,6 @@ class Scanned:
         return rows.select(pl.col(self.key).alias(LINE_KEY), pl.col(COMMIT_TIME).alias(BASE_TIME)).collect()
 
     def without(self, drop: Keys, select: Sequence[str]) -> pl.DataFrame:
-        """Return the rows that meet the predicate, without the keys in `drop`."""
         if self.ahead is not None:
             return Decoded.of(self.ahead.result(), self.key, drop).others(select)
         return without_each([self], [drop], select)[0]
@@ -92,7 +90,6 @@ class Scanned:
         return self._rows.select(select)
 
     def kept(self, mask: pl.Series, select: Sequence[str]) -> pl.LazyFrame:
-        """Return the rows of a whole base that `mask` keeps and that meet the predicate."""
         if self.predicate is None:
             return self.all_rows(select).filter(pl.lit(mask))
         rows = scan(self.source, self.columns, _PLACE).filter(self.predicate)
@@ -150,7 +147,6 @@ class Decoded:
         return cls(frame, wanted.texts, *found)
 
     def rows(self, keys: pl.Series, need: Sequence[pl.Expr]) -> pl.DataFrame:
-        """Return `key` and `need` for the rows with `keys`, a subset of the touched keys."""
         hit = self._hit(keys)
         narrow = self.frame.select(need)[hit[_PLACE]] if need else pl.DataFrame()
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
@@ -180,7 +176,6 @@ def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Number
 
 
 def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]:
-    """Decode the rows of several bases that meet the predicate, in parallel."""
     frames = pl.collect_all([base.matching(select) for base in bases])
     ahead = [Future[pl.DataFrame]() for _ in frames]
     for future, frame in zip(ahead, frames, strict=True):

@@ -173,7 +173,6 @@ def _carry_latest(files: Slice, rule: MergeRule, columns: Columns) -> Carry:
 
 
 def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: bool) -> pl.DataFrame:
-    """Merge a slice under the rule `columns`, with only the state that later commits can need."""
     merged = pl.concat(merge(files, rule, columns.by_text(), select=columns.select_own()))
     return rule.settle(merged, seen=seen).sort(RECORD_KEY)
 

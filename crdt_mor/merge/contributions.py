@@ -74,7 +74,6 @@ def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> p
 
 
 def _with_texts(file: ParquetSource, columns: Columns) -> pl.LazyFrame:
-    """Scan a file and convert integers in text columns to text."""
     held = file.scan().collect_schema()
     here = columns.numbered.intersection(held if file.columns is None else file.columns)
     numbers = {name: held[name] for name in sorted(here) if held[name].is_integer()}
@@ -83,7 +82,6 @@ def _with_texts(file: ParquetSource, columns: Columns) -> pl.LazyFrame:
 
 
 def scan_ranges(source: ParquetSource, columns: Columns, ranges: Sequence[tuple[int, int]]) -> pl.LazyFrame:
-    """Scan ranges of a file's rows, each given by its first row and number of rows."""
     rows = scan(source, columns)
     return pl.concat([rows.slice(*some) for some in ranges]) if ranges else rows.head(0)
 
@@ -187,7 +185,6 @@ def gather(
 def _in_turn(
     blocks: Sequence[DataBlock | DeleteBlock], of_data: Sequence[int], of_deletes: Sequence[int]
 ) -> Iterator[int]:
-    """Yield the count of each block: from one sequence for rows, from another for deletes."""
     data, deletes = iter(of_data), iter(of_deletes)
     return (next(deletes if isinstance(block, DeleteBlock) else data) for block in blocks)
 
@@ -245,7 +242,6 @@ def _with_heights(
 
 
 def _runs(blocks: Sequence[DataBlock]) -> Iterator[list[DataBlock]]:
-    """Yield neighbouring Parquet blocks together, and each block of rows in memory alone."""
     run: list[DataBlock] = []
     for block in blocks:
         in_memory = isinstance(block.rows, pl.DataFrame)
@@ -332,7 +328,6 @@ def _row_times(blocks: Sequence[DataBlock], rows: pl.DataFrame, heights: Sequenc
 def _delete_lines(
     blocks: Sequence[DeleteBlock], rule: MergeRule, columns: Columns, key: str, timed: bool, asked: Asked | None
 ) -> tuple[pl.DataFrame, list[int]]:
-    """Return the lines of all deletes, or of requested keys, and their number per block."""
     lines = [pl.concat([_delete_keys(block.keys, key, columns) for block in blocks])]
     kind = pl.lit(PLAIN, pl.Int8)
     if timed:

@@ -31,7 +31,6 @@ def cleared(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def alive(lines: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines that no later plain delete removes, without plain deletes."""
     if not (lines[KIND] == PLAIN).any():
         return lines
     placed = lines.with_row_index("place")

@@ -68,7 +68,6 @@ def with_whole_rows(files: Slice, rule: MergeRule, columns: Columns) -> Slice:
 
 
 def _unset(files: Slice) -> tuple[str | None, ...]:
-    """Return the values that leave a column unchanged, for all rows of a slice."""
     rows = [block for block in files.blocks if isinstance(block, DataBlock)]
     for block in rows:
         if block.unset and block.given is not None:

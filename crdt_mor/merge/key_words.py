@@ -162,7 +162,6 @@ def _common(texts: Sequence[object]) -> int:
 
 
 def _words(data: pl.Series, at: int) -> Words:
-    """Return the eight bytes from `at` of each value as a number, zero-padded."""
     return _words_from(data.bin.slice(at, _WORD), 4)
 
 

@@ -58,7 +58,6 @@ def asked_by_filter(
 
 
 def are_large(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
-    """Return True if these blocks are large enough to search for keys."""
     rows = [rows_about(block) for block in blocks if isinstance(block, DataBlock)]
     return bool(rows) and sum(rows) >= ROWS_OF_BLOCK_MIN * len(rows)
 

@@ -30,7 +30,6 @@ def merge_columns(
     scanned: Scanned | None,
     asked: Asked | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """Return merged rows, unfiltered, and the untouched base rows, filtered."""
     contributions, below = gather(files.blocks, rule, columns, key, rule.stored(need), asked=asked), rule.below(need)
     folded = patches(contributions, contributions.lines, rule, key)
     if scanned is None:
@@ -49,7 +48,6 @@ def merge_columns(
 
 
 def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
-    """Return True if the logs set every column of the touched rows."""
     return not folded.rule.members_of(need) and all((folded.row_of(c) >= 0).all() for c in need)
 
 

@@ -38,7 +38,6 @@ def polars_schema(schema: pa.Schema) -> pl.Schema:
 
 @lru_cache(maxsize=1024)
 def _known(kind: pa.DataType) -> pa.DataType:
-    """Return the type itself, or its replacement."""
     if pt.is_timestamp(kind) and kind.tz is not None:
         return kind if _has_zone(kind.tz) else pa.timestamp(kind.unit, "UTC")
     if pt.is_decimal256(kind):

@@ -56,10 +56,8 @@ class Resolution:
 
     @property
     def height(self) -> int:
-        """The number of visible rows."""
         return self.base.ones + self.logs.ones
 
     @property
     def nbytes(self) -> int:
-        """The memory it takes, in bytes."""
         return len(self.base.packed) + len(self.logs.packed)

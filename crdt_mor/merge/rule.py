@@ -72,7 +72,6 @@ class Member:
         return states.zip_with(states.is_not_null(), restored)
 
     def unpack(self, states: pl.Series, need: Sequence[str]) -> list[pl.Series]:
-        """Return the visible columns and the hidden column that are in `need`."""
         wanted = [name for name in self.columns if name in need]
         hidden = [states.alias(self.hidden)] if self.hidden is not None and self.hidden in need else []
         if not wanted:
@@ -150,7 +149,6 @@ class MergeRule:
         return list(dict.fromkeys([*self.stored(need), *(n for m in self.members_of(need) for n in m.below)]))
 
     def show(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Add the visible columns of every hidden state in `rows`."""
         visible = [
             series
             for member in self.members

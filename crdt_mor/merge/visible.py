@@ -151,7 +151,6 @@ def touched(blocks: Sequence[DataBlock | DeleteBlock], columns: Columns) -> pl.S
 def written(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the rows of `blocks` unmerged, and the keys that they delete."""
     key = columns.merge_key
     contributions = gather(blocks, MergeRule(), columns, key, select)
     deleted = contributions.lines.filter(pl.col(KIND) != ROW)[LINE_KEY]
@@ -174,7 +173,6 @@ def needed_for(select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
 def frames_of(
     merged: pl.DataFrame, rest: pl.DataFrame | None, select: Sequence[str], predicate: pl.Expr | None
 ) -> list[pl.DataFrame]:
-    """Filter the merged rows, and append the rest of the base, which its scan has filtered."""
     if predicate is not None:
         merged = merged.filter(predicate)
     frames = [_exactly(frame, select) for frame in (merged, rest) if frame is not None]
@@ -327,7 +325,6 @@ def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.
 
 
 def _base_wins(base: Base, ordering: str, contributions: Contributions, best: pl.DataFrame, late: bool) -> pl.Series:
-    """Under `ordering`, return the keys whose base row beats the logs' winner."""
     need = [pl.col(ordering).alias(_BASE_ORDER), *([pl.col(COMMIT_TIME).alias(BASE_TIME)] if late else [])]
     rows = base.rows(best[LINE_KEY], need)
     rows = rows.join(best.select(LINE_KEY, KIND, ORDER, *([TIME] if late else [])), on=LINE_KEY, how="inner")

@@ -4,7 +4,7 @@
     docstrings.py      turns docstrings into Markdown, with links
     entries.py         lists the entries of the reference
     style.css          sets widths and system fonts
-    iframe-worker.js   makes the search work on pages opened from a disk
+    iframe-worker.js   makes the search work on pages from a disk
 
 The site loads nothing from other hosts, so it works without a network.
 """

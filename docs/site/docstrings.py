@@ -47,7 +47,7 @@ class Readable(griffe.Extension):
 
 
 def _described(of: griffe.Object) -> Iterator[griffe.Object]:
-    """Yield the classes, functions and attributes of a package that have a docstring."""
+    """Yield the classes, functions and attributes of a package with a docstring."""
     for member in of.members.values():
         if not isinstance(member, griffe.Alias):
             if member.docstring is not None and not member.is_module:
@@ -136,8 +136,8 @@ def with_links(text: str, owner: str, parameters: Collection[str] = ()) -> str:
 
     Args:
         text: the docstring.
-        owner: the class of methods that are named without a class.
-        parameters: names that stay without a link, although methods have them, too.
+        owner: the class of methods named without a class.
+        parameters: names without a link, even of methods.
     """
 
     def linked(code: re.Match[str]) -> str:

@@ -4,10 +4,10 @@
     picture  beside the pages of docs/
     code     a page for each linked file, with its content, and for each folder, with its files, which get pages too
 
-mkdocs identifies a page by its path in the repository, so `../benches/README.md` in docs/stores.md resolves unchanged.
-Only links to code change: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`. A link whose text is
-a file name, `[stores.md](stores.md)`, shows the title of that page instead, up to a colon. There is no page for missing
-addresses: its links would begin at the root of a server.
+mkdocs identifies a page by its path in the repository, so `../benches/README.md` in docs/stores.md resolves
+unchanged. Only links to code change: from `x.py` to its page `x.py.md`, and from a folder to its `README.md`. A link
+with a file name as its text, `[stores.md](stores.md)`, shows the title of the page instead, up to a colon. There is
+no page for missing addresses: its links would begin at the root of a server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Return the files of the site instead of those in docs/ alone; files of the theme stay."""
+    """Return the files of the site instead of docs/ alone; files of the theme stay."""
     for file in list(files):
         if file.src_dir == config.docs_dir:
             files.remove(file)

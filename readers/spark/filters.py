@@ -84,7 +84,6 @@ def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
 
 
 def _known(*values: object) -> bool:
-    """Return True if none of the values is null or NaN."""
     return not any(value is None or (isinstance(value, float) and math.isnan(value)) for value in values)
 
 

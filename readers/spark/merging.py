@@ -126,8 +126,6 @@ def _execute(
 
 
 def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
-    """Return the rows of a frame as structs, each with the number of its part."""
-
     def make() -> Numbers:
         return partial(_numbers, spread)
 
@@ -139,7 +137,6 @@ def _rows(source: DataFrame, spread: mor.MergeSpread) -> DataFrame:
 
 
 def _numbers(spread: mor.MergeSpread, rows: pa.RecordBatch) -> pa.Array:
-    """Return the part of each row, in a task."""
     try:
         return spread.numbers(rows)
     except mor.CrdtMorError:

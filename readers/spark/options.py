@@ -167,7 +167,6 @@ def by_name(options: Mapping[str, str], known: Sequence[str], what: str) -> dict
 
 
 def _refuse(settings: Iterable[str], misplaced: Collection[str], why: str) -> None:
-    """Raise `InvalidInputError` for misplaced settings."""
     refused = [name for name in settings if name in misplaced]
     if refused:
         raise InvalidInputError(f"{', '.join(refused)} {why}: leave it out, and filter the frame with .where(...)")

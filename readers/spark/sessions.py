@@ -59,5 +59,4 @@ def active(spark: SparkSession) -> Iterator[None]:
 
 
 def _sessions(spark: SparkSession) -> Any:
-    """Return Spark's own session class in the JVM."""
     return spark._get_j_spark_session_class(spark._jvm)  # noqa: SLF001

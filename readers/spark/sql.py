@@ -141,7 +141,6 @@ def require_java() -> int:
 
 
 def _version(java: str, *options: str) -> str:
-    """Return a Java's version text; empty if it does not start with these options."""
     done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "([^"]*)"', done.stderr)
     return "" if done.returncode or version is None else version[1]

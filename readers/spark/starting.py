@@ -86,7 +86,6 @@ def require_known(table: mor.Table, query: str, batches: int) -> None:
 
 
 def _noted(spark: SparkSession, checkpoint: str) -> tuple[str | None, int]:
-    """Return the query's id and number of completed batches; None and 0 without a checkpoint."""
     metadata = _read(spark, "text", f"{checkpoint}/metadata")
     if not metadata:
         return None, 0
@@ -97,7 +96,6 @@ def _noted(spark: SparkSession, checkpoint: str) -> tuple[str | None, int]:
 
 
 def _read(spark: SparkSession, kind: str, path: str) -> list[Row]:
-    """Return the rows of Spark's own files; empty if there are none."""
     try:
         frame = spark.read.format(kind).load(path)
         return frame.drop("content").collect()

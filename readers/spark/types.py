@@ -181,7 +181,6 @@ def _refuse_opaque(name: str, kind: st.DataType) -> None:
 
 
 def _refuse_inside(name: str, whole: st.DataType, part: st.DataType) -> None:
-    """Refuse an unsupported type inside an array or a map."""
     if isinstance(part, st.NullType):
         raise SchemaMismatchError(
             "no value says what type this holds, as of array(): cast the column, as to array<string>. "
