@@ -113,7 +113,7 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
 
 
 def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice, DataFile]]:
-    """Return one file for each of some file groups, spread over the partitions."""
+    """Return a file for each of some file groups, spread over the partitions."""
     groups = {slice_.group: (slice_, file) for slice_, file in files}
     seen = Counter[str]()
     ranked = []
@@ -126,12 +126,10 @@ def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice
 
 
 def key_columns(config: TableConfig) -> list[str]:
-    """Return Hudi's key columns and the columns from which they are made."""
     return list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *config.key.fields, *config.key.partition_fields]))
 
 
 def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[pl.DataFrame]:
-    """Yield some rows of a file if it contains all key columns; a cleaned file yields none."""
     names = key_columns(session.config)
     try:
         if file.is_base:
@@ -176,7 +174,6 @@ def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) ->
 
 
 def _refuse_counts_of_partitions(session: Session) -> None:
-    """Raise if partitions have bucket numbers of their own, which this release does not follow."""
     if PARTITION_BUCKETS in session.config.properties or session.store.list(_HASHING_FOLDER):
         raise UnsupportedFeatureError(
             "partitions of this table have their own bucket numbers, which this release only reads: let Hudi "

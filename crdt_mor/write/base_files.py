@@ -29,8 +29,6 @@ from crdt_mor.write.log_files import avro_with_meta, stored_table, with_constant
 
 @dataclass(slots=True)
 class RowStatistics:
-    """Statistics of the rows for a base file's metadata."""
-
     rows: int = 0
     least_key: str | None = None
     greatest_key: str | None = None

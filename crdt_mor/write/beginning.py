@@ -47,7 +47,6 @@ def begin_writable(session: Session, author: Author, declared: Declared) -> tupl
 
 
 def begin(session: Session, author: Author, declared: Declared) -> tuple[ValueOf, Pending]:
-    """Begin a write; raise if the bucket index did not make all file groups."""
     with _nothing_published():
         value, begun = session.begin(author, declared)
     _refuse_what_hudi_wrote(session, value, begun)

@@ -146,7 +146,6 @@ def _stays(plan: MergePlan, name: str) -> bool:
 
 
 def _pinned(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> tuple[str, ...] | None:
-    """Return the partitions of a condition; None if the statement will be refused."""
     if where is None or not config.key.partition_fields:
         return None
     schema, names = TableSchema.from_json(value.schema), value.names

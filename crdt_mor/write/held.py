@@ -21,7 +21,6 @@ else:
 
 
 def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], config: TableConfig) -> None:
-    """Raise if rows lie in undeclared partitions or set undeclared columns."""
     if declared == ANYTHING:
         return
     if declared.partitions is not None:
@@ -43,7 +42,6 @@ def hold_deletes(declared: Declared, partitions: Iterable[str]) -> None:
 
 
 def hold_scope(declared: Declared, scope: Scope) -> None:
-    """Raise if an overwrite replaces more than the declaration."""
     if declared == ANYTHING:
         return
     if declared.columns is not None or scope.partitions is None:

@@ -94,7 +94,7 @@ def plan(
 def planned(
     session: Session, job: Job, rehearse: Callable[[OpenWrite], Replacing | None], declare: Declare | None = None
 ) -> Job:
-    """Return a job that may begin, or one whose token was used before.
+    """Return a job that may begin, or is marked as repeated.
 
     job: without its name and the table's facts.
     rehearse: makes statements without rows, raises for a write that is always refused, and returns the replaced scope.
@@ -223,7 +223,6 @@ def complete(
 
 
 def _repeated(session: Session, ended: Completion | Token) -> events.WriteOutcome:
-    """Return the earlier commit of a job; `ended` is its completion."""
     tail = session.durable_tail()
     overwrite = session.run(find_overwrite(ended.requested, tail))
     return events.WriteOutcome(overwrite or ended, tail, repeated=True)
@@ -244,7 +243,6 @@ def abandon(session: Session, job: Job, driver: str | None = None) -> None:
 
 
 def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dict[str, pa.Array]:
-    """Return partition and bucket of each row."""
     require_bucketed(config)
     needed = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
     absent = [name for name in needed if name not in data.column_names]

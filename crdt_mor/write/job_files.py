@@ -67,7 +67,6 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
 
 
 def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
-    """Copy a group's only staged file to its final name."""
     name = replace(staged.file.name, token=write.write_token)
     file = replace(staged.file, path=join_path(staged.file.partition, str(name)))
     write.expect_file(file)
@@ -84,7 +83,6 @@ def _copy(write: OpenWrite, staged: StagedFile) -> DataFile:
 
 
 def _require_whole(write: OpenWrite, staged: StagedFile, size: int | None) -> None:
-    """Raise unless `size`, the size found, equals the task's."""
     if size != staged.file.size:
         write.require_pending()
         raise InvalidInputError(
@@ -138,7 +136,6 @@ def _keeps_states(write: OpenWrite) -> bool:
 
 
 def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
-    """Read a staged log file back as statements."""
     group = of_group(staged.file.group)
     rule = write.statements.merging.rule
     statements: list[Statement] = []
@@ -155,7 +152,6 @@ def reopen(write: OpenWrite, staged: StagedFile) -> list[Statement]:
 
 
 def _content(write: OpenWrite, staged: StagedFile) -> memoryview:
-    """Return a staged file's bytes; raise if they differ from the task's."""
     data = surely(write.session.store, staged.path, write.session.store.view)
     if data is None:
         write.require_pending()

@@ -1,4 +1,4 @@
-"""A distributed overwrite: tasks stage base files, and the driver publishes one overwrite.
+"""A distributed overwrite: tasks stage base files, and the driver publishes the overwrite.
 
     tasks     stage_part      a base file for each file group of the task's rows, where no reader looks
     driver    gather_parts    take a group's only base file; if several tasks staged rows of a group, merge them in the
@@ -55,7 +55,7 @@ def needs_logs(write: OpenWrite) -> bool:
 
 
 def gather_parts(write: OpenWrite, replacing: Replacing, receipts: Sequence[Receipt]) -> StagedOverwrite:
-    """Take the write over, and return one base file for each file group with rows."""
+    """Take the write over, and return a base file for each file group with rows."""
     write.take_over()
     write.require_pending()
     groups: dict[Group, list[Part]] = {}
@@ -92,7 +92,6 @@ def _take(write: OpenWrite, base: StagedBase) -> StagedBase:
 
 
 def _merge(staging: BaseStaging, parts: Sequence[Part]) -> StagedBase:
-    """Stage one base file with the rows of several tasks, like a single task with all rows."""
     write = staging.write
     refuse_crowded(write, [receipt for receipt, _, _ in parts])
     statements = [s for _, base, log in parts for s in (reopen(write, log) if log else [_rows_of(write, base)])]
@@ -101,7 +100,6 @@ def _merge(staging: BaseStaging, parts: Sequence[Part]) -> StagedBase:
 
 
 def _rows_of(write: OpenWrite, base: StagedBase) -> RowsWrite:
-    """Read a staged base file back as a statement."""
     _take(write, base)
     data = surely(write.session.store, base.path, write.session.store.view)
     if data is None:

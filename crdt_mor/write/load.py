@@ -97,7 +97,6 @@ class Load:
         return runs
 
     def _rows(self, data: pa.Table, part: int) -> pl.DataFrame:
-        """Return rows in base file form, without Hudi's location columns."""
         write = self.write
         statements = Statements(write.session.config, write.value, write.begun.requested, part)
         named = NamedStatements(statements)

@@ -62,7 +62,6 @@ class Sorting:
     fan_in: int = FAN_IN
 
     def run(self, frames: Iterable[pl.DataFrame]) -> Run:
-        """Put sorted rows as a run, in objects of `run_rows` rows."""
         objects = []
         for rows in _in_frames_of(frames, self.run_rows):
             path = self.name()
@@ -108,7 +107,6 @@ class _Cursor:
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     def fill(self) -> bool:
-        """Read rows if none are left; return False at the end."""
         while not self.rows.height:
             piece = next(self.pieces, None)
             if piece is None:
@@ -121,7 +119,6 @@ class _Cursor:
         return self._place(-1)
 
     def take(self, bound: Place) -> pl.DataFrame:
-        """Take the rows up to and including a bound."""
         count = bisect_right(range(self.rows.height), bound, key=self._place)
         taken, self.rows = self.rows.head(count), self.rows.slice(count)
         return taken

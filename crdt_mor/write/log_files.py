@@ -57,7 +57,7 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in stored types with meta columns, converted to Arrow one range at a time.
+    """Rows in stored types with meta columns, converted to Arrow range by range.
 
     cut: returns the rows of a range, by start and count. repeating: the columns worth a dictionary.
     """
@@ -147,7 +147,6 @@ def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = T
 
 
 def in_memory(file: DataFile, content: Chunks) -> tuple[DataFile, bytes]:
-    """Return an encoded log file with its entry in the commit."""
     data = b"".join(content)
     return replace(file, size=len(data)), data
 
@@ -176,12 +175,10 @@ def _blocks(config: TableConfig, schema: TableSchema, partition: str, parts: Seq
 
 @lru_cache(maxsize=256)
 def avro_with_meta(schema: TableSchema, table: str) -> str:
-    """Return the Avro JSON of a log block's rows, with meta columns."""
     return schema.avro_with_meta(table)
 
 
 def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
-    """Yield each file group with the positions of its rows."""
     if not frame.height:
         return
     partitions, code = _partitions(frame[PARTITION_PATH])
@@ -197,7 +194,6 @@ def by_group(frame: pl.DataFrame) -> Iterator[tuple[Group, pl.Series]]:
 
 
 def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
-    """Return the partition paths, and the path number of each row."""
     if paths.n_unique() == 1:
         return [paths[0]], np.zeros(len(paths), dtype=np.int64)
     distinct = paths.unique(maintain_order=True)
@@ -207,7 +203,6 @@ def _partitions(paths: pl.Series) -> tuple[list[str], np.ndarray]:
 
 
 def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
-    """Return the positions `rows` in the order of their keys."""
     return rows.gather(text_order(frame[RECORD_KEY].gather(rows)))
 
 
@@ -240,7 +235,6 @@ def numbered_rows(
 
 
 def numbered(rows: pa.Table, instant: InstantTime, first: int, writer: int) -> pa.Table:
-    """Prepend sequence numbers to rows. first, writer: as in `numbered_rows`."""
     numbers = integers(np.arange(first, first + rows.num_rows)).cast(pa.string())
     sequence = pc.binary_join_element_wise(text_scalar(f"{instant}_{writer}_"), numbers, text_scalar(""))
     return rows.add_column(0, "_hoodie_commit_seqno", sequence)

@@ -135,7 +135,6 @@ def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, sch
 
 
 def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableSchema) -> dict[str, pl.Expr]:
-    """Return the new value of each column that a clause sets."""
     source, _ = plan.aliases
     if clause.given is None:
         unknown = [name for name in plan.source.column_names if name not in schema.declared.names]
@@ -157,7 +156,6 @@ def _values(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, schema: TableS
 def _updated(
     clause: Clause, pairs: pl.DataFrame, before: pa.Table, plan: MergePlan, statements: NamedStatements
 ) -> tuple[pa.Table, list[str]]:
-    """Return the updated rows and the columns that the clause sets."""
     schema, config = statements.schema, statements.config
     values = _values(clause, pairs, plan, schema)
     if clause.given is None:  # the matching columns are equal
@@ -210,7 +208,6 @@ def _add_update(
 
 
 def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: TableSchema) -> pl.Series:
-    """Return the rows with equal values in some columns."""
     same = pl.repeat(True, before.num_rows, dtype=pl.Boolean, eager=True)
     for name in names:
         old, new = (pl.Series(pl.from_arrow(schema.normalise(side.select([name]))[name])) for side in (before, after))
@@ -219,7 +216,6 @@ def _same(before: pa.Table, after: pa.Table, names: Sequence[str], schema: Table
 
 
 def _with(rows: pa.Table, other: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Replace some columns by another table's."""
     for name in names:
         rows = rows.set_column(rows.column_names.index(name), name, other[name])
     return rows
@@ -270,7 +266,6 @@ def _inserted(values: Assignments, pairs: pl.DataFrame, key: KeyOf, statements: 
 
 
 def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:
-    """Raise if two rows would be inserted under the same key."""
     places = _places([inserted], statements)
     repeated = places.filter(pl.struct(_PLACE).is_duplicated())
     if repeated.height:
@@ -281,7 +276,6 @@ def _refuse_repeats(inserted: pa.Table, statements: NamedStatements) -> None:
 
 
 def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: TableConfig) -> None:
-    """Raise if several rows of the source change the same row of the table."""
     rows = pl.concat(changed)
     repeated = rows.filter(rows.is_duplicated())
     if len(repeated):
@@ -308,7 +302,7 @@ def refuse_occupied(outcome: Outcome, there: pa.Table, plan: MergePlan, statemen
         clauses = "delete one of them in a clause, or exclude the move by the clause's condition"
         before = f"delete one of them by key and partition, delete(rows of the columns {columns}), then move the other"
         raise InvalidInputError(
-            "a row moves to a partition where another row has the same key, and one would be lost: "
+            "another row has the same key in the target partition of a move, and one would be lost: "
             f"{before if plan.is_move else clauses}. "
             f"key={taken[RECORD_KEY][0]!r} partition={taken[PARTITION_PATH][0]!r}"
         )
@@ -323,7 +317,7 @@ def refuse_hidden(outcome: Outcome, shown: pa.Table, plan: MergePlan, statements
     if hidden.height:
         in_clause = "" if plan.is_move else "set a greater value in the clause, or "
         raise InvalidInputError(
-            "a row moves to a partition where its key was deleted with a greater ordering value, and would be lost: "
+            "a moved row would be lost, because its key was deleted with a greater ordering value there: "
             f"{in_clause}delete the row and upsert it with a greater value. "
             f"key={hidden[RECORD_KEY][0]!r} partition={hidden[PARTITION_PATH][0]!r}"
         )

@@ -56,7 +56,6 @@ class Spread:
 
     @property
     def columns(self) -> list[str]:
-        """Return the source columns that decide the part; none for a single part."""
         named = [name for name, column in self.on if column in self.fields]
         return [] if self.parts == 1 else list(dict.fromkeys(named))
 
@@ -90,7 +89,6 @@ class Spread:
 
     @property
     def _names_partition(self) -> bool:
-        """Return True if the key decides the partition."""
         partition = {*self.key.partition_fields}
         return bool(partition) and partition <= {*self.key.fields}
 

@@ -99,7 +99,6 @@ class NamedStatements:
 
     @property
     def _declared(self) -> Declared:
-        """Return the declared columns in shown names; partitions stay paths."""
         declared = self.statements.declared
         columns = declared.columns and tuple(self.names.shown(name) for name in declared.columns)
         return replace(declared, partitions=None, columns=columns)
@@ -122,7 +121,6 @@ class NamedStatements:
             raise
 
     def _as_seen(self) -> Statements:
-        """Return empty statements of the table in shown names."""
         value = self.statements.value
         added = tuple(self.names.shown(name) for name in value.added)
         seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
@@ -167,13 +165,11 @@ def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table
 
 
 def shown_config(config: TableConfig, names: Names) -> TableConfig:
-    """Return the settings in shown names, without payloads of dropped columns."""
     there = tuple(member for member in config.merge.columns if [*member.columns] == names.visible(member.columns))
     return called_config(replace(config, merge=replace(config.merge, columns=there)), names)
 
 
 def shown_table(config: TableConfig, value: Timeline) -> tuple[TableConfig, TableSchema]:
-    """Return a table's settings and columns in shown names."""
     return shown_config(config, value.names), value.names.outward(TableSchema.from_json(value.schema))
 
 
@@ -191,7 +187,6 @@ def _text_types(schema: TableSchema, merging: Merging) -> pa.Schema:
 
 
 def called_config(config: TableConfig, names: Names) -> TableConfig:
-    """Return all settings in current or former shown names."""
     if names.are_stored:
         return config
     shown = renamed_config(config, {name: names.shown(name) for name in _named(config)})
@@ -202,8 +197,6 @@ def called_config(config: TableConfig, names: Names) -> TableConfig:
 
 
 def renamed_config(config: TableConfig, by: Mapping[str, str]) -> TableConfig:
-    """Return the settings with other column names. by: the new names, by the old."""
-
     def renamed(columns: Iterable[str]) -> tuple[str, ...]:
         return tuple(by.get(name, name) for name in columns)
 

@@ -127,7 +127,6 @@ class _Steps:
         return made
 
     def fitting(self, made: str, kind: pl.DataType | None) -> pl.Series:
-        """Convert the values to the column's type."""
         values = self.frame[made]
         if values.dtype == pl.Int128:
             to = pl.UInt64 if kind == pl.UInt64 else pl.Int64
@@ -143,7 +142,6 @@ class _Steps:
         return values
 
     def _made(self, expression: pl.Expr, *, is_constant: bool) -> str:
-        """Add a column and return its name."""
         name = f"{_STEP}{self.made}"
         self.made += 1
         if is_constant:  # a single value for all rows; a copy per row could fill the memory
@@ -210,7 +208,6 @@ class _Steps:
         return _of_rows(self.frame.with_columns(casts), step)
 
     def _refuse(self, bad: pl.Series, needed: pl.Series | None, why: str) -> None:
-        """Raise for the first row that is bad and needed, if any."""
         wrong = bad.fill_null(False) if needed is None else bad.fill_null(False) & needed
         if wrong.any():
             key = self.key(int(wrong.arg_max() or 0))

@@ -146,7 +146,6 @@ class TriedWrite:
         return pace.commit_posted(followed.expected, draft) if draft is not None else None
 
     def _draft(self) -> Draft | None:
-        """Return the write as a post for others to commit, or None."""
         statements = self.statements
         if self.has_read or statements.merging.asks_what_was_seen or not knows_posts(self.followed.value.format):
             return None
@@ -158,7 +157,6 @@ class TriedWrite:
         return Draft(post, self._may_follow, self._make)
 
     def _may_follow(self, tail: Timeline) -> bool:
-        """Return True if the write would still be committed after this version."""
         if not may_be_alone(tail, self.token, self.author):
             return False
         seen = self.followed.value

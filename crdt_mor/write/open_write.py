@@ -171,7 +171,6 @@ class OpenWrite:
         return Staging(session.config, merging, requested, self.write_token, judged, file_ids, self.task, at_once)
 
     def put(self, file: DataFile, data: Chunks) -> DataFile:
-        """Put a log file under its final name."""
         self.expect_file(file)
         size, created = put_chunks(self.session.store, file.path, data, durable="content")
         self._unnamed[file.partition] = file.path
@@ -207,7 +206,7 @@ class OpenWrite:
             self._ensure(file.partition)
 
     def _make_names_durable(self) -> None:
-        """Make all file names durable, with one fsync per folder."""
+        """Make all file names durable, with an fsync per folder."""
         list(in_threads(self.session.store.make_durable, list(self._unnamed.values())))
         self._unnamed.clear()
 
@@ -276,7 +275,6 @@ class OpenWrite:
         self.file_ids, self._pending_in, self._looked_ms = value.file_ids, value, None
 
     def roll_back(self) -> Timeline:
-        """Roll the write back and remove its staged files."""
         self.session.require_own_process()
         self._alive.close()
         begun = self.begun

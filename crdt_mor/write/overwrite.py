@@ -200,11 +200,10 @@ class BaseStaging:
 
     @property
     def merging(self) -> Merging:
-        """The merge of the columns, including new ones."""
         return self.write.statements.merging
 
     def bases(self, statements: Sequence[Statement]) -> tuple[StagedBase, ...]:
-        """Return one base file for each file group with rows."""
+        """Return a base file for each file group with rows."""
         if not statements:
             return ()
         rows = self._settled(statements)
@@ -234,7 +233,6 @@ class BaseStaging:
         return path, size
 
     def _put(self, partition: str, file_name: str, rows: pl.DataFrame, threads: int) -> tuple[str, int, int]:
-        """Put a base file; return its path, size and number of rows."""
         write = self.write
         path = f"{STAGED}/{write.begun.requested}-{write.session.environment.nonce()}"
         hidden = {member.hidden for member in self.merging.rule.members if member.hidden}

@@ -49,7 +49,6 @@ class Said:
         return self.statement, self.plain, self.rows.schema
 
     def repeat(self, statements: Statements) -> None:
-        """Make the same statement in another commit."""
         if self.statement == _DELETE:
             statements.delete(self.rows, self.plain)
         else:
@@ -75,7 +74,7 @@ class NotedStatements(Statements):
 
 
 def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] | None) -> Post | None:
-    """Return the post of a write; None for several statements, a large one or an empty one."""
+    """Return the post of a write; None if it is large, empty or of several statements."""
     if len(statements.said) != 1 or bytes_of(statements.said[0].rows) > BYTES_MAX:
         return None
     said, keys = statements.said[0], keys_in(statements.collected[0])
@@ -89,7 +88,6 @@ def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] 
 
 
 def keys_in(statement: Statement) -> int:
-    """Return the number of keys that a statement writes or deletes."""
     rows = statement.data if isinstance(statement, RowsWrite) else statement.keys
     if len(rows) < 2:
         return len(rows)
@@ -108,7 +106,6 @@ def _encoded(rows: pa.Table) -> bytes:
 
 
 def said_in(post: Post) -> Said:
-    """Return the statement of a post; raise for unknown statements and damaged streams."""
     rows = pa.RecordBatchStreamReader(post.content).read_all()
     return Said(_OPERATIONS[post.statement], rows, post.plain)
 
@@ -152,7 +149,7 @@ _MISFITS: Final = (
 
 
 def _repeat(run: Sequence[tuple[Post, Said]], statements: Statements) -> bool:
-    """Make equal-shaped statements as one; return True if they fit."""
+    """Concatenate equal-shaped statements; return True if they fit."""
     (_, first), rows = run[0], [said.rows for _, said in run]
     try:
         replace(first, rows=pa.concat_tables(rows)).repeat(statements)

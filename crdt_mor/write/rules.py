@@ -107,7 +107,6 @@ def violation(
 
 
 def broken_by(rule: Rule, schema: TableSchema) -> pl.Expr:
-    """Return a condition that is true for rows that break the rule; null is false."""
     if rule.kind == "not_null":
         return pl.col(rule.name).is_null()
     return ~_condition(rule.text, schema.to_json())
@@ -160,7 +159,6 @@ def _words(rule: Rule) -> list[str]:
 
 
 def _with_columns(text: str, columns: Collection[str]) -> Iterator[tuple[Token, str | None]]:
-    """Yield the tokens of a condition with the columns that they name."""
     tokens = tokens_of(text) or []
     for before, token in zip([None, *tokens], tokens, strict=False):
         column = name_of(text[token.start : token.end])
@@ -199,7 +197,7 @@ def rules_in_stored_names(
     return rules
 
 
-# --- what users ask for -----------------------------------------------------------------------------------------------
+# --- user requests ----------------------------------------------------------------------------------------------------
 
 
 def rules_of(
@@ -266,7 +264,6 @@ def _require_columns(names: Collection[str], schema: TableSchema) -> None:
 
 
 def _columns(name: str, text: str, schema: TableSchema) -> tuple[str, ...]:
-    """Return the columns of a check, in the table's order."""
     try:
         named = set(columns_in(checked(text, schema)))
     except InvalidInputError as error:
@@ -338,7 +335,6 @@ def _default(text: str, column: pa.Field) -> pa.Scalar:
 
 
 def default_values(rules: Rules, schema: TableSchema) -> Iterator[tuple[str, object]]:
-    """Yield the columns with a default and their values."""
     for rule in rules:
         if rule.kind == "default":
             yield rule.name, _default(rule.text, schema.declared.field(rule.name)).as_py()

@@ -64,7 +64,7 @@ class Staging:
     """Settings for making a write's log files.
 
     write_token: the token in file names. task: the part of a distributed write; None: the whole write.
-    at_once: files made and put at once; None: one per processor.
+    at_once: files made and put at once; None: as many as processors.
     judgements: columns of earlier writes that deserved a dictionary. file_ids: the file groups of buckets.
     """
 
@@ -78,7 +78,7 @@ class Staging:
     at_once: int | None = None
 
     def stage(self, statements: Sequence[Statement], put: Callable[[DataFile, Chunks], Placed]) -> list[Placed]:
-        """Fold the statements per key, and `put` one log file for each touched file group."""
+        """Fold the statements per key, and `put` a log file for each touched file group."""
         few = few_rows(statements)
         parts = self._folded(statements) if few is None else self._few(few)
         by_name = sorted(parts.items(), key=itemgetter(0))
@@ -104,7 +104,6 @@ class Staging:
         return parts
 
     def _folded(self, statements: Sequence[Statement]) -> Parts:
-        """Fold any statements to unique keys."""
         if not statements:
             return {}
         combined = precombine(statements, self.merging.rule)
@@ -134,7 +133,6 @@ class Staging:
         return not set(self.merging.schema.declared.names) <= set(names)
 
     def _deletes(self, keys: pl.DataFrame, positions: pl.Series, ordering: str | None) -> Deletes:
-        """Return the deletes of a file group, at these positions of `keys`."""
         deleted = keys[sorted_keys(keys, positions)]
         texts = stored_array(deleted[RECORD_KEY], pa.string())
         if ordering is not None:
@@ -174,7 +172,6 @@ class Staging:
     def _sorted(
         self, rows: pl.DataFrame, positions: pl.Series, group: Group, first: int, repeating: Sequence[str]
     ) -> StoredRows:
-        """Return the sorted rows of a file group, numbered from `first`."""
         order = sorted_keys(rows, positions)
 
         def cut(start: int, count: int) -> pa.Table:
@@ -185,13 +182,11 @@ class Staging:
         return StoredRows(len(order), _columns(rows), repeating, cut)
 
     def _file_group(self, group: Group) -> FileGroup:
-        """Return the live file group of a bucket."""
         partition, bucket = group
         return partition, self.file_ids.of(partition, bucket)
 
     @property
     def _writer(self) -> int:
-        """Return this writer's number in sequence numbers."""
         return 0 if self.task is None else self.task + 1
 
     def _put_log_file(

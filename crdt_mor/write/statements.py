@@ -138,12 +138,10 @@ class Statements:
             raise
 
     def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
-        """Return the rules for rows of a schema, or None."""
         return writing_rules.RowRules(self.rules, self.config, schema, are_new) if self.rules else None
 
     @property
     def rules(self) -> Rules:
-        """The rules for the rows."""
         return self.value.rules
 
     def with_defaults(self, rows: pa.Table) -> pa.Table:
@@ -221,7 +219,6 @@ class Statements:
             self.merging.rule.show(states)
 
     def _grown(self, written: pa.Schema) -> TableSchema:
-        """Grow the table's schema by the columns and types of `written`."""
         # A payload may accept values of another type; the column keeps its own.
         grown = self.schema.grow(pa.schema([column for column in written if not self.merging.takes(column)]))
         if grown != self.schema:
@@ -343,12 +340,10 @@ def columns_of_creation(config: TableConfig, value: Timeline) -> list[str]:
 
 
 def _lacks(schema: pa.Schema, column: pa.Field) -> bool:
-    """Return True if a schema lacks the column or its type differs."""
     return schema.get_field_index(column.name) < 0 or str(schema.field(column.name)) != str(column)
 
 
 def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: str | None) -> Statement:
-    """Cast an earlier statement to the grown column types."""
     if isinstance(statement, RowsWrite):
         wider = [pl.col(name).cast(types[name]) for name in statement.rows.columns if name in types]
         return RowsWrite(statement.rows.with_columns(wider), statement.given)
@@ -358,7 +353,6 @@ def _widened(statement: Statement, types: Mapping[str, pl.DataType], ordering: s
 
 
 def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
-    """Add null columns that a statement's rows lack."""
     if not isinstance(statement, RowsWrite):
         return statement
     absent = [name for name in types if name not in statement.rows.columns]

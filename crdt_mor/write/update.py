@@ -50,8 +50,6 @@ class Change(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Columns are set."""
-
     assigned: Assignments
 
     def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
@@ -78,7 +76,6 @@ class Deletion:
 
 
 def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
-    """Return the columns that an update reads."""
     if not config.merge.partial:
         return list(schema.declared.names)
     written = asked_together(rules, assigned)
@@ -206,7 +203,6 @@ def _refuse_kept(before: pa.Table, after: pa.Table, names: Collection[str], conf
 
 
 def key_of(rows: pa.Table, row: int, config: TableConfig) -> dict[str, object]:
-    """Return a row's key by column names."""
     return {name: rows[name][row].as_py() for name in dict.fromkeys([*config.key.partition_fields, *config.key.fields])}
 
 
@@ -271,7 +267,6 @@ def _refuse_unshown(
 
 
 def _folded(written: Sequence[pl.Series], member: Member, merging: Merging) -> pl.Series:
-    """Merge written values of a payload without state, row by row."""
     dot = Dot(pl.lit(0, pl.Int64), pl.int_range(pl.len(), dtype=pl.Int32), pl.lit(""))
     states = [member.pack(lift(_unpacked(values, member), merging, dot)).alias("state") for values in written]
     height = len(states[0])
@@ -285,7 +280,6 @@ def _plain(values: pl.Series, row: int) -> object:
 
 
 def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
-    """Return written values as the columns of their payload."""
     if len(member.columns) == 1:
         return values.alias(member.columns[0]).to_frame()
     return pl.DataFrame({name: values.struct.field(field) for name, field in member.fields.items()})

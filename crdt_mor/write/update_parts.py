@@ -71,7 +71,6 @@ def _planned(
     declare: Declare | None,
     rehearse: Callable[[Statements], None],
 ) -> Job:
-    """Return a job with the operation of `rehearse`'s statements."""
     operation: Operation = "UPSERT"
 
     def rehearsed(write: OpenWrite) -> None:
@@ -145,11 +144,9 @@ class Word:
     seal: str
 
     def tell(self, session: Session, data: bytes) -> None:
-        """Put the message, once."""
         session.store.put(self._path, self._sealed(data) + data, durable=False)
 
     def told(self, session: Session) -> bytes:
-        """Return the message; raise if there is none."""
         found = session.store.read(self._path) or b""
         seal, data = found[:_SEAL_BYTES], found[_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._sealed(data)):

@@ -171,7 +171,7 @@ def test_hudis_five_columns_come_on_request_in_front(table: Table) -> None:
     [({"columns": ["id", "nope"]}, "nope"), ({"filter": "nope > 1"}, "nope"), ({"filter": pl.col("nope") > 1}, "nope")],
 )
 def test_unknown_columns_are_named(table: Table, asked: dict[str, object], named: str) -> None:
-    with pytest.raises(InvalidInputError, match=rf"(there are|it has).*unknown=\['{named}'\]"):
+    with pytest.raises(InvalidInputError, match=rf"(there are|it has|the table has).*unknown=\['{named}'\]"):
         table.scan(**asked)  # type: ignore[arg-type]
 
 
@@ -295,7 +295,7 @@ def test_a_bare_name_is_one_column_and_a_column_comes_out_once(make: Make) -> No
     for read in reads:
         assert read("id").to_polars().equals(read(["id"]).to_polars())
         assert [name for name in read("id").schema.names if not name.startswith("_")] == ["id"]
-        with pytest.raises(InvalidInputError, match=r"name it once\. repeated=\['id'\]"):
+        with pytest.raises(InvalidInputError, match=r"pass each column once\. repeated=\['id'\]"):
             read(["id", "n", "id"])
         with pytest.raises(InvalidInputError, match=r"unknown=\['idn'\]"):
             read("idn")
