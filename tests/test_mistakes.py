@@ -175,8 +175,8 @@ Mistake = tuple[Callable[[World], object], type[Exception], str]
 CREATE: dict[str, Mistake] = {
     "a key that is misspelt": (create(key="ID"), InvalidInputError, r"column=ID columns=\['id'"),
     "no key": (create(key=[]), InvalidInputError, "record key: name at least one column"),
-    "a key that is None": (create(key=None), InvalidInputError, "named by texts.*got=None"),
-    "a key by number": (create(key=0), InvalidInputError, "named by texts.*got=0"),
+    "a key that is None": (create(key=None), InvalidInputError, "a string or a list.*got=None"),
+    "a key by number": (create(key=0), InvalidInputError, "a string or a list.*got=0"),
     "a key column twice": (create(key=["id", "id"]), InvalidInputError, "name it once"),
     "a key of floats": (create(key="price"), InvalidInputError, "cast it to string.*column=price"),
     "a partition that is misspelt": (create(partition_by="dya"), InvalidInputError, "partition.*column=dya"),

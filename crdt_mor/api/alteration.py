@@ -1,4 +1,4 @@
-"""`Table.alter`: what columns are called, which of them are shown, and what is said of them."""
+"""`Table.alter`: rename, hide and comment on columns."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from crdt_mor.model.authors import application_of, check_info
 from crdt_mor.write.refusals import require_writable
 
 COMMENT_MAX: Final = 1024
-"""Characters of what is said of a column."""
+"""Characters of a column's comment."""
 
 
 @operations
 class AlteredColumns:
-    """The part of a table that says what its columns are called."""
+    """The part of `Table` for names and comments of columns."""
 
     _session: Session
 
@@ -33,25 +33,28 @@ class AlteredColumns:
         comment: Mapping[str, str | None] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> None:
-        """Change what columns are called, which of them are shown, and what is said of them, in one event.
+        """Rename, hide or comment on columns in one event.
 
-        No file changes and nobody waits: rows of writes that began before arrive under the new names. Any column may be
-        renamed, those of the key, too, and columns may exchange their names. What Hudi's readers see stays as it is.
+        No file changes and no writer waits: rows of running writes arrive under the new names. Key columns may be
+        renamed, and columns may swap names. Hudi's readers see no change.
 
-        rename: the new names, by those that the columns have; any text. drop: columns that nobody sees from here on;
-            their bytes stay in the files, and so do earlier views, `scan(as_of=…, names="then")`. A column of the same
-            name that is added later is another one. comment: texts by the names that the columns have before, or
-            get; None takes one away; `comments` has them.
-        commit_info: as of `upsert`.
+        Args:
+            rename: new names by current names.
+            drop: columns to hide. Their bytes stay in the files, and earlier views show them, `scan(as_of=…,
+                names="then")`. A later column of the same name is a new column.
+            comment: comments by current or new name; None removes one.
+            commit_info: as in `upsert`.
 
-        Raises `InvalidInputError` for columns that there are not, names that others have, a drop of what the key, the
-        partitions, an ordering or `cluster_by` need; `UnsupportedFeatureError` for a table that Hudi made.
+        Raises:
+            InvalidInputError: a column does not exist, a name is taken, or the key, partitions, ordering or
+                `cluster_by` use a dropped column.
+            UnsupportedFeatureError: Hudi made the table.
         """
         alter(self._session, rename, drop, comment, commit_info)
 
     @property
     def comments(self) -> Mapping[str, str]:
-        """What is said of columns, by their names: see `alter`."""
+        """The comments of columns by name, see `alter`."""
         names = self._session.views.sealed().names
         return MappingProxyType({names.shown(stored): text for stored, text in names.comments})
 
@@ -63,16 +66,17 @@ def alter(
     comment: Mapping[str, str | None] | None,
     commit_info: Mapping[str, str] | None,
 ) -> None:
-    """See `Table.alter`."""
     asked = Asked(_texts("rename", rename), names_of(drop), _comments(comment))
     info = check_info(commit_info)
     if not (asked.renames or asked.drops or asked.comments):
-        raise InvalidInputError('say what to alter: alter(rename={"a": "b"}, drop=["c"], comment={"d": "metres"})')
+        raise InvalidInputError(
+            'pass rename, drop or comment: alter(rename={"a": "b"}, drop=["c"], comment={"d": "metres"})'
+        )
     require_writable(session)
     if not session.config.ours:
         raise UnsupportedFeatureError(
-            "Hudi made this table, and its writers and readers know columns by the names of its files: copy it into a "
-            "table of ours, Table.create(...).append(Table.open(...).scan()), and alter that one. "
+            "Hudi made this table, so its column names are fixed: copy the rows to a new table, "
+            "Table.create(...).append(Table.open(...).scan()), and alter the copy. "
             f"table={session.config.name}"
         )
     session.start()
@@ -84,16 +88,18 @@ def _texts(word: str, given: Any) -> Mapping[str, str]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
-        raise InvalidInputError(f'columns are named by texts: {word}={{"a": "b"}}. {word}={given!r}')
+        raise InvalidInputError(f'column names must be strings: {word}={{"a": "b"}}. {word}={given!r}')
     return dict(given)
 
 
 def _comments(given: Any) -> Mapping[str, str | None]:
     said = {} if given is None else given
     if not isinstance(said, Mapping):
-        raise InvalidInputError(f'columns are named by texts: comment={{"a": "metres"}}. comment={given!r}')
+        raise InvalidInputError(f'column names must be strings: comment={{"a": "metres"}}. comment={given!r}')
     _texts("comment", {name: text for name, text in said.items() if text is not None})
     long = [name for name, text in said.items() if text is not None and len(text) > COMMENT_MAX]
     if long:
-        raise InvalidInputError(f"a comment has at most {COMMENT_MAX} characters: shorten it. columns={long}")
+        raise InvalidInputError(
+            f"a comment may have at most {COMMENT_MAX} characters: shorten the text. columns={long}"
+        )
     return dict(said)

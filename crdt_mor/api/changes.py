@@ -1,11 +1,11 @@
-"""What changed between two points of a table: a frozen description; rows come when they are asked for.
+"""The changes between two points of a table.
 
     merged   each changed key once, as it is at the end   _change_type: upsert, delete
-    images   commit by commit, rows before and after      insert, update_preimage, update_postimage, delete
-    raw      commit by commit, rows as they were written  upsert, delete
+    images   by commit, rows before and after             insert, update_preimage, update_postimage, delete
+    raw      by commit, rows as written                   upsert, delete
 
-Images and raw rows also say which commit it was: `_commit_version`, `_commit_timestamp`. The names are Delta's. A row
-that is deleted from what is merged or raw has its key and partition columns alone.
+Images and raw rows contain `_commit_version` and `_commit_timestamp`, as in Delta. Deleted rows of merged and raw
+changes contain only key and partition columns.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ _COMMIT: Final = (pa.field(COMMIT_VERSION, pa.int64()), pa.field(COMMIT_TIMESTAM
 
 @operations
 class Changes(ArrowRows):
-    """Rows of one window of a history, images and raw rows commit by commit. Made by `Table.changes`, `Table.diff`."""
+    """The changed rows in a window of history, from `Table.changes` or `Table.diff`."""
 
     def __init__(self, window: Window, columns: str | Sequence[str] | None, mode: Mode, names: Names) -> None:
-        """names: what the columns are called."""
         self._window = window
         self._mode = mode
         self._names = names
@@ -42,26 +41,28 @@ class Changes(ArrowRows):
         self._columns = chosen(columns, [*self._by_shown], names.outward(self._schema))
         taken = [field.name for field in (*_CHANGE, *_COMMIT) if field.name in self._columns]
         if taken:
-            raise InvalidInputError(f"changes have such columns of their own: leave the table's out. columns={taken}")
+            raise InvalidInputError(
+                f"changes add columns with these names: exclude the table's columns. columns={taken}"
+            )
 
     @property
     def since(self) -> str:
-        """Where these changes begin, as a checkpoint."""
+        """The start of these changes, as a checkpoint."""
         return self._window.start.checkpoint(self._window.value.table_id)
 
     @property
     def checkpoint(self) -> str:
-        """Where the next changes of this very table go on: `table.changes(since=changes.checkpoint)`."""
+        """The start of the next changes: `table.changes(since=changes.checkpoint)`."""
         return self._window.end.checkpoint(self._window.value.table_id)
 
     @property
     def commits(self) -> int:
-        """How many commits the window has; 0: there is nothing new."""
+        """The number of commits in the window."""
         return len(self._window.commits)
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what comes out: the columns as the table's user declared them, then what changed."""
+        """The Arrow schema: the table's declared columns, then the columns of the change."""
         found = [(name, self._schema.declared.field(self._by_shown[name])) for name in self._columns]
         declared = [column.with_name(name).with_nullable(True) for name, column in found]
         return pa.schema([*declared, *_CHANGE, *(_COMMIT if self._mode in ("images", "raw") else ())])
@@ -74,10 +75,15 @@ class Changes(ArrowRows):
         rows: int | None = None,
         bytes: int | None = None,
     ) -> Changes:
-        """These changes, ended after as many commits as stay within the limits, but one at least.
+        """Return the first commits of these changes within the limits, but at least one.
 
-        files, bytes: of the files that the commits wrote. rows: that they wrote or deleted. The rest is what comes
-        after the `checkpoint` of these.
+        The remaining changes follow the result's `checkpoint`.
+
+        Args:
+            commits: maximal number of commits.
+            files: maximal number of files.
+            rows: maximal number of written and deleted rows.
+            bytes: maximal size of the files.
         """
         options = {"commits": commits, "files": files, "rows": rows, "bytes": bytes}
         limits = {name: _limit(name, limit) for name, limit in options.items() if limit is not None}
@@ -93,9 +99,10 @@ class Changes(ArrowRows):
         return self
 
     def parts(self, size: int = PART_SIZE) -> list[Changes]:
-        """These changes in parts that other processes can read: whole file groups, small ones together up to `size`.
+        """Split the changes into parts for other processes, as `Scan.parts` does.
 
-        As `Scan.parts`. Images and raw rows are commit by commit within a part, not across parts.
+        Parts are whole file groups, small ones together up to `size` bytes. Images and raw rows are in commit order
+        only within a part.
         """
         return [self._of(window) for window in self._window.parts(self._mode, part_size(size))]
 
@@ -121,4 +128,4 @@ class Changes(ArrowRows):
 def _limit(name: str, limit: object) -> int:
     if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
         return limit
-    raise InvalidInputError(f"a limit of changes is a number above 0. {name}={limit!r}")
+    raise InvalidInputError(f"a limit must be a whole number above 0. {name}={limit!r}")

@@ -1,4 +1,4 @@
-"""Checking a store before a table is put there: whether its conditional puts let one of many win."""
+"""Check a store's conditional puts before it holds a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from crdt_mor.store.handed_stores import Handed
 
 KEYS: Final = 150
-"""How many objects a check races, by default."""
 
 
 @operation
@@ -29,19 +28,25 @@ def check_store(
     store: Store | Handed | None = None,
     environment: Environment | None = None,
 ) -> StoreCheck:
-    """Whether a table can be in a store: whether of many puts of one object, made at once, one alone makes it.
+    """Check that exactly one of several simultaneous puts of an object wins.
 
-    uri: where a table may come, or is already; nothing of it is changed. The objects are below `.hoodie/.temp` there
-        while the check lasts, and are deleted.
-    keys: how many objects; `Table.create` tries the same with eight. A check proves no store safe. It finds the more
-        surely that one is not, the longer it is and the more processes make it at once.
-    storage_options, store, environment: see `Table.open`.
+    A check cannot prove that a store is safe. Longer checks find more faults. The test objects, in `.hoodie/.temp`, are
+    deleted.
 
-    What is wrong with the store is `reason` of the result, and no error. Raises `StorageRefusedError` and
-    `StorageUnavailableError` where the store does not answer.
+    Args:
+        uri: the address of a table, existing or future. Nothing else there changes.
+        keys: the number of objects. `Table.create` tries eight.
+        storage_options, store, environment: as in `Table.open`.
+
+    Returns:
+        The result. A fault is its `reason`, not an error.
+
+    Raises:
+        StorageRefusedError: the store refused a request.
+        StorageUnavailableError: the store does not answer.
     """
     if type(keys) is not int or keys < 1:
-        raise InvalidInputError(f"a check races at least one object. keys={keys!r}")
+        raise InvalidInputError(f"keys must be a whole number of 1 or more. keys={keys!r}")
     environment = environment or SystemEnvironment()
     objects = store_at(uri, environment, storage_options, store)
     return race(objects, os.fspath(uri), environment.nonce(), keys)

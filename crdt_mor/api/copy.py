@@ -1,4 +1,4 @@
-"""A copy of a table as users ask for it: where it goes, and whether it can be read."""
+"""`Table.copy`: check the target, copy the table and verify the copy."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ def copy(
     storage_options: Mapping[str, Any] | None,
     store: Store | Handed | None,
 ) -> Copied:
-    """See `Table.copy`."""
     address = absolute(to_uri) if store is None else str(to_uri)
     target = store_beside(session, to_uri, storage_options, store)
     if target is session.store or (store is None and address == address_of(session)):
-        raise InvalidInputError(f"a table is copied to another address than its own. uri={address}")
+        raise InvalidInputError(f"cannot copy a table to its own address: pass another one. uri={address}")
     if store is None:
         require_beside(session, address, "copied")
     refuse_inside_a_table(target, address)
@@ -48,6 +47,6 @@ def _require_sound(session: Session, target: Store, address: str) -> None:
     if not found.is_sound:
         first = found.findings[0]
         raise FormatError(
-            "the copy is there, and it is not whole: see with crdt-mor verify whether the table itself is as damaged. "
+            "the copy is complete but damaged: check with crdt-mor verify whether the table has the same damage. "
             f"path={address} findings={len(found.findings)} check={first.check!r} file={first.path} said={first.said}"
         )

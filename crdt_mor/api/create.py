@@ -1,4 +1,4 @@
-"""What a table is created with, from the arguments of `Table.create` to the properties that say it for ever."""
+"""`Table.create`: convert the arguments to properties of a new table."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ from crdt_mor.store.protocol import Store, is_bucket
 from crdt_mor.write.named import called_config, renamed_config
 
 Merge = Mapping[Any, Payload | str] | PartialUpdate | str
-"""What happens when two writers meet on a key: payloads by column, partial updates, or what `str` made of them.
+"""How the rows of a key are merged: payloads by column, partial updates, or a merge rule as text.
 
-Columns are texts, or tuples of them that decide together. The type of a mapping's keys has to fit exactly, so that a
-narrower one than `Any` would refuse a dictionary of texts alone, or of tuples alone.
+A column is a string, or a tuple for a payload of several columns. `Any` lets callers pass a dict of either key type.
 """
 
 
@@ -59,9 +58,9 @@ def new_properties(
     rules: Rules = (),
     names: str = "",
 ) -> tuple[bytes, TableConfig]:
-    """The properties of a new table, and its settings as every later process reads them there.
+    """Return the properties of a new table, and its settings as later processes read them.
 
-    names: what people call the columns, as the property says it; all else is in stored names.
+    names: the visible column names, as a property; other arguments use stored names.
     """
     if names:
         seen = names_after(created_with({OUR_NAMES: names}))
@@ -75,7 +74,7 @@ def new_properties(
 
 
 def _require_fitting(config: TableConfig, columns: TableSchema, layout: Layout) -> None:
-    """Raise where settings and columns do not fit; asked under the names that people see first, which it then says."""
+    """Raise if settings and columns do not fit. Visible names are checked first, so the error contains them."""
     config.check_new(columns)
     layout.require_columns(columns)
     check_columns(config, columns)
@@ -93,20 +92,18 @@ def put_properties(
     rules: Rules = (),
     names: str = "",
 ) -> tuple[TableConfig, bool]:
-    """Put the properties of a new table; returns its settings as every later process reads them, and True.
+    """Put the properties of a new table; return its settings and True.
 
-    Where there is a table already, returns the settings of that one and False if `exist_ok`: see `create_again`.
+    If a table exists and `exist_ok`, return its settings and False, see `create_again`.
 
-    layout, rules: those that the table begins with. They may be changed later; Hudi's file of settings, in which they
-        stand then, never is.
-    expiry_ms: how long a first load must have been silent here, so that nothing is said of it.
-    names: as of `new_properties`.
+    layout, rules: the initial ones, which Hudi's file of settings keeps. expiry_ms: a first load silent this long is
+    ignored.
     """
     require_threads(uri)
     absent = store.stat(PROPERTIES) is None
     if not absent and exist_ok:
         for column in requested.merge.columns:
-            resolve(column.payload)  # which the program may not be allowed to use
+            resolve(column.payload)  # raises if the payload is not allowed
         return _durable(store, uri), False
     content, config = new_properties(environment, uri, requested, columns, layout, rules, names)
     refuse_another_format(store, uri)
@@ -117,7 +114,7 @@ def put_properties(
         if is_bucket(store):
             store.probe()
     if put_deciding(store, PROPERTIES, content):
-        with suppress(Exception):  # the table is there, and nobody sees what they have left
+        with suppress(Exception):  # leftovers of a load are invisible
             load.clear(store, config.table_id)
         return config, True
     if not exist_ok:
@@ -127,11 +124,11 @@ def put_properties(
 
 
 def require_no_timeline(store: Store, uri: str) -> None:
-    """Raise `TableExistsError` where a timeline is without properties: those of a new table would not be its own."""
+    """Raise `TableExistsError` for a timeline without properties, which another table owns."""
     if has_lost_properties(store):
         raise TableExistsError(
-            "a table is here without its file of properties: restore that file from a backup; or, where a copy of a "
-            "table is on its way here, wait for it, or run it again if it was stopped; or choose another address. "
+            "this table lacks its properties: restore the file from a backup. If a copy to this address is running, "
+            "wait or run the copy again; else choose another address. "
             f"path={uri} file={PROPERTIES}"
         )
 
@@ -139,33 +136,32 @@ def require_no_timeline(store: Store, uri: str) -> None:
 def _require_no_load(store: Store, uri: str, expiry_ms: int) -> None:
     if load.is_under_way(store, expiry_ms) and store.stat(PROPERTIES) is None:
         raise TableExistsError(
-            "Table.create_from loads a table here: wait for it. If it has died, run it again, or create the table with "
-            f"a shorter writer_expiry, within which a load must have been silent. path={uri}"
+            "Table.create_from is loading a table here: wait for its end. If the load died, run it again, or create "
+            f"the table with a shorter writer_expiry. path={uri}"
         )
 
 
 def _durable(store: Store, uri: str) -> TableConfig:
-    """The settings of a table that is there, which no power cut takes away from here on."""
+    """Return an existing table's settings, after making them safe from power cuts."""
     config = read_config(store, uri)
     store.make_durable(PROPERTIES)
     return config
 
 
 def payloads_there(store: Store, uri: str) -> list[PayloadRef]:
-    """The payloads of the table that a store holds already; none where it holds none."""
     if store.stat(PROPERTIES) is None:
         return []
     return [column.payload for column in read_config(store, uri).merge.columns]
 
 
 def warn_of_partitions(key: KeySpec) -> None:
-    """Warn where a table is made whose key does not name its partition, of what happens to a row that changes it."""
+    """Warn if the key does not determine the partition."""
     beside = [name for name in key.partition_fields if name not in key.fields]
     if beside:
         warnings.warn(
-            "the key does not name the partition, so a row whose partition changes lives twice: an upsert leaves the "
-            "old one where it is. Make the column a part of the key, or leave it out of partition_by; or move rows, "
-            "merge(...) or move(...). Where it never changes, such as the day of an event, pass this warning over. "
+            "the key does not determine the partition, so an upsert with another partition leaves the old row. Add the "
+            "column to the key, change partition_by, or move rows with merge(...) or move(...). Ignore this if "
+            "the value never changes, such as the day of an event. "
             f"columns={beside} key={list(key.fields)}",
             PartitionNotInKeyWarning,
             stacklevel=4,
@@ -173,34 +169,30 @@ def warn_of_partitions(key: KeySpec) -> None:
 
 
 def refuse_another_format(store: Store, uri: str) -> None:
-    """Refuse a folder in which another engine keeps a table, unless there is one of Hudi's beside it already."""
+    """Refuse another engine's table folder, unless it also contains a Hudi table."""
     lake = lake_in(store)
     if lake is not None and store.stat(PROPERTIES) is None:
-        raise TableExistsError(
-            f"there is a table of {lake.name} here, and files of ours do not belong into it: {lake.advice(uri)}. "
-            f"path={uri}"
-        )
+        raise TableExistsError(f"there is a table of {lake.name} here: {lake.advice(uri)}. path={uri}")
 
 
 def refuse_inside_a_table(store: Store, uri: str) -> None:
-    """Refuse a new table in the folder of another one on a disk. Of a bucket no folder around the table is asked for,
-    where its user may see nothing."""
+    """Refuse a table inside another table's folder on a disk. Users may lack access above a bucket's folder."""
     if not isinstance(store, LocalStore) or store.stat(PROPERTIES) is not None:
         return
     around = store.nearest_above(PROPERTIES)
     if around is not None:
         raise InvalidInputError(
-            "a table is not made in another table's folder, as Hudi's readers would take its files for those of that "
-            f"table: give an address beside it. path={uri} table={around}"
+            "cannot create a table in another table's folder, as Hudi's readers would mix their files: pass an address "
+            f"outside. path={uri} table={around}"
         )
 
 
 def in_stored_names(
     config: TableConfig, layout: Layout, shown: pa.Schema
 ) -> tuple[TableConfig, Layout, TableSchema, dict[str, str]]:
-    """What a table is to be created with under the names of its files.
+    """Convert the settings of a new table to stored names.
 
-    The last are the stored names of columns that people call otherwise, by what they call them.
+    The last result maps visible names to stored names, where they differ.
     """
     stored, by_shown = created(shown)
     odd = {name: own for name, own in by_shown.items() if name != own}
@@ -211,26 +203,23 @@ def in_stored_names(
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of columns, also where one is passed by itself."""
     found = (names,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if not all(isinstance(name, str) for name in found):
-        raise InvalidInputError(f"columns are named by texts, one or a list of them. got={names!r}")
+        raise InvalidInputError(f"column names must be a string or a list of strings. got={names!r}")
     return found
 
 
 def default_name(uri: str | os.PathLike[str]) -> str:
-    """A name that Hudi allows, after the table's folder."""
     base = os.path.basename(str(uri).rstrip("/")) or "table"
     name = "".join(c if c.isascii() and c.isalnum() else "_" for c in base)
     return f"_{name}" if name[0].isdigit() else name
 
 
 def merge_spec(merge: Merge | None, ordering: str | None, kept: Collection[PayloadRef] = ()) -> MergeSpec:
-    """The merge that a table will have, from the arguments `merge` and `ordering`. kept: as for `reference`."""
+    """Return a table's merge from the arguments. kept: as in `reference`."""
     if ordering and merge is not None:
         raise InvalidInputError(
-            "merge says itself how versions are ordered: give merge or ordering, not both. Where the greatest value of "
-            "a column decides some columns, merge={(…): LatestBy(…)}"
+            "pass merge or ordering, not both. To order single columns by another column, use merge={(…): LatestBy(…)}"
         )
     match merge:
         case None:
@@ -239,7 +228,7 @@ def merge_spec(merge: Merge | None, ordering: str | None, kept: Collection[Paylo
             return MergeSpec.parse(merge)
         case PartialUpdate() if merge.nulls not in ("value", "keep"):
             raise InvalidInputError(
-                "nulls of PartialUpdate is 'value' or 'keep', and payloads are given by the word columns: "
+                "nulls of PartialUpdate must be 'value' or 'keep'; pass payloads as columns: "
                 f"PartialUpdate(columns={{'views': Counter()}}). nulls={merge.nulls!r}"
             )
         case PartialUpdate():
@@ -247,11 +236,11 @@ def merge_spec(merge: Merge | None, ordering: str | None, kept: Collection[Paylo
         case Mapping():
             return MergeSpec(columns=_members(merge, kept))
     raise InvalidInputError(
-        f"merge takes payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
+        f"merge must be payloads by column, like {{'views': Counter()}}, or PartialUpdate(). got={merge!r}"
     )
 
 
 def _members(columns: Mapping[Any, Payload | str], kept: Collection[PayloadRef]) -> tuple[ColumnMerge, ...]:
-    """What the table will store of its payloads; each keeps its laws, or is refused here."""
+    """Return the payloads to store; raise if a law is broken."""
     members = [ColumnMerge(names_of(n), reference(payload_of(payload), kept)) for n, payload in columns.items()]
     return tuple(sorted(members, key=lambda member: member.columns))

@@ -1,8 +1,7 @@
-"""`Table.create(exist_ok=True)` where a table is there: whether it is the one that is asked for, as people see it now.
+"""`Table.create(exist_ok=True)` with an existing table: check that it is the requested one.
 
-Columns may have been renamed, dropped and added since the table was made, so names, columns and rules are compared as
-they are now. What the table was made with will do as well where it was changed since: a type that was widened, a
-layout, rules. So a program that makes its table wherever it is missing goes on, unless it names what is there no more.
+Visible names, columns and rules are compared as they are now. Original types, layout and rules match too. So a program
+that creates its table if missing keeps working, unless it names a column that is gone.
 """
 
 from __future__ import annotations
@@ -28,12 +27,11 @@ from crdt_mor.write.named import called_config, rules_under, shown_table
 _SCHEMA: Final = "schema"
 
 _ARGUMENTS: Final = {"fields": "key", "partition_fields": "partition_by"}
-"""What the arguments of `Table.create` call the parts of a key."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What `Table.create` is asked for, under the names that people see."""
+    """The arguments of `Table.create`, under visible names."""
 
     config: TableConfig
     columns: TableSchema
@@ -42,7 +40,7 @@ class Asked:
 
     @classmethod
     def of(cls, config: TableConfig, columns: TableSchema, layout: Layout, rules: Rules, odd: dict[str, str]) -> Asked:
-        """Of what has stored names. odd: the stored names of columns that people call otherwise, by those names."""
+        """Convert from stored names. odd: stored names by visible names, where they differ."""
         names = Names(tuple((own, name) for name, own in odd.items()))
         return cls(
             called_config(config, names),
@@ -53,7 +51,7 @@ class Asked:
 
 
 class _Difference(NamedTuple):
-    """In what a table differs. advice: what to do about it, as part of an error's message."""
+    """advice: a part of the error's message."""
 
     what: str
     asked: object
@@ -62,18 +60,15 @@ class _Difference(NamedTuple):
 
 
 def start(session: Session, asked: Asked | None) -> None:
-    """Start a table: a new one, where nothing is asked, or one that is there and is to be what is asked for."""
+    """Start a new table (`asked` is None), or an existing table after comparing it."""
     if asked is not None:
         require_asked_for(session, asked)
-    with deciding(is_made=asked is None):  # the properties of a new table are there
+    with deciding(is_made=asked is None):  # a new table's properties exist already
         session.start()
 
 
 def require_asked_for(session: Session, asked: Asked) -> None:
-    """Raise where the table that is there is another one, with each difference as people see it.
-
-    `SchemaMismatchError` where its columns alone differ, else `TableExistsError`.
-    """
+    """Raise with each visible difference: `SchemaMismatchError` for columns only, else `TableExistsError`."""
     value = session.known()
     config, columns = shown_table(session.config, value)
     made, now = (layout.renamed(value.names.shown) for layout in _layouts(session))
@@ -89,7 +84,7 @@ def require_asked_for(session: Session, asked: Asked) -> None:
 
 
 def require_layout(session: Session, asked: Layout) -> None:
-    """Raise `TableExistsError` where a table has another layout than the one that is asked for, in stored names."""
+    """Raise `TableExistsError` if the layout differs, in stored names."""
     _refuse(session.uri, [*_layout(asked, *_layouts(session))])
 
 
@@ -112,12 +107,10 @@ def _refuse(uri: str, found: Sequence[_Difference]) -> None:
 
 
 def _layouts(session: Session) -> tuple[Layout, Layout]:
-    """The layout that a table was made with, and the one that it has now, in stored names."""
     return Layout.of(said(session.config.properties)), Layout.of(session.known().properties)
 
 
 def _settings(asked: TableConfig, there: TableConfig) -> Iterator[_Difference]:
-    """In what never changes but for the names of columns."""
     parts = [part.name for part in fields(asked.key) if getattr(asked.key, part.name) != getattr(there.key, part.name)]
     if parts:
         yield _Difference("key or partition", _parts(asked, parts), _parts(there, parts))
@@ -130,7 +123,6 @@ def _settings(asked: TableConfig, there: TableConfig) -> Iterator[_Difference]:
 
 
 def _parts(config: TableConfig, parts: Sequence[str]) -> dict[str, object]:
-    """Parts of a key, by the arguments of `Table.create`."""
     values = {_ARGUMENTS.get(part, part): getattr(config.key, part) for part in parts}
     return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -142,7 +134,7 @@ def _is_same_merge(asked: MergeSpec, there: MergeSpec) -> bool:
 
 
 def _is_same_member(asked: ColumnMerge, there: ColumnMerge) -> bool:
-    """Whether two payloads are one: parameters name columns as people see them, or as `config` shows them, in files."""
+    """Compare two payloads. Their parameters may contain visible or stored column names."""
     if not there.called:
         return asked == there
     names = dict(zip(there.called, there.columns, strict=True))
@@ -158,7 +150,7 @@ def _is_same_member(asked: ColumnMerge, there: ColumnMerge) -> bool:
 
 
 def _columns(asked: pa.Schema, there: TableSchema, created: TableSchema | None) -> Iterator[_Difference]:
-    """In columns: each that is asked for is there, and each that writers have to give is asked for."""
+    """Compare columns: requested columns must exist, and mandatory columns must be requested."""
     made = there.declared if created is None else created.declared
     types = {column.name: [_kind(column)] for column in there.declared}
     for column in made:
@@ -178,24 +170,21 @@ def _columns(asked: pa.Schema, there: TableSchema, created: TableSchema | None) 
 
 
 def _kind(column: pa.Field) -> str:
-    """A column's type, and whether it may be null."""
     return f"{column.type}{'' if column.nullable else ' not null'}"
 
 
 def _layout(asked: Layout, made: Layout, now: Layout) -> Iterator[_Difference]:
-    """In the layout: the one that the table was made with will do, and the one that it has now."""
     if asked not in (BY_KEY, made, now):
-        advice = "; its base files are laid out in another way, which set_properties changes"
+        advice = "; change the layout of its base files with set_properties"
         yield _Difference("layout", asked.properties, now.properties, advice)
 
 
 def _rules(asked: Rules, config: TableConfig, value: Timeline) -> Iterator[_Difference]:
-    """In the rules that the table was made with, and in those of now; none are asked for where none are named."""
     if not asked:
         return
     from crdt_mor.write.rules import meant_by
 
     made, now = (rules_under(rules, value.names) for rules in (rules_in(config.properties), value.rules))
     if meant_by(asked) not in (meant_by(made), meant_by(now)):
-        advice = "; it has other rules, which add_rules and drop_rules change"
+        advice = "; change its rules with add_rules and drop_rules"
         yield _Difference("set of rules", [*map(str, asked)], [*map(str, now)], advice)

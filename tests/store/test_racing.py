@@ -201,7 +201,7 @@ def test_a_check_that_fails_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("keys", [0, -1, True, 1.5])
 def test_a_check_is_of_some_objects(keys: object) -> None:
-    with pytest.raises(InvalidInputError, match="at least one object"):
+    with pytest.raises(InvalidInputError, match="1 or more"):
         check_store("anywhere", keys=keys, store=MemoryStore())  # type: ignore[arg-type]
 
 

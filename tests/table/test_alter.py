@@ -457,7 +457,7 @@ def test_a_rename_to_a_name_that_was_added_meanwhile_is_refused(make: Make, plac
 # --- what may be altered ----------------------------------------------------------------------------------------------
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "nothing": ({}, {}, "say what to alter"),
+    "nothing": ({}, {}, "pass rename, drop or comment"),
     "a column that is not there": ({}, {"rename": {"m": "x"}}, "no such column"),
     "to a name that is there": ({}, {"rename": {"n": "price"}}, "already"),
     "to one that differs in case": ({}, {"rename": {"n": "PRICE"}}, "differ only in case"),
@@ -465,7 +465,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "to a name of the table's own": ({}, {"rename": {"n": "_hoodie_n"}}, "are reserved"),
     "to a name of the changes' own": ({}, {"rename": {"n": "_change_type"}}, "reserved for rows of changes"),
     "to nothing": ({}, {"rename": {"n": ""}}, "printable"),
-    "no text": ({}, {"rename": {"n": 1}}, "named by texts"),
+    "no text": ({}, {"rename": {"n": 1}}, "must be strings"),
     "renamed and dropped": ({}, {"rename": {"n": "x"}, "drop": "n"}, "not both"),
     "the key": ({}, {"drop": ["id"]}, "used by the key"),
     "the partition": ({"partition_by": "region"}, {"drop": ["region"]}, "used by the partitions"),

@@ -249,7 +249,7 @@ def test_a_table_whose_properties_are_gone(fast_path: Path) -> None:
 
 @pytest.mark.parametrize("nulls", [{"n": Counter()}, "drop"], ids=["payloads", "another word"])
 def test_what_partial_updates_make_of_nulls_is_one_of_two_words(fast_path: Path, nulls: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"'value' or 'keep'.*by the word columns"):
+    with pytest.raises(InvalidInputError, match=r"'value' or 'keep'.*payloads as columns"):
         Table.create(str(fast_path / "t"), SCHEMA, key="id", merge=PartialUpdate(nulls))
     assert not (fast_path / "t").exists()
 
@@ -262,7 +262,7 @@ def test_no_table_is_made_over_one_whose_properties_are_gone(fast_path: Path, ex
     kept = properties.read_bytes()
     properties.unlink()
     before = files(path)
-    with pytest.raises(TableExistsError, match=r"without its file of properties: restore that file from a backup"):
+    with pytest.raises(TableExistsError, match=r"lacks its properties: restore the file from a backup"):
         Table.create(path, {"id": pl.String}, key="id", exist_ok=exist_ok)
     assert files(path) == before
     properties.write_bytes(kept)

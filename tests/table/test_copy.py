@@ -321,9 +321,9 @@ def test_a_table_that_hudi_alone_has_written_is_refused_and_left_as_it_is() -> N
 
 def test_a_table_is_not_copied_to_its_own_address(fast_path: Path) -> None:
     table = Table.create(fast_path / "t", SCHEMA, key="id")
-    with pytest.raises(InvalidInputError, match="another address than its own"):
+    with pytest.raises(InvalidInputError, match="to its own address"):
         table.copy(f"file://{fast_path}/t")
-    with pytest.raises(InvalidInputError, match="another address than its own"):
+    with pytest.raises(InvalidInputError, match="to its own address"):
         table.copy("c", store=store_of(table))
 
 
@@ -351,7 +351,7 @@ def test_a_damaged_table_is_not_copied_and_the_damage_is_named(fast_path: Path) 
     with pytest.raises(FormatError, match="size differs from its commit"):
         table.copy(fast_path / "c")
     log.write_bytes(whole[:-9] + b"\0" * 9)
-    with pytest.raises(FormatError, match="it is not whole"):
+    with pytest.raises(FormatError, match="complete but damaged"):
         table.copy(fast_path / "c")
     assert isinstance(table.copy(fast_path / "d", verify=False), Copied)
 

@@ -453,7 +453,7 @@ def test_nobody_sees_a_table_and_nobody_makes_one_by_mistake_while_it_is_loaded(
         with pytest.raises(mor.TableNotFoundError):
             Table.open("t", store=store)
         for exist_ok in (False, True):
-            with pytest.raises(TableExistsError, match=r"Table\.create_from loads a table here"):
+            with pytest.raises(TableExistsError, match=r"Table\.create_from is loading a table here"):
                 Table.create("t", ROWS, key="id", store=store, exist_ok=exist_ok)
 
     table = loaded(ROWS, store=store, on_progress=others)

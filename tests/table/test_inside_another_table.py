@@ -44,7 +44,7 @@ def test_no_table_is_made_in_the_folder_of_another_one(
 ) -> None:
     outer = Table.create(fast_path / "outer", SCHEMA, key="id")
     beside = Table.create(fast_path / "beside", SCHEMA, key="id")
-    with pytest.raises(InvalidInputError, match="not made in another table's folder") as refused:
+    with pytest.raises(InvalidInputError, match="cannot create a table in another table's folder") as refused:
         make(fast_path / "outer" / inside, beside)
     assert f"path={fast_path / 'outer' / inside} table={fast_path / 'outer'}" in str(refused.value)
     assert outer.verify().is_sound
@@ -65,5 +65,5 @@ def test_a_link_into_a_table_leads_into_it(fast_path: Path) -> None:
     Table.create(fast_path / "outer", SCHEMA, key="id")
     (fast_path / "outer" / "within").mkdir()
     (fast_path / "link").symlink_to(fast_path / "outer" / "within")
-    with pytest.raises(InvalidInputError, match="not made in another table's folder"):
+    with pytest.raises(InvalidInputError, match="cannot create a table in another table's folder"):
         create(fast_path / "link" / "new", Table.open(fast_path / "outer"))

@@ -191,7 +191,7 @@ def test_a_limit_that_is_not_reached_changes_nothing(make: Make) -> None:
     assert changes.limited(commits=1, files=1, rows=1, bytes=1 << 30).checkpoint == changes.checkpoint
     assert changes.limited() is changes
     for wrong in (0, -1, True, "1"):
-        with pytest.raises(InvalidInputError, match=r"a limit of changes.*files="):
+        with pytest.raises(InvalidInputError, match=r"a limit must be.*files="):
             changes.limited(files=wrong)  # type: ignore[arg-type]
 
 
