@@ -1,8 +1,4 @@
-"""What a table's rows and columns may come from: what writes and `Table.create` accept, and how it is read.
-
-Everything that offers Arrow's C interfaces is taken, whichever library it is of; beside it what becomes such a thing
-only when it is asked to: a lazy frame of polars, a dataset of pyarrow.
-"""
+"""Convert the inputs of writes and `Table.create` to Arrow."""
 
 from __future__ import annotations
 
@@ -20,59 +16,56 @@ from crdt_mor.errors import InvalidInputError
 
 
 class ArrowStream(Protocol):
-    """Rows, or a scan of them: pyarrow's tables and readers, frames of polars and pandas, DuckDB's relations, ours."""
+    """Rows or a scan: pyarrow tables and readers, polars and pandas frames, DuckDB relations, scans of crdt_mor."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None, /) -> object:
-        """The rows, by Arrow's C stream interface."""
+        """Return the rows by Arrow's C stream interface."""
 
 
 class ArrowArray(Protocol):
-    """One batch of rows, such as a `pyarrow.RecordBatch`."""
+    """A batch of rows, such as a `pyarrow.RecordBatch`."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None, /) -> object:
-        """The rows, by Arrow's C array interface."""
+        """Return the rows by Arrow's C array interface."""
 
 
 class ArrowDataset(Protocol):
     """Rows in files, such as a `pyarrow.dataset.Dataset`."""
 
     def scanner(self) -> Any:
-        """What reads the rows: it has `to_reader`."""
+        """Return a scanner of the rows, with a method `to_reader`."""
 
 
 class ArrowSchema(Protocol):
     """Columns without rows, such as a `pyarrow.Schema` or a `polars.Schema`."""
 
     def __arrow_c_schema__(self) -> object:
-        """The columns, by Arrow's C schema interface."""
+        """Return the columns by Arrow's C schema interface."""
 
 
 Data: TypeAlias = ArrowStream | ArrowArray | ArrowDataset | pl.LazyFrame
-"""Rows to write. A list of dicts says no types, so it is none: `pyarrow.Table.from_pylist(rows, table.schema)` is."""
+"""Rows to write. A list of dicts has no types: convert it with `pyarrow.Table.from_pylist(rows, table.schema)`."""
 
 SchemaLike: TypeAlias = ArrowSchema | Data | Mapping[str, Any]
-"""Columns of a new table: a schema, a frame whose columns are taken, or types by name, of pyarrow or polars."""
+"""Columns of a new table: a schema, a frame, or a mapping of names to pyarrow or polars types."""
 
 
 _DATASETS: Final = "pyarrow._dataset"
-"""The module of pyarrow's datasets. Only a program that has a dataset imports it."""
+"""The module of pyarrow's datasets, imported only by programs with a dataset."""
 
 
 def require_data(data: object) -> None:
-    """Raise `InvalidInputError` for what holds no rows, as far as its type says it; nothing is read."""
+    """Raise `InvalidInputError` if the type holds no rows. Reads nothing."""
     if not isinstance(data, ArrowRows | pl.LazyFrame) and type(data).__module__ != _DATASETS:
         _refuse_paths(data)
         require_arrow(data)
 
 
 def read_data(data: Data, types: Callable[[], pa.Schema] | None = None) -> pa.Table:
-    """The rows as an Arrow table, all in memory; raises `InvalidInputError` for what holds no rows.
-
-    types: as of `in_types`.
-    """
+    """Read the rows into an Arrow table. types: as in `in_types`."""
     require_data(data)
     if isinstance(data, ArrowRows):
-        return in_types(data, types).to_arrow()  # not as a C stream, in which an error is but a text
+        return in_types(data, types).to_arrow()  # a C stream would turn an error into a text
     if isinstance(data, pl.LazyFrame):
         return _collected(data)
     if type(data).__module__ == _DATASETS:
@@ -82,11 +75,10 @@ def read_data(data: Data, types: Callable[[], pa.Schema] | None = None) -> pa.Ta
 
 
 def read_schema(schema: SchemaLike, types: Callable[[], pa.Schema] | None = None) -> pa.Schema:
-    """The columns of a new table, without the rows of what has some; raises `InvalidInputError` for what has none.
+    """Return the columns of a new table, without reading rows.
 
-    Those that polars, pandas or DuckDB name become ordinary Arrow columns: `string`, where those say `large_string` or
-    `string_view`. The columns of pyarrow are taken as they are. Names and types are checked by `TableSchema.of`.
-    types: as of `in_types`.
+    Types of polars, pandas and DuckDB become ordinary Arrow types, such as `string` for `large_string`; pyarrow's stay.
+    types: as in `in_types`.
     """
     schema = in_types(schema, types) if isinstance(schema, ArrowRows) else schema
     if isinstance(schema, pa.Schema):
@@ -107,13 +99,13 @@ def read_schema(schema: SchemaLike, types: Callable[[], pa.Schema] | None = None
         return ordinary(pa.schema(schema))
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(
-            "a table's columns are given by a pyarrow or polars schema, by a pyarrow, polars or pandas frame, whose "
-            f"rows are not written, or by types by name, {{'id': pa.string()}}. type={type(schema).__name__}"
+            "a table's columns are given by a pyarrow or polars schema, by a pyarrow, polars or pandas frame, or by a "
+            f"mapping of names to types, {{'id': pa.string()}}. type={type(schema).__name__}"
         ) from error
 
 
 def ordinary(schema: pa.Schema) -> pa.Schema:
-    """The same columns in Arrow's ordinary types, which every reader has: `string`, not `string_view`; `list`."""
+    """Convert the columns to types that every reader supports, such as `string` for `string_view`."""
     return pa.schema([pa.field(field.name, _ordinary(field.type), field.nullable) for field in schema])
 
 
@@ -121,11 +113,10 @@ def ordinary(schema: pa.Schema) -> pa.Schema:
 
 
 def _refuse_paths(data: object) -> None:
-    """Refuse paths of files, which are no rows, with the call that reads them."""
     several = isinstance(data, list | tuple) and data and all(isinstance(path, str | os.PathLike) for path in data)
     if several or isinstance(data, str | os.PathLike):
         raise InvalidInputError(
-            "a path is not a table: crdt_mor.read_files(paths) has the rows of files. "
+            "a path is not a table: crdt_mor.read_files(paths) reads the rows of files. "
             f"type={type(data).__name__} data={data!r:.200}"
         )
 
@@ -152,7 +143,7 @@ def _schema_of(frame: pl.LazyFrame) -> Mapping[str, Any]:
 
 def _not_computed(error: Exception) -> InvalidInputError:
     why = str(error).partition("\n\nResolved plan until failure")[0].strip()
-    return InvalidInputError(f"the lazy frame cannot be computed, so there are no rows to take: {why}")
+    return InvalidInputError(f"the lazy frame cannot be computed: {why}")
 
 
 def _of_types(kinds: Mapping[str, Any]) -> pa.Schema:
@@ -160,14 +151,14 @@ def _of_types(kinds: Mapping[str, Any]) -> pa.Schema:
     for name, kind in kinds.items():
         try:
             if not isinstance(name, str):
-                raise TypeError("names of columns are text")
+                raise TypeError("column names must be text")
             if isinstance(kind, str | pa.DataType):
                 fields.append(pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind))
             else:
                 fields.append(_of_polars({name: kind}).field(0))
         except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError) as error:
             raise InvalidInputError(
-                "a column's type is one of pyarrow or polars, like pa.string() or pl.String, or Arrow's name of it, "
+                "pass a column type of pyarrow or polars, like pa.string() or pl.String, or an Arrow type name, "
                 f"like 'int64'. column={name!r} type={kind!r}"
             ) from error
     return pa.schema(fields)
@@ -177,13 +168,12 @@ def _of_polars(kinds: Mapping[str, Any]) -> pa.Schema:
     frame = pl.DataFrame(schema=dict(kinds))
     objects = [name for name, kind in frame.schema.items() if kind == pl.Object]
     if objects:
-        raise InvalidInputError(f"Python objects cannot be stored: give the column another type. column={objects[0]!r}")
+        raise InvalidInputError(f"Python objects cannot be stored: change the column's type. column={objects[0]!r}")
     with as_arrow(frame.columns):
         return ordinary(frame.to_arrow().schema)
 
 
 def _of_pandas(frame: Any) -> pa.Schema:
-    """Of a frame, or of its `dtypes`, which are a series of types by name."""
     if hasattr(frame, "columns"):
         schema = read_arrow(frame).schema
     else:
@@ -191,22 +181,19 @@ def _of_pandas(frame: Any) -> pa.Schema:
     untyped = [field.name for field in schema if pt.is_null(field.type)]
     if untyped:
         raise InvalidInputError(
-            "pandas says no type for these columns, as they are of dtype object and hold nothing: give them one, "
-            f"frame.astype({{{untyped[0]!r}: 'string'}}), or take a pyarrow schema. columns={untyped}"
+            "pandas columns of dtype object without values have no type: set a type with "
+            f"frame.astype({{{untyped[0]!r}: 'string'}}), or pass a pyarrow schema. columns={untyped}"
         )
     return ordinary(schema)
 
 
 def _no_rows(dtypes: Any) -> Any:
-    """A frame of no rows in these types, made by the library of the types."""
     import pandas as pd
 
     try:
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in dtypes.to_dict().items()})
     except (TypeError, ValueError, AttributeError) as error:
-        raise InvalidInputError(
-            f"of pandas, a frame or its dtypes say what columns there are. type={type(dtypes).__name__}"
-        ) from error
+        raise InvalidInputError(f"pass a pandas frame or its dtypes. type={type(dtypes).__name__}") from error
 
 
 _NARROW: Final[dict[pa.DataType, pa.DataType]] = {

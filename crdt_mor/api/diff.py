@@ -1,11 +1,10 @@
-"""In which rows two tables differ: a table and its copy, or one that follows it, each as it is or was at a moment.
+"""Compare the rows of two tables, such as a table and its copy, at given moments.
 
-    file groups    of one table in two places: the same files, byte for byte, need not be read as rows
-    buckets        where both tables have buckets by the same rule, those that can share keys are read together
-    parts          what is more than `PART_BYTES` of files is read once for each part of its keys
+    file groups    of a table in two places: equal files are skipped without reading rows
+    buckets        if both tables hash keys alike, only buckets that may share keys are read together
+    parts          more than `PART_BYTES` of files are read once per part of their keys
 
-Rows are the same row where they have the same key, and the same partition if both tables have the same partition
-columns. They are compared as readers see them, in the types that hold the values of both.
+Rows match by key, and by partition if both tables have the same partition columns.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from crdt_mor.store.across import is_same
 from crdt_mor.write.named import shown_config
 
 PART_BYTES: Final = 64 << 20
-"""The bytes of files whose rows are in memory at once, of both tables together."""
+"""Bytes of files behind the rows in memory, of both tables together."""
 
 KEYS_NAMED: Final = 10
-"""How many keys of each kind are named."""
+"""Most keys named per kind of difference."""
 
 _NUMBER: Final = "_crdt_number"
 
@@ -45,14 +44,25 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """In what two tables differ, as `Table.diff` has found it.
+    """The result of `Table.diff`.
 
-    version, other_version: of the timelines that were read. at, other_at: the moments, 17 digits.
-    columns_here, columns_there: those that only the one table has, or only the other.
-    here, there, changed: how many rows only the one has, only the other has, and both have with other values.
-    key: the columns that tell rows apart; keys_here, keys_there, keys_changed: the first keys of each kind.
-    same_file_groups: how many file groups were found to be the same by their bytes, so that no row of them was read.
-    rows, other_rows: how many rows were read, and compared, of each table.
+    Attributes:
+        version: timeline version of this table.
+        other_version: timeline version of the other table.
+        at: compared moment of this table, 17 digits.
+        other_at: compared moment of the other table, 17 digits.
+        columns_here: columns only in this table.
+        columns_there: columns only in the other table.
+        here: number of rows only in this table.
+        there: number of rows only in the other table.
+        changed: number of rows with different values.
+        key: columns that identify a row.
+        keys_here: first keys of the rows only here.
+        keys_there: first keys of the rows only there.
+        keys_changed: first keys of the changed rows.
+        same_file_groups: number of file groups with equal bytes; their rows were not read.
+        rows: number of rows read here.
+        other_rows: number of rows read there.
     """
 
     version: int
@@ -74,7 +84,7 @@ class Differences:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both tables show the same rows, in the same columns."""
+        """True if both tables show the same rows and columns."""
         return not (self.columns_here or self.columns_there or self.here or self.there or self.changed)
 
     def __str__(self) -> str:
@@ -92,7 +102,6 @@ class Differences:
 def diff(
     session: Session, other: Session, as_of: AsOf | None, other_as_of: AsOf | None, columns: Sequence[str] | None
 ) -> Differences:
-    """See `Table.diff`."""
     one, two = _sealed(session, as_of, "as_of"), _sealed(other, other_as_of, "other_as_of")
     return _Comparison(one, two, columns).run()
 
@@ -102,8 +111,6 @@ def _sealed(session: Session, as_of: AsOf | None, name: str) -> Snapshot:
 
 
 class _Found:
-    """Rows of one kind: how many, and the first keys."""
-
     def __init__(self) -> None:
         self.count = 0
         self.keys: list[Key] = []
@@ -115,8 +122,6 @@ class _Found:
 
 
 class _Comparison:
-    """The rows of two snapshots, compared. one, two: the table's and the other one's."""
-
     def __init__(self, one: Snapshot, two: Snapshot, columns: Sequence[str] | None) -> None:
         self._sides = one, two
         configs = [shown_config(side.session.config, side.names) for side in self._sides]
@@ -163,7 +168,6 @@ class _Comparison:
         )
 
     def _classes(self) -> Iterator[list[list[FileSlice]]]:
-        """The file slices of both tables, in such parts that the rows of a key are in one of them."""
         parts: dict[int, list[list[FileSlice]]] = {}
         for number, side in enumerate(self._sides):
             for slice_ in side.slices:
@@ -172,10 +176,7 @@ class _Comparison:
         return (parts[residue] for residue in sorted(parts))
 
     def _unlike(self, slices: Sequence[Sequence[FileSlice]]) -> list[list[FileSlice]]:
-        """Those of the file slices that are not the same in both tables, byte for byte.
-
-        Only of one table in two places: it merges the same files to the same rows.
-        """
+        """Return the file slices with different bytes. Only for the same table in two places."""
         one, two = (side.value for side in self._sides)
         if one.table_id is None or (one.table_id, one.schema, one.alterations) != (
             two.table_id, two.schema, two.alterations,
@@ -193,7 +194,6 @@ class _Comparison:
         return [[slice_ for slice_ in of if slice_.group not in same] for of in slices]
 
     def _compare(self, slices: Sequence[Sequence[FileSlice]]) -> None:
-        """Compare the rows of some file slices with one another, a part of their keys at a time."""
         size = sum(file.size for of in slices for slice_ in of for file in slice_.files)
         parts = -(-size // PART_BYTES)
         for part in range(parts):
@@ -209,14 +209,13 @@ class _Comparison:
         return pl.DataFrame(schema=self._types)
 
     def _read(self, side: Snapshot, slices: Sequence[FileSlice], part: int, parts: int) -> Iterator[pl.DataFrame]:
-        """The rows of some file slices whose keys are in one part of all keys."""
         names = list(self._types)
         for frame in Scan(side.with_slices(slices), names, None, meta=False).frames() if slices else ():
             rows = frame.select(names).cast(self._types)  # type: ignore[arg-type]
             yield rows if parts == 1 else rows.filter(pl.struct(self._key).hash() % parts == part)
 
     def _compare_rows(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
-        """Compare rows of which each key has all its rows here. A key has several where partitions are not alike."""
+        """Compare rows, with all rows of each key present. A key has several rows if partition columns differ."""
         key = list(self._key)
         several = pl.concat([of.select(key).filter(of.select(key).is_duplicated()) for of in (here, there)]).unique()
         if several.is_empty():
@@ -227,7 +226,6 @@ class _Comparison:
         return self._compare_several(*many)
 
     def _compare_single(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
-        """Compare rows of which each has a key of its own on its side."""
         key = list(self._key)
         self._found["here"].add(here.join(there, on=key, how="anti", nulls_equal=True).select(key))
         self._found["there"].add(there.join(here, on=key, how="anti", nulls_equal=True).select(key))
@@ -237,7 +235,6 @@ class _Comparison:
             self._found["changed"].add(both.filter(pl.any_horizontal(unlike)).select(key))
 
     def _compare_several(self, here: pl.DataFrame, there: pl.DataFrame) -> None:
-        """Compare rows of keys that have several: what is left of a key's rows when the equal ones are taken away."""
         counts = [_by_key(of, len(self._key)) for of in (here, there)]
         left: dict[str, list[Key]] = {kind: [] for kind in self._found}
         for key in counts[0] | counts[1]:
@@ -253,7 +250,6 @@ class _Comparison:
 
 
 def _by_key(rows: pl.DataFrame, fields: int) -> dict[Hashable, tuple[Key, Counter[str]]]:
-    """The rows of each key, as texts that are equal where they are."""
     found: dict[Hashable, tuple[Key, Counter[str]]] = {}
     for row in rows.iter_rows():
         key, values = row[:fields], repr(row[fields:])
@@ -262,10 +258,9 @@ def _by_key(rows: pl.DataFrame, fields: int) -> dict[Hashable, tuple[Key, Counte
 
 
 def _require_same_key(one: TableConfig, two: TableConfig) -> bool:
-    """Raise unless both tables tell rows apart by the same columns; whether they have the same partition columns."""
     if one.key.fields != two.key.fields:
         raise InvalidInputError(
-            "tables are compared by key, and these have other key columns: compare what their scans give. "
+            "tables are compared by key, and the key columns differ: compare the results of their scans instead. "
             f"key={list(one.key.fields)} other_key={list(two.key.fields)}"
         )
     return one.key.partition_fields == two.key.partition_fields
@@ -278,12 +273,11 @@ def _missing(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 def _chosen(columns: Sequence[str], common: Sequence[str]) -> list[str]:
     unknown = [name for name in columns if name not in common]
     if unknown:
-        raise InvalidInputError(f"these columns are not in both tables. columns={unknown} both={list(common)}")
+        raise InvalidInputError(f"some columns are not in both tables. columns={unknown} both={list(common)}")
     return list(columns)
 
 
 def _common_types(sides: Sequence[Snapshot], names: Sequence[str]) -> Mapping[str, pl.DataType]:
-    """The types that hold the values of both tables."""
     empty = [pl.DataFrame(schema=Scan(side, names, None, meta=False).polars_schema).select(names) for side in sides]
     types: dict[str, pl.DataType] = {}
     for name in names:
@@ -295,14 +289,14 @@ def _common_types(sides: Sequence[Snapshot], names: Sequence[str]) -> Mapping[st
             cause = error
         if cause is not None or {pl.String} < set(found) - {pl.Categorical, pl.Enum}:
             raise InvalidInputError(
-                "a column has types in the two tables whose values cannot be compared: leave it out, columns=[…]. "
+                "the types of a column in the two tables cannot be compared: leave the column out, columns=[…]. "
                 f"column={name} types={[str(kind) for kind in found]}"
             ) from cause
     return types
 
 
 def _modulus(one: TableConfig, two: TableConfig, sides: Sequence[Snapshot]) -> int:
-    """The number of classes of buckets such that a key is in the same class in both tables; 1: that is not known."""
+    """Return a modulus that puts a key's buckets of both tables into the same class; 1 if unknown."""
     types = [_key_types(side.shown, one.key.fields) for side in sides]
     elsewhere = any(side.value.foreign_group is not None for side in sides)
     if elsewhere or types[0] != types[1] or one.buckets is None or two.buckets is None:

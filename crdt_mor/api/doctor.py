@@ -1,4 +1,4 @@
-"""Whether this machine can do what a table needs: packages, the store, clocks, permissions. Each check is one value."""
+"""Check packages, the store, clocks and permissions for a table on this machine."""
 
 from __future__ import annotations
 
@@ -29,20 +29,23 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "crdt-mor"
 SKEW_MS: Final = 5_000
-"""How far a clock is off before it is worth a word. A bucket tells its own to the second, and later by a request."""
+"""Milliseconds of clock difference before a note. Buckets report seconds, delayed by a request."""
 
 FREE_MIN: Final = 0.05
-"""The part of a disk that is free before it is worth a word."""
+"""Free fraction of a disk below which a note is shown."""
 
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*([^;]*)(?:;.*extra\s*==\s*['\"]([^'\"]+)['\"])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What one check of `doctor` has found.
+    """The result of one check of `doctor`.
 
-    check: what was looked at. state: `fine`; `note`, where something is worth knowing; `wrong`, where it must be mended
-    before a table is safe or can be used. said: what is there. advice: what to do, empty where there is nothing to do.
+    Attributes:
+        check: name of the check.
+        state: `fine`; `note` for useful information; `wrong` if a table is unsafe or unusable until repaired.
+        said: the result.
+        advice: the repair, or "".
     """
 
     check: str
@@ -59,13 +62,14 @@ def doctor(
     store: Store | Handed | None = None,
     environment: Environment | None = None,
 ) -> list[Checkup]:
-    """Look at the packages of this machine, and at the place of a table: the store, its clock, what one may do there.
+    """Check the packages of this machine, and the store, clock and permissions at a table's address.
 
-    uri: where a table is, or may come; None: only the machine is looked at. What is there stays as it is. Where objects
-        may be put, a few are made below `.hoodie/.temp` and deleted, as `check_store` does it.
-    storage_options, store, environment: see `Table.open`.
+    Problems are returned, not raised. Existing objects are not changed. If permitted, a few objects are put below
+    `.hoodie/.temp` and deleted, as in `check_store`.
 
-    What is wrong is in the result, and no error.
+    Args:
+        uri: address of a table or of a place for one; None checks only the machine.
+        storage_options, store, environment: as in `Table.open`.
     """
     found: list[Checkup] = []
     if uri is not None:
@@ -91,7 +95,6 @@ def _machine() -> Iterator[Checkup]:
 
 
 def _extras() -> Iterator[Checkup]:
-    """What is installed of the optional packages: a line for each extra."""
     by_extra: dict[str, list[Checkup]] = {}
     for name, least, extra in _requirements():
         if extra is not None and extra not in ("dev", "docs", "peers", "plots"):
@@ -115,7 +118,7 @@ def _java() -> Checkup:
 
 
 def _requirements() -> Iterator[tuple[str, str, str | None]]:
-    """The packages that this one names: the name, the least release, and the extra that asks for it."""
+    """Yield the required packages: name, lowest release, extra."""
     for text in metadata.requires(PACKAGE) or ():
         if (match := _REQUIREMENT.match(text)) is not None:
             least = re.search(r">=\s*([0-9.]+)", match[2])
@@ -142,7 +145,7 @@ def _numbers(version: str) -> list[int]:
 def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup]:
     around = store.nearest_above(PROPERTIES) if isinstance(store, LocalStore) else None
     if around is not None:
-        advice = "name that folder, or another place: no table is made in the folder of another one"
+        advice = "choose that folder, or another place: a table cannot contain another table"
         yield Checkup("table", "wrong", f"this is in the folder of the table {around}", advice)
         return
     began_ms = environment.now_ms()
@@ -153,7 +156,7 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
         yield _disk(store)
         yield from _mount(store)
         if not machine.is_folder(store.root):
-            yield Checkup("folder", "note", "it is not there yet", "crdt-mor create makes it, if this user may")
+            yield Checkup("folder", "note", "the folder does not exist", "crdt-mor create makes it, if permitted")
             return
     try:
         yield _race(store, uri, environment)
@@ -170,7 +173,7 @@ def _place(store: Store, uri: str, environment: Environment) -> Iterator[Checkup
             yield Checkup("permission to write", "wrong", _said(error), advice)
         else:
             yield Checkup(
-                "permission to write", "note", _said(error), f"{advice}, to write; to read, nothing is missing"
+                "permission to write", "note", _said(error), f"{advice}, to write; reading needs nothing more"
             )
 
 
@@ -180,21 +183,23 @@ def _table(store: Store, uri: str, environment: Environment) -> Checkup:
         version = table.version
     except TableNotFoundError as error:
         if any(store.list(folder) for folder in (".hoodie/timeline", f"{OWN_FOLDER}/timeline")):
-            return Checkup("table", "wrong", _said(error), "crdt-mor verify says more of a table that is damaged")
-        return Checkup("table", "note", "there is none", "make one with crdt-mor create, or name its folder")
+            return Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
+        return Checkup("table", "note", "there is no table", "make one with crdt-mor create, or name its folder")
     except (CrdtMorError, OSError) as error:
-        return Checkup("table", "wrong", _said(error), "crdt-mor verify says more of a table that is damaged")
+        return Checkup("table", "wrong", _said(error), "run crdt-mor verify to find the damage")
     made_by = "" if table.config.ours else ", made by Hudi"
-    said = f"one of Hudi's version {table.config.version}{made_by}, its timeline at version {version}"
-    return Checkup("table", "fine", f"{said}; its data files were not read, which crdt-mor verify does")
+    said = f"Hudi table version {table.config.version}{made_by}, timeline at version {version}"
+    return Checkup("table", "fine", f"{said}; run crdt-mor verify to read its data files")
 
 
 def _race(store: Store, uri: str, environment: Environment) -> Checkup:
-    """Whether one of many puts wins, which says as well that objects may be put and deleted there."""
+    """Check put-if-absent, and thereby the permission to put and delete."""
     found = race(store, uri, environment.nonce(), KEYS_OF_A_PROBE)
     if found.is_safe:
         return Checkup(
-            "put-if-absent", "fine", f"of {found.puts} puts of one object at once one won, for each of {found.keys}"
+            "put-if-absent",
+            "fine",
+            f"of {found.puts} concurrent puts of an object a single put won, for each of {found.keys}",
         )
     return Checkup("put-if-absent", "wrong", found.reason, "put no table there: docs/stores.md names stores that can")
 
@@ -221,18 +226,18 @@ def _disk(store: LocalStore) -> Checkup:
 
 
 def _mount(store: LocalStore) -> Iterator[Checkup]:
-    """What the mount of a table keeps in memory; nothing where it is a disk of this machine."""
+    """Check if a network mount caches absent names."""
     mount = machine.mount_of(store.root)
     if mount is None or is_disk(mount):
         return
-    said = f"{mount.kind}, which other machines may write to"
+    said = f"{mount.kind}, shared with other machines"
     if not remembers_absences(mount):
-        yield Checkup("mount", "fine", f"{said}; it looks for names that it has not found before")
+        yield Checkup("mount", "fine", f"{said}; absent names are not cached")
         return
     yield Checkup(
         "mount",
         "note",
-        f"{said}; it may remember for a while that a name was absent",
+        f"{said}; absent names may be cached for a while",
         "NFS: mount with lookupcache=positive, without nocto; FUSE: keep no absent names; docs/stores.md says more",
     )
 

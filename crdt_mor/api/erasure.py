@@ -1,10 +1,10 @@
-"""Erasure as users ask for it: rows by key or by a condition, from now on in no file of the table.
+"""Erase rows by key or condition from all files of a table.
 
-    look      which file groups hold bytes of the rows: live ones, and what history has of deleted or moved ones
-    delete    one commit; readers do not see the rows any more
+    look      find the file groups with bytes of the rows, live or in history
+    delete    one commit; readers no longer see the rows
     finish    `services.erasure`: fold, clean, prove
 
-What comes to light when older writes end, and is older than the erasure, is deleted by a second commit.
+A second commit deletes rows that older writes added meanwhile.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from crdt_mor.write.refusals import require_own_groups, require_writable
 from crdt_mor.write.statements import keyed
 
 OPEN_READERS: Final = (
-    "What a process has read by now it still has: rows in memory, and files that it holds open until it closes them. A "
-    "view that was opened earlier and reads one of the removed files from now on gets SnapshotExpiredError. Copies "
-    "outside of the table (exports, backups, tables that follow this one) are not touched."
+    "Processes keep rows that they have already read, and files that they hold open. A view opened earlier that reads "
+    "a removed file gets SnapshotExpiredError. Copies outside of the table (exports, backups, following tables) are "
+    "not touched."
 )
 
 _T = TypeVar("_T")
@@ -59,13 +59,17 @@ _TRIES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """An erasure that is finished: no file of the table has a byte of the rows any more.
+    """The result of a finished erasure: no file of the table contains a byte of the rows.
 
-    rows: those that were live, and are deleted. versions: of its delete commits; none where only history held anything.
-    groups: the file groups whose history was given up, as (partition path, file id). files, bytes: what was removed.
-    retained_from: earlier views of these file groups raise `SnapshotExpiredError`; other file groups keep theirs.
-    columns: those that were erased of rows that stay, which are null in them; none: the rows are gone.
-    open_readers: what processes may still hold that were at work meanwhile.
+    Attributes:
+        rows: number of deleted live rows.
+        versions: versions of the delete commits; none if only history held the rows.
+        groups: file groups without earlier history, as (partition path, file id).
+        files: number of removed files.
+        bytes: size of the removed files.
+        retained_from: earlier views of these file groups raise `SnapshotExpiredError`.
+        columns: erased columns, now null; none if whole rows were erased.
+        open_readers: note about processes that ran meanwhile.
     """
 
     rows: int
@@ -80,10 +84,10 @@ class Erased:
     def __str__(self) -> str:
         if not self.groups:
             what = "a value of these columns in such a row" if self.columns else "such a row"
-            return f"erased nothing: no file of the table holds {what}"
+            return f"erased nothing: no file of the table contains {what}"
         what = f"{', '.join(self.columns)} of " if self.columns else ""
         return (
-            f"erased {what}{self.rows} rows: {self.files} files are gone, {self.bytes} bytes, and the history of "
+            f"erased {what}{self.rows} rows: removed {self.files} files, {self.bytes} bytes, and the history of "
             f"{len(self.groups)} file groups before {self.retained_from}. {self.open_readers}"
         )
 
@@ -96,9 +100,8 @@ def erase(
     columns: str | Sequence[str] | None,
     wait: timedelta,
 ) -> Erased:
-    """See `Maintenance.erase`."""
     if sum(rows is not None for rows in (data, keys, where)) != 1:
-        raise InvalidInputError("erase takes exactly one of a frame, keys=[...] and where=...")
+        raise InvalidInputError("pass exactly one of data (a frame), keys=[...] and where=... to erase")
     wait_ms = milliseconds("wait", wait)
     require_writable(session)
     session.adopt()
@@ -127,11 +130,11 @@ def erase(
 
 
 def _erase_rows(session: Session, sought: Sought, patience: steps.Patience) -> tuple[int, list[int]]:
-    """Delete the rows, and what older writes bring: how many rows were live, and the versions of the deletes."""
+    """Delete the rows, including rows of older writes. Return the live rows' number and the versions."""
     rows = 0
     versions: list[int] = []
     began: InstantTime | None = None
-    for _ in range(2):  # what older writes have brought by the time when they have ended is erased as well
+    for _ in range(2):  # the second delete erases rows that older writes have brought by their end
         requested, commit, older = _in_spite_of_others(partial(_delete, session, sought, began))
         if commit is not None:
             rows += commit.live
@@ -146,14 +149,12 @@ def _erase_rows(session: Session, sought: Sought, patience: steps.Patience) -> t
 
 @dataclass(frozen=True, slots=True)
 class _Deleted:
-    """The delete of an erasure. live: how many of its rows readers saw."""
-
     version: int
     live: int
 
 
 def _in_spite_of_others(delete: Callable[[], _T]) -> _T:
-    """`delete`, once more where a clean or another erasure removed what it was looking at, or gave its write up."""
+    """Call `delete` again if a clean or another erasure removed its files or its write."""
     for _ in range(_TRIES):
         with suppress(SnapshotExpiredError, WriterExpiredError):
             return delete()
@@ -161,10 +162,9 @@ def _in_spite_of_others(delete: Callable[[], _T]) -> _T:
 
 
 def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tuple[InstantTime, _Deleted | None, bool]:
-    """Delete the rows that are live, and note the erasure; the time from which on rows are new ones.
+    """Delete the live rows and note the erasure; None if other erasures handle everything.
 
-    Nothing is done, and the delete is None, where no file holds anything of which no other erasure takes care. At last:
-    whether older writes were pending in the value of which the rows are; they may have ended since then.
+    Also return the time from which rows are new, and True if older writes were pending.
     """
     tail = session.tail()
     seen = _missing(session, sought, tail, began)
@@ -188,11 +188,6 @@ def _delete(session: Session, sought: Sought, began: InstantTime | None) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """What no erasure that is under way takes care of.
-
-    deletes: the rows of the delete. live: how many of them a reader sees. groups: every file group with bytes of them.
-    """
-
     deletes: pl.DataFrame
     live: int
     groups: tuple[FileGroup, ...]
@@ -212,7 +207,7 @@ def _missing(session: Session, sought: Sought, value: Timeline, began: InstantTi
     return _Missing(deletes, sum(one.live.height for one in found), tuple(sorted(one.group for one in found)))
 
 
-# --- what is sought ---------------------------------------------------------------------------------------------------
+# --- the rows to erase ------------------------------------------------------------------------------------------------
 
 
 def _sought(session: Session, data: Data | None, keys: object, where: pl.Expr | str | None) -> Sought:
@@ -247,7 +242,6 @@ def _sought(session: Session, data: Data | None, keys: object, where: pl.Expr | 
 
 
 def _in_any_partition(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
-    """Keys as `keyed` has them; where a key does not say which partition it is in, that is null."""
     if set(config.key.partition_fields) <= set(config.key.fields):
         return keyed(config, rows)
     assert config.buckets is not None

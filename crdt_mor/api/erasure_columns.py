@@ -1,11 +1,11 @@
-"""Erasure of some columns: the rows stay, and no file holds a value of these columns in them any more.
+"""Erase some columns of rows: the rows stay, and no file contains their old values.
 
-    look      which file groups hold such values: in live rows, and in what history has
-    null      one update in place sets them to null; it comes after all that was requested before it. Where a payload
-              merges them, which no null changes, the rows are deleted and written anew without them, in one commit
+    look      find the file groups with such values, live or in history
+    null      an update in place sets the columns to null, after all earlier requests. If a payload merges them, nulls
+              change nothing: then one commit deletes the rows and writes them anew without the values
     finish    `services.erasure`, as for whole rows: fold, clean, prove
 
-The update computes from what all earlier writes made, and waits for them, so that no other column loses anything.
+The update reads the rows of all earlier writes, so no other column loses a value.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ COLUMNS_INFO: Final[Info] = (
     ("message", "an erasure: values of some columns go from history, too"),
     steps.ERASURE_MARK,
 )
-"""What the commit of such an erasure says of itself; never which keys or values it was about."""
+"""The commit info of such an erasure; it never contains keys or values."""
 
 _MAY_BRING: Final = "may still bring values that are erased"
 
 Sought = Callable[[Timeline], pl.DataFrame]
-"""The rows that are meant, by a value of the timeline: record key, partition path (null: any), bucket."""
+"""Return the rows to erase for a value of the timeline: record key, partition path (null: any), bucket."""
 
 
 def require_erasable(config: TableConfig, schema: TableSchema, columns: object) -> list[str]:
-    """The columns to erase; raises for those that cannot be null, and for those that say where and when a row is."""
+    """Return the columns to erase. Raise if a column cannot be null, or identifies or orders rows."""
     names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names):
-        raise InvalidInputError(f'name the columns to erase in a list: columns=["email"]. columns={columns!r}')
+        raise InvalidInputError(f'pass a list of columns to erase: columns=["email"]. columns={columns!r}')
     known = schema.declared
     unknown = [name for name in names if name not in known.names]
     if unknown:
-        rows = "" if schema.dropped.isdisjoint(unknown) else "; erasing the rows, without columns=, removes its bytes"
+        rows = "" if schema.dropped.isdisjoint(unknown) else "; erase the rows, without columns=, to remove its bytes"
         raise InvalidInputError(
             f"the table has no such columns{schema.meant(unknown)}{rows}. unknown={unknown} known={known.names}"
         )
@@ -69,19 +69,19 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
     kept = {name for member in members if member.hidden is not None for name in member.columns}
     unwritable = merged if kept else frozenset[str]()
     reasons: dict[str, set[str | None]] = {
-        "it says which row is which: erase the row": {*config.key.fields, *config.key.partition_fields},
-        "it decides which version of a row wins: erase the row": {config.merge.ordering},
-        "its payload keeps a state of what was ever written: erase the row": {*kept},
-        "a payload of the table keeps a state, with which the row cannot be written anew: erase the row": {*unwritable},
-        "it was declared without nulls: erase the row": {field.name for field in known if not field.nullable},
+        "it identifies rows": {*config.key.fields, *config.key.partition_fields},
+        "it orders the versions of a row": {config.merge.ordering},
+        "its payload keeps a state of all writes": {*kept},
+        "another payload keeps a state, so the row cannot be written anew": {*unwritable},
+        "it is declared without nulls": {field.name for field in known if not field.nullable},
     }
     for reason, refused in reasons.items():
         for name in names:
             if name in refused:
-                raise InvalidInputError(f"the column cannot be erased alone, as {reason}. column={name}")
+                raise InvalidInputError(f"a column cannot be erased alone: erase the row, as {reason}. column={name}")
     if config.merge.partial and config.merge.nulls == "keep":
         raise InvalidInputError(
-            "a null says nothing in a table of PartialUpdate(nulls='keep'), so that no column can be erased alone: "
+            "PartialUpdate(nulls='keep') ignores nulls, so no column can be erased alone: "
             f"erase the row. columns={names}"
         )
     return list(dict.fromkeys(names))
@@ -90,10 +90,9 @@ def require_erasable(config: TableConfig, schema: TableSchema, columns: object) 
 def erase_values(
     session: Session, sought: Sought, columns: Sequence[str], patience: steps.Patience
 ) -> tuple[int, int] | None:
-    """Set the columns to null in the rows that are meant, and note the erasure: how many rows, and the version.
+    """Set the columns to null and note the erasure. Return the number of rows, and the version.
 
-    columns: their stored names. None, and nothing is done, where no file holds a value of which no other erasure takes
-    care.
+    Returns None if other erasures handle all such values. columns: stored names.
     """
     tail = session.tail()
     rows = sought(tail)
@@ -126,7 +125,6 @@ def erase_values(
 
 
 def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatements) -> None:
-    """Statements after which the columns are null in some rows, and all other columns are as they were."""
     config, schema = statements.config, statements.schema
     merged = {name for member in statements.merging.rule.members for name in member.columns}
     if merged.isdisjoint(columns):
@@ -144,7 +142,7 @@ def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatemen
 
 @contextmanager
 def _held_by_rules(value: Timeline, columns: Sequence[str]) -> Iterator[None]:
-    """A rule that rows break without the columns is said in the names that people see, with what may be erased then."""
+    """Name the columns of a broken rule as users see them."""
     try:
         yield
     except ConstraintViolationError as error:
@@ -152,8 +150,8 @@ def _held_by_rules(value: Timeline, columns: Sequence[str]) -> Iterator[None]:
         broken = next(n for n, rule in enumerate(stored) if f"{rule.kind} {rule.name}" == error.constraint)
         rule = shown_rules(value)[broken]
         raise violation(
-            "rows break a rule of the table without the values that are to be erased, and nothing was erased: erase "
-            f"the rows whole, without columns=, or drop the rule before, drop_rules({rule.kind}=[{rule.name!r}])",
+            "without the erased values, rows break a rule of the table, and nothing was erased: erase "
+            f"the whole rows, without columns=, or drop the rule first, drop_rules({rule.kind}=[{rule.name!r}])",
             rule,
             {names.shown(name): part for name, part in error.key.items()},
             {names.shown(name): None for name in stored[broken].columns if name in columns},
@@ -162,7 +160,7 @@ def _held_by_rules(value: Timeline, columns: Sequence[str]) -> Iterator[None]:
 
 
 def _missing(session: Session, value: Timeline, rows: pl.DataFrame, columns: Sequence[str]) -> tuple[FileGroup, ...]:
-    """The file groups with values of which no erasure takes care that is under way."""
+    """Return the file groups with values that no open erasure handles."""
     found = values(session, value, rows, columns) if rows.height else []
     under_way = steps.open_erasures(session)
     return tuple(
@@ -173,7 +171,6 @@ def _missing(session: Session, value: Timeline, rows: pl.DataFrame, columns: Seq
 
 
 def _with_values(view: Snapshot, rows: pl.DataFrame, columns: Sequence[str]) -> pa.Table:
-    """Those of the rows that a view shows with a value in one of the columns."""
     given = pl.any_horizontal(pl.col(name).is_not_null() for name in columns)
     among = pl.col(RECORD_KEY).is_in(rows[RECORD_KEY].unique().to_list())
     shown = Scan(view, None, among & given, meta=True).to_arrow()

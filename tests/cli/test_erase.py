@@ -57,7 +57,7 @@ def test_columns_of_rows_that_stay(people: Path) -> None:
         (1, "tue", None),
         (2, "mon", "bob"),
     ]
-    assert "which row is which" in run("erase", people, "--keys", 1, "--columns", "id", "--yes", code=1).stderr
+    assert "it identifies rows" in run("erase", people, "--keys", 1, "--columns", "id", "--yes", code=1).stderr
 
 
 def test_keys_come_from_a_file_and_what_is_gone_goes_out_as_json(people: Path, tmp_path: Path) -> None:

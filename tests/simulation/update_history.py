@@ -171,7 +171,7 @@ class UpdateHistory(History):
         try:
             found.tx.update(given, where)
         except InvalidInputError as error:
-            if self.rule != "partial, keep" or "a null says nothing" not in str(error):
+            if self.rule != "partial, keep" or "ignores nulls" not in str(error):
                 raise
             self.note("no update", found, given, where)
             return
@@ -196,7 +196,7 @@ class UpdateHistory(History):
         try:
             commit = table.update(given, where)
         except InvalidInputError as error:
-            if self.rule != "partial, keep" or "a null says nothing" not in str(error):
+            if self.rule != "partial, keep" or "ignores nulls" not in str(error):
                 raise
         self.waited += self.pauses > 0
         self.pauses = None

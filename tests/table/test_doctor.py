@@ -37,7 +37,7 @@ def test_all_is_well_at_a_sound_table(tmp_path: Path) -> None:
     )
     assert found(tmp_path / "t")["table"] == (
         "fine",
-        "one of Hudi's version 9, its timeline at version 0; its data files were not read, which crdt-mor verify does",
+        "Hudi table version 9, timeline at version 0; run crdt-mor verify to read its data files",
     )
 
 
@@ -57,7 +57,7 @@ def test_what_is_at_a_place_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert found(tmp_path / "new")["folder"] == ("note", "it is not there yet")
+    assert found(tmp_path / "new")["folder"] == ("note", "the folder does not exist")
     assert not (tmp_path / "new").exists()
 
 
@@ -74,7 +74,7 @@ def test_a_table_without_its_properties_is_not_called_none(tmp_path: Path) -> No
     table.upsert(pa.table({"id": ["a"], "v": [1]}))
     (tmp_path / "t/.hoodie/hoodie.properties").unlink()
     state, said = found(tmp_path / "t")["table"]
-    assert (state, "restore the file" in said) == ("wrong", True)
+    assert (state, "Restore the file" in said) == ("wrong", True)
 
 
 def test_packages_that_are_missing_or_old_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_place_that_does_not_answer_is_wrong() -> None:
 def test_the_command_says_it_and_ends_by_what_it_found(tmp_path: Path) -> None:
     sound = CliRunner().invoke(app, ["doctor", str(tmp_path)])
     assert sound.exit_code == 0
-    assert "✓ put-if-absent: of 16 puts of one object at once one won, for each of 8" in sound.stdout
+    assert "✓ put-if-absent: of 16 concurrent puts of an object a single put won, for each of 8" in sound.stdout
     broken = CliRunner().invoke(app, ["doctor", "nix://bucket/t", "--output", "json"])
     assert broken.exit_code == 3
     assert [one["state"] for one in map(json.loads, broken.stdout.splitlines()) if one["check"] == "store"] == ["wrong"]

@@ -213,16 +213,16 @@ def test_history_says_that_it_was_an_erasure_and_not_of_what() -> None:
 @pytest.mark.parametrize(
     ("columns", "why", "settings"),
     [
-        (["id"], "which row is which", {}),
-        (["day"], "which row is which", {"partition_by": "day"}),
-        (["at"], "which version", {"ordering": "at"}),
+        (["id"], "it identifies rows", {}),
+        (["day"], "it identifies rows", {"partition_by": "day"}),
+        (["at"], "the versions of a row", {"ordering": "at"}),
         (["at"], "declared without nulls", {}),
-        (["note", "phones"], "its payload keeps a state of what was ever written", {"merge": {"phones": ORSet()}}),
-        (["seen"], "a payload of the table keeps a state", {"merge": {"phones": ORSet(), "seen": Counter()}}),
-        (["note"], "null says nothing", {"merge": PartialUpdate(nulls="keep")}),
+        (["note", "phones"], "its payload keeps a state of all writes", {"merge": {"phones": ORSet()}}),
+        (["seen"], "another payload keeps a state", {"merge": {"phones": ORSet(), "seen": Counter()}}),
+        (["note"], "ignores nulls", {"merge": PartialUpdate(nulls="keep")}),
         (["mail"], r"no such columns; is 'email' meant by 'mail'\?\. unknown=\['mail'\]", {}),
-        ([], "name the columns", {}),
-        ([1], "name the columns", {}),
+        ([], "pass a list of columns", {}),
+        ([1], "pass a list of columns", {}),
     ],
 )
 def test_columns_that_cannot_be_erased_alone_are_refused(columns: Any, why: str, settings: dict[str, Any]) -> None:
@@ -261,7 +261,7 @@ def test_a_rule_that_wants_a_value_refuses_the_erasure_and_nothing_is_left_of_it
 ) -> None:
     world = World(**rules).history()
     before = world.shown()
-    with pytest.raises(ConstraintViolationError, match=rf"erase the rows whole, without columns=.* {way}") as raised:
+    with pytest.raises(ConstraintViolationError, match=rf"erase the whole rows, without columns=.* {way}") as raised:
         world.table.maintenance.erase(keys=[ADA], columns=PERSONAL)
     assert raised.value.key == {"id": ADA}
     assert world.shown() == before
@@ -281,7 +281,7 @@ def test_a_rule_that_refuses_an_erasure_is_said_in_the_names_that_people_see() -
 def test_of_a_dropped_column_it_is_said_that_the_row_takes_its_bytes_along() -> None:
     world = World().history()
     world.table.alter(drop="email")
-    with pytest.raises(InvalidInputError, match="'email' was dropped; erasing the rows, without columns=, removes"):
+    with pytest.raises(InvalidInputError, match="'email' was dropped; erase the rows, without columns=, to remove"):
         world.table.maintenance.erase(keys=[ADA], columns=["email"])
 
 
