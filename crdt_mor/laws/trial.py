@@ -105,7 +105,7 @@ class Trial:
             lifted = self.payload.lift(pl.col("written"), Dot(pl.col("time"), pl.col("place"), pl.col("pending")))
             return {"time", "place", "pending"} & set(lifted.meta.root_names())
         except AUTHOR_ERRORS:
-            return set()  # `lift` below meets the error again and notes it
+            return set()  # `lift` below notes the error
 
     def lift(self, updates: Iterable[Update]) -> dict[Update, int]:
         """Return the state of each update, without updates that `lift` refuses."""

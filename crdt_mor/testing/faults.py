@@ -96,7 +96,7 @@ class FaultyStore(DelegatingStore):
             self._calls[operation, path] += 1
             number = self._calls[operation, path]
         if self._chance("failure", operation, path, number) < self._failures:
-            raise StorageUnavailableError(f"a simulated failure of the store; nothing has happened. {operation} {path}")
+            raise StorageUnavailableError(f"a simulated failure of the store; nothing happened. {operation} {path}")
         result = call()
         if operation in CHANGES and self._chance("lost reply", operation, path, number) < self._lost_replies:
             unknown = operation in {"put", "copy"}

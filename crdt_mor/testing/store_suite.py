@@ -177,7 +177,7 @@ class StoreSuite:
         written = io.BytesIO()
         rows = pl.DataFrame({"id": ["a", "b"], "n": [1, 2]})
         rows.write_parquet(written)
-        path = "day=[2025] 100%/*.parquet"  # no pattern, though it looks like one
+        path = "day=[2025] 100%/*.parquet"  # only looks like a pattern
         store.put(path, written.getvalue())
         source = store.parquet(path)
         assert source is not None
@@ -228,7 +228,7 @@ class StoreSuite:
                 seen.add(store.read(path))
 
             threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
-            with gate:  # so that no thread puts before all have begun
+            with gate:  # no thread puts before all have begun
                 for thread in threads:
                     thread.start()
             for thread in threads:

@@ -41,7 +41,7 @@ def test_a_seed_says_which_calls_fail_whatever_their_order() -> None:
 
 def test_a_failure_has_changed_nothing_and_a_lost_reply_has() -> None:
     memory = MemoryStore()
-    with pytest.raises(StorageUnavailableError, match="nothing has happened"):
+    with pytest.raises(StorageUnavailableError, match="nothing happened"):
         FaultyStore(memory, 1, failures=1.0).put("x", b"1")
     assert memory.read("x") is None
     with pytest.raises(CommitUnknownError, match="loss"):

@@ -119,7 +119,7 @@ class Columns:
         self._settle_drops()
         self._require_told()
         if {*self.names.values()} != {*shown}:
-            text = f"the table has other columns than asked for: {sorted(shown)}, not {sorted(self.names.values())}"
+            text = f"the table's columns are {sorted(shown)}, not {sorted(self.names.values())}"
             raise BrokenPromiseError("nothing-lost", text)
 
     def _lands(self, column: str, name: str, shown: Collection[str]) -> None:
@@ -150,9 +150,9 @@ class Columns:
         for one in self.alterations:
             what = f"the rename of {one.old!r} to {one.new!r}" if one.new else f"the drop of {one.old!r}"
             if one.told == "committed" and not one.has_landed:
-                raise BrokenPromiseError("nothing-lost", f"{what} was acknowledged, and the table does not have it")
+                raise BrokenPromiseError("nothing-lost", f"{what} was acknowledged, but is missing")
             if one.told == "not written" and one.has_landed:
-                raise BrokenPromiseError("given-up-stays-away", f"{what} was told to have failed, and is there")
+                raise BrokenPromiseError("given-up-stays-away", f"{what} was reported as failed, but landed")
 
 
 def rename(world: World, process: Busy, action: Action) -> str:

@@ -32,7 +32,7 @@ HEARTBEAT_MS: Final = 120_000
 
 def hudi(world: World, process: Busy, action: Action) -> str:
     if world.settings.rule not in ("latest", "ordering"):
-        return "is a writer of Hudi's, which cannot merge the rows of this table"
+        return "is a writer of Hudi's, and cannot merge this table's rows"
     if world.depth > 1 or world.move is not None:
         return "is a writer of Hudi's, and waits for its turn"
     rows, keys = with_more(world, action, action.rows), action.keys if world.settings.rule == "latest" else ()
@@ -41,7 +41,7 @@ def hudi(world: World, process: Busy, action: Action) -> str:
     text = f"is a writer of Hudi's, upserts {told_of(rows)}{' and deletes ' if keys else ''}{', '.join(keys)}"
     with _turn(world):
         is_done = _written(world, process, write, rows, keys)
-    return f"{text}: write {write.number}{'' if is_done else ', which it has to give up as it was silent for too long'}"
+    return f"{text}: write {write.number}{'' if is_done else ', and gives up after a long silence'}"
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def _written(world: World, process: Busy, write: Write, rows: tuple[Given, ...],
     stats = hudi_stages(table, frame, requested, deletes=deletes)
     if world.environment.now_ms() - began_ms >= HEARTBEAT_MS:
         return False
-    # Its clock is read and its last file put at one moment: it is not behind whatever was written meanwhile.
+    # It reads its clock and puts its last file at the same moment, so its time is never behind.
     completed = _time(world)
     schema = TableSchema.from_json(tail_of(world.observer).schema).avro("simulated")
     hudi_completes(world.observer, requested, completed, stats, schema=schema)

@@ -75,6 +75,6 @@ def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes
 def hudi_completes(
     table: Table, requested: InstantTime, completed: InstantTime, stats: Stats, *, schema: str | None = None
 ) -> None:
-    """Complete the instant by one put. schema: of its rows, in Avro."""
+    """Complete the instant by a put. schema: of its rows, in Avro."""
     done = encode_commit(CommitMetadata(stats, "UPSERT", {} if schema is None else {"schema": schema}))
     session_of(table).store.put(f"{hudi_folder_of(table)}/{requested}_{completed}.deltacommit", done)

@@ -15,7 +15,7 @@ class Seated(Protocol):
 
 
 def session_of(table: Seated) -> Session:
-    return table._session  # noqa: SLF001  # the one place in which the simulator reaches behind a table
+    return table._session  # noqa: SLF001  # the only access behind a table
 
 
 def tail_of(table: Seated) -> Timeline:

@@ -11,13 +11,13 @@ INVARIANTS: Final = {
     "one-moment": "A view shows all commits that had completed by its moment and no other, whenever it is read.",
     "readers-agree": "Snapshots, counts and lookups, by every process, show the fold of the commits.",
     "increments-add-up": "Increments and updates in place are each counted once, whatever was under way beside them.",
-    "bank": "What goes from one account to another is never seen half: the accounts add up to 0 in every view.",
-    "convergence": "A follower that applies the changes has what the table has, at each of its checkpoints.",
+    "bank": "A transfer is never half visible: the accounts add up to 0 in every view.",
+    "convergence": "A follower that applies the changes equals the table at each of its checkpoints.",
     "merged-as-joined": "A column with a payload shows the fold of the payload's `join`, before and after compactions.",
-    "saved-stays": "What a savepoint shows stays the same until it is dropped.",
-    "erased-stays-erased": "What was erased is in no view any more.",
+    "saved-stays": "A savepoint's rows stay the same until the savepoint is dropped.",
+    "erased-stays-erased": "Erased rows are in no view.",
     "laws": "The payload keeps the laws of its kind, else no table is made with it.",
-    "no-surprise": "Nothing is raised but what the documentation says of a call, and only where it has a reason.",
+    "no-surprise": "Calls raise only documented errors, and only with a cause.",
 }
 
 

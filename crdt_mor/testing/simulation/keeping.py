@@ -46,7 +46,7 @@ def execute(world: World, process: Busy, action: Action) -> str:
     if found is None:
         return "finds no plan to execute"
     world.open_now(process).maintenance.execute(found)
-    return f"executes the plan of {found.barrier}, and does not complete it"
+    return f"executes the plan of {found.barrier} without completing it"
 
 
 def finish(world: World, process: Busy, action: Action) -> str:
@@ -91,7 +91,7 @@ def maintain(world: World, process: Busy, action: Action) -> str:
     done = process.table.maintenance.maintain(keep=timedelta(hours=2))
     failed = [one for one in done.actions if one.state == "failed"]
     if failed and not (world.troubles or process.calls.happened or world.ledger.erasing):
-        raise BrokenPromiseError("no-surprise", f"maintain has failed: {failed}")
+        raise BrokenPromiseError("no-surprise", f"maintain failed: {failed}")
     return "maintains the table"
 
 
@@ -107,9 +107,9 @@ def erase(world: World, process: Busy, action: Action) -> str:
         else:
             process.table.maintenance.erase(keys=names)
     except ErasureUnfinishedError:
-        return f"{text}, which waits for writes that are under way"
+        return f"{text}, and waits for pending writes"
     except (InvalidInputError, SchemaMismatchError) as error:
-        # A savepoint or a migration may be there though its process has died, and the key may have another name now.
+        # A dead process can leave a savepoint or a migration, and the key may be renamed.
         if not (world.observer.savepoints() or world.has_moved or world.columns.changed != alterations):
             raise
         return f"{text}, and is refused: {_first_words(error)}"
@@ -121,7 +121,7 @@ def savepoint(world: World, process: Busy, action: Action) -> str:
     saved = world.open_now(process).savepoint(name)
     if not world.is_left(process):
         world.state.setdefault("savepoints", {})[name] = saved.at
-    return f"saves what the table shows as {name}"
+    return f"saves the table's moment as {name}"
 
 
 def drop_savepoint(world: World, process: Busy, action: Action) -> str:

@@ -101,7 +101,7 @@ class Ledger:
         """Return True if a restore has dropped the write for good."""
         return not self.has(number) and any(number in one.numbers for one in self.gone)
 
-    # --- what has landed ------------------------------------------------------------------------------------------
+    # --- landed commits -----------------------------------------------------------------------------------------------
 
     def sync(self, history: Sequence[dict[str, Any]], deleted_in: Callable[[int], list[str] | None]) -> None:
         """Add new commits of the history.
@@ -127,7 +127,7 @@ class Ledger:
             keys = self.erasing.get(row["application"])
             if keys is None:
                 raise BrokenPromiseError(
-                    "nothing-twice", f"there is a commit that nobody has made. version={row['version']}"
+                    "nothing-twice", f"a commit appeared that nobody made. version={row['version']}"
                 )
             found = deleted_in(row["version"])
             said = [(key, "delete", {}) for key in (keys if found is None else found)]
@@ -197,9 +197,7 @@ class Ledger:
 
     def _restored(self) -> None:
         if len(self.restoring) != 1:
-            raise BrokenPromiseError(
-                "nothing-twice", f"there is a restore that nobody has made. begun={self.restoring}"
-            )
+            raise BrokenPromiseError("nothing-twice", f"a restore appeared that nobody made. begun={self.restoring}")
         (moment,) = self.restoring
         self.restoring.clear()
         self.restored += 1
@@ -211,17 +209,19 @@ class Ledger:
         for write in self.writes.values():
             found = [one for one in (*self.moved, *self.landed, *self.gone) if write.number in one.numbers]
             if write.told == "committed" and not found:
-                raise BrokenPromiseError("nothing-lost", f"write {write.number} was acknowledged, and no commit has it")
+                raise BrokenPromiseError(
+                    "nothing-lost", f"write {write.number} was acknowledged, but no commit contains the write"
+                )
             if write.told == "committed" and write.times not in [(one.requested, one.completed) for one in found]:
-                text = f"write {write.number} was told {write.times}, and the history has {found}"
+                text = f"write {write.number} was told {write.times}, but the history records {found}"
                 raise BrokenPromiseError("one-moment", text)
-            # One that a restore has dropped before its writer was told is told as one that is not there, which is so.
+            # If a restore dropped the write first, the writer is rightly told that it is missing.
             stays = [one for one in found if one not in self.gone]
             if write.told == "not written" and stays:
                 text = f"write {write.number} was told that nothing is written, and version {stays[0].version} has it"
                 raise BrokenPromiseError("given-up-stays-away", text)
 
-    # --- what follows from it -------------------------------------------------------------------------------------
+    # --- expected rows ------------------------------------------------------------------------------------------------
 
     def expected(self, commits: Iterable[Landed]) -> dict[str, Row]:
         """Return the rows of a table with exactly these commits, by key."""

@@ -178,7 +178,7 @@ class Trace:
 
 
 class Calls(DelegatingStore):
-    """A process's access to the store, with a `Trouble` at one call.
+    """A process's access to the store, with a `Trouble` at a call.
 
     meanwhile: lets others act during a pause. late: takes a put that is carried out after some actions.
     """
@@ -238,7 +238,7 @@ class Calls(DelegatingStore):
             case "dies before":
                 self._die()
             case "fails":
-                raise StorageUnavailableError(f"a simulated failure: nothing has happened. {operation}={path}")
+                raise StorageUnavailableError(f"a simulated failure: nothing happened. {operation}={path}")
             case "comes late" if operation == "put":
                 assert trouble is not None
                 self._late(trouble.steps, call)

@@ -72,9 +72,9 @@ def give_up(world: World, process: Busy, action: Action) -> str:
         world.look_at_history()
         if world.move is move and move.disk.walk(""):
             raise
-        return "finds that the migration is over, which it was to give up"
+        return "finds the migration over instead of giving up"
     world.look_at_history()
-    return f"gives the move to {move.uri} up{'' if done else ', which has not begun'}"
+    return f"gives the move to {move.uri} up{'' if done else ', before its begin'}"
 
 
 def finish_move(world: World) -> None:
@@ -83,7 +83,7 @@ def finish_move(world: World) -> None:
     move = world.move
     if move is None:
         return
-    world.told.append("at the end the migration is brought to its end,")
+    world.told.append("at the end the migration is finished,")
     try:
         world.observer.maintenance.migrate(move.uri, store=move.disk, pending="roll_back", **move.wanted)
     except InvalidInputError:

@@ -59,11 +59,11 @@ def look(world: World, process: Busy, action: Action) -> str:
         table = world.open_now(process)
         scan, at = _scanned(world, table)
         if at is None:
-            return "reads the table, of which it cannot be told yet what it shows at that moment"
+            return "reads the table at an undecided moment"
         rows = rows_of(world, scan)
     except SnapshotExpiredError:
         _require_given_up(world, "a snapshot")
-        return "finds that the snapshot is gone which it was about to read"
+        return "finds its snapshot gone before the read"
     _hold_to(world, "readers-agree", at, rows, _expected_now(world, table, at), "a snapshot")
     return "reads the table"
 
@@ -102,12 +102,12 @@ def hold(world: World, process: Busy, action: Action) -> str:
         scan, at = (table.scan(as_of=past.completed), past.completed) if past else _scanned(world, table)
     except SnapshotExpiredError:
         _require_given_up(world, "a view of the past")
-        return "is refused a view of the past, which is cleaned"
+        return "is refused a cleaned view of the past"
     except FutureSnapshotError:
         _require_hudi(world)
-        return "is refused a view of a moment that has not come yet by its clock"
+        return "is refused a moment in its clock's future"
     if at is None:
-        return "opens a view, of which it cannot be told yet what it shows, and leaves it"
+        return "opens a view of an undecided moment, and leaves it"
     world.state.setdefault("held", []).append(Held(scan, _expected_now(world, table, at), process))
     return f"opens a view of {at}"
 
@@ -122,7 +122,7 @@ def read(world: World, process: Busy, action: Action) -> str:
         rows = rows_of(world, found.scan)
     except SnapshotExpiredError:
         _require_given_up(world, "an open view")
-        return f"finds that the view of {found.scan.as_of} is cleaned"
+        return f"finds the view of {found.scan.as_of} cleaned"
     _hold_to(world, "one-moment", found.scan.as_of, rows, found.expected, "a view that was opened earlier")
     return f"reads its view of {found.scan.as_of}"
 
@@ -177,7 +177,7 @@ def applied(world: World, rows: Iterable[dict[str, Any]], follower: Follower) ->
         key, values = world.key(plain), shown(world, plain)
         if follower.images and kind in ("delete", "update_preimage"):
             if _differ(world, copy.pop(key, {}), values):
-                raise BrokenPromiseError("convergence", f"an image before a change is not what was there: {row}")
+                raise BrokenPromiseError("convergence", f"an image before a change differs from the row: {row}")
         elif kind == "delete":
             copy.pop(key, None)
         else:
@@ -185,7 +185,7 @@ def applied(world: World, rows: Iterable[dict[str, Any]], follower: Follower) ->
     return copy
 
 
-# --- what must hold ---------------------------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------------------------
 
 
 def shown(world: World, row: dict[str, Any]) -> Row:
@@ -245,7 +245,7 @@ def _require_given_up(world: World, what: str) -> None:
 def _require_hudi(world: World) -> None:
     """Require that only Hudi's clock explains a moment in the future."""
     if not world.ledger.foreign:
-        raise BrokenPromiseError("no-surprise", "a moment has not come yet, and Hudi has never written to the table")
+        raise BrokenPromiseError("no-surprise", "a moment is in the future, but Hudi never wrote to the table")
 
 
 def finish(world: World) -> None:
@@ -267,7 +267,7 @@ def finish(world: World) -> None:
     for left in world.left:
         found = rows_of(world, left.table.scan())
         expected = left.ledger.expected(left.ledger.landed)
-        _hold_to(world, "one-moment", left.table.uri, found, expected, "the table that has moved")
+        _hold_to(world, "one-moment", left.table.uri, found, expected, "the moved table")
 
 
 def _read_at_last(world: World, held: Held, what: str) -> None:

@@ -184,7 +184,7 @@ class World:
     def next(self) -> None:
         action = self.queue.popleft()
         self._let_late_puts_happen()
-        self.look_at_history()  # what a process has put that pauses
+        self.look_at_history()  # a pausing process's put
         if self.hudi_is_writing and action.kind not in BESIDE_HUDI:
             self.told.append(f"{'  ' * self.depth}({action.kind} gives way to Hudi's writer)")
             return
@@ -265,7 +265,7 @@ class World:
         self.waited |= seconds >= 60
         self.environment.sleep(seconds)
 
-    # --- what the table shows -------------------------------------------------------------------------------------
+    # --- the table's rows ---------------------------------------------------------------------------------------------
 
     def look_at_history(self) -> None:
         """Add landed commits to the ledger."""
@@ -279,7 +279,7 @@ class World:
 
     def _look(self) -> None:
         if self.ledger.foreign:
-            self.observer.refresh()  # else Hudi's commits are looked for once a minute
+            self.observer.refresh()  # otherwise Hudi's commits are found once a minute
         rows = self.observer.history().to_pylist()
         self.ledger.sync(rows[::-1], self._deleted_in)
         self.columns.look(self.observer.schema.names)

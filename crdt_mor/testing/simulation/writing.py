@@ -61,9 +61,9 @@ def upsert(world: World, process: Busy, action: Action) -> str:
 
 def add_column(world: World, process: Busy, action: Action) -> str:
     if len(world.columns.more) >= MORE_MAX:
-        return "finds that the table has columns enough"
+        return "finds enough columns in the table"
     if world.columns.is_dropping:
-        return "finds that a column is about to be dropped, and adds none"
+        return "adds no column, because a drop is pending"
     column = f"more{action.number}"
     world.columns.asks_for(column)
     rows = tuple({**row, column: action.number} for row in with_more(world, action, action.rows))
@@ -144,7 +144,7 @@ def add_one(world: World, process: Busy, action: Action) -> str:
 
 def begin(world: World, process: Busy, action: Action) -> str:
     if process.tx is not None:
-        return "has a transaction open already"
+        return "already holds an open transaction"
     rows = with_more(world, action, action.rows)
     write = world.ledger.begin(Write(action.number, said_of(world, rows)))
     tx = world.open_now(process).transaction(commit_info=_info(action))
@@ -163,7 +163,7 @@ def begin(world: World, process: Busy, action: Action) -> str:
 def end(world: World, process: Busy, action: Action) -> str:
     tx, write = process.tx, process.write
     if tx is None or write is None:
-        return "has no transaction to end"
+        return "finds no transaction to end"
     process.tx = process.write = None
     if action.how == "roll back":
         write.told = "not written"
@@ -223,7 +223,7 @@ def repeat(world: World, process: Busy, action: Action) -> str:
     return f"repeats write {write.number}{again(process, again=True)}"
 
 
-# --- what they share --------------------------------------------------------------------------------------------------
+# --- shared steps -----------------------------------------------------------------------------------------------------
 
 
 def _write(
@@ -267,7 +267,7 @@ def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
                 world.open_at(by, moved.uri)
                 world.look_at_history()
     except TableArrivingError:
-        world.open_now(by)  # the old one may take writes again, if the migration is given up
+        world.open_now(by)  # after a cancelled migration the old table takes writes
         raise
 
 
@@ -312,7 +312,7 @@ def _require_reason(world: World, write: Write, error: CrdtMorError, alterations
         SchemaMismatchError: world.columns.changed != alterations,
     }  # fmt: skip
     if not next((reason for kind, reason in reasons.items() if isinstance(error, kind)), True):
-        text = f"write {write.number} is refused, and nothing has happened: {type(error).__name__}: {error}"
+        text = f"write {write.number} is refused without a cause: {type(error).__name__}: {error}"
         raise BrokenPromiseError("no-surprise", text) from error
 
 
