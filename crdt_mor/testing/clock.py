@@ -25,7 +25,7 @@ def nonce_of(text: str) -> str:
 
 
 class SimulatedEnvironment:
-    """An `Environment` whose time passes only in `sleep`; ids are counted, and chance is always a half.
+    """An `Environment` with time that passes only in `sleep`; ids are counted, and chance is always a half.
 
     Background tasks run in the sleeping thread at their times, so each run is the same.
     """

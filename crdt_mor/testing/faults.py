@@ -1,4 +1,4 @@
-"""Stores that fail, for tests of programs whose storage does not answer.
+"""Stores that fail, for tests of programs with failing storage.
 
     FaultyStore        by chance: calls fail, and replies of completed calls get lost; a seed decides
     InterruptedStore   at a chosen call: the process dies there, or something else happens first

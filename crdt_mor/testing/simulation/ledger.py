@@ -90,7 +90,7 @@ class Ledger:
         return write
 
     def has_landed(self, number: int) -> bool:
-        """Return True if the history has shown the write."""
+        """Return True if the history shows the write."""
         return self.has(number) or self.has_dropped(number)
 
     def has(self, number: int) -> bool:
@@ -98,7 +98,7 @@ class Ledger:
         return any(number in one.numbers for one in (*self.moved, *self.landed))
 
     def has_dropped(self, number: int) -> bool:
-        """Return True if a restore has dropped the write for good."""
+        """Return True if a restore dropped the write for good."""
         return not self.has(number) and any(number in one.numbers for one in self.gone)
 
     # --- landed commits -----------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Ledger:
         return replace(self, moved=[*self.moved], gone=[*self.gone])
 
     def move(self, history: Sequence[dict[str, Any]], opened: str, rule: Rule | None) -> None:
-        """Move to the new table, whose opening commit contains everything that had landed.
+        """Move to the new table. Its opening commit contains all landed commits.
 
         history: the new table's. rule: the new table's rule, which starts with visible rows; None: the same rule and
         states.

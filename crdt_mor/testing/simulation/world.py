@@ -140,7 +140,7 @@ class World:
         return next((left.ledger for left in self.left if left.table.uri == table.uri), self.ledger)
 
     def is_left(self, process: Busy) -> bool:
-        """Return True if the process's open table has moved."""
+        """Return True if the process's open table moved."""
         self.look_at_history()
         return process.uri != self.uri
 
