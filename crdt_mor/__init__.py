@@ -5,8 +5,8 @@ table = mor.Table.create("events", schema, key="event_id")
 table.upsert(frame)                        # from any number of processes at once, without a lock
 table.scan(filter="views > 10").to_polars()
 
-Each name is imported from its module when it is first used: a program that reads a table does not wait for its upkeep.
-So a public name stands in three places: among the imports, which are for type checkers, in `_NAMES` and in `__all__`.
+Each name is imported on first use, so that reading a table does not wait for the import of its upkeep. A public name
+is therefore listed three times: in the imports for type checkers, in `_NAMES` and in `__all__`.
 """
 
 from importlib import import_module as _import_module
@@ -117,7 +117,7 @@ if _TYPE_CHECKING:
     from crdt_mor.write.statements import SchemaMode
 
     __version__: str
-    """The version of the installed package, which pyproject.toml says."""
+    """The version of the installed package."""
 
 _NAMES = {
     "api.changes": ("Changes",),
@@ -223,19 +223,19 @@ _NAMES = {
     "write.job_values": ("Receipt",),
     "write.statements": ("SchemaMode",),
 }
-"""What each module below crdt_mor gives to the front door."""
+"""The public names of each module."""
 
 _HERE = _path.dirname(__file__)
 _CHECKOUT = _path.dirname(_HERE)
 if not _path.isdir(_path.join(_HERE, "payloads")) and _path.isfile(_path.join(_CHECKOUT, "payloads", "__init__.py")):
-    __path__.append(_CHECKOUT)  # the symbolic links are missing: git makes none on Windows, nor do many unzip programs
+    __path__.append(_CHECKOUT)  # without symbolic links, as on Windows or after some unzip programs
 
-if not _TYPE_CHECKING:  # a type checker would take any name for one that is there
+if not _TYPE_CHECKING:  # otherwise a type checker would accept any name
     _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
     _ROOMS = {module.partition(".")[0] for module in _NAMES}
 
     def __getattr__(name: str) -> object:
-        """What is public, or a module that has some of it; the next time it is found without this function."""
+        """Import a public name or its module on first use."""
         if name in _HOMES:
             value = getattr(_import_module(_HOMES[name]), name)
         elif name in _ROOMS:

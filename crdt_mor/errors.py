@@ -1,83 +1,85 @@
-"""What can go wrong, by what the caller would do about it.
+"""Errors, by the caller's next step.
 
     CrdtMorError
     ├── TableNotFoundError (FileNotFoundError)   ├── TableExistsError (FileExistsError)
-    ├── TableReplacedError                       -> made anew, or given other settings: open it anew, or scan it anew
+    ├── TableReplacedError                       -> recreated, or other settings: open or scan again
     ├── TableMovedError                          -> write to the table at its new address, `error.uri`; reads go on
-    ├── TableArrivingError                       -> a migration is still filling this table: write again in a moment
+    ├── TableArrivingError                       -> a migration is filling this table: write again later
     ├── InvalidInputError (ValueError)           ├── SchemaMismatchError (ValueError)
-    │   └── InvalidUseError (TypeError)          -> what is no sequence was used as one; says which method to call
-    ├── ConstraintViolationError (ValueError)    -> rows break a rule of the table: mend them, or leave them out
-    ├── UnsupportedFeatureError                  -> the table or address needs something this release lacks
-    ├── LawError (ValueError)                    -> a payload claims a law that it breaks; names it, with an example
-    ├── UnknownPayloadError                      -> install the package of the table's payload, or its right version
-    │   └── PayloadNotAllowedError               -> import or allow the table's payload, if you trust its module
-    ├── PayloadError                             -> a payload raised while it merged: mend it; nothing was changed
+    │   └── InvalidUseError (TypeError)          -> not a sequence; names the method to call
+    ├── ConstraintViolationError (ValueError)    -> rows break a rule: fix or omit them
+    ├── UnsupportedFeatureError                  -> this release lacks a feature
+    ├── LawError (ValueError)                    -> a payload breaks a law; with an example
+    ├── UnknownPayloadError                      -> install the payload's package, or the right version
+    │   └── PayloadNotAllowedError               -> import or allow the payload, if you trust it
+    ├── PayloadError                             -> a payload raised in a merge: fix it
     ├── SnapshotExpiredError                     -> the files of this view are gone: read the latest snapshot
-    ├── CheckpointExpiredError                   -> commits after this checkpoint are gone: scan, and go on from there
+    ├── CheckpointExpiredError                   -> history is gone: scan, and continue from there
     ├── FutureSnapshotError (ValueError)         -> `as_of` is not decided yet: ask again later
-    ├── WriterExpiredError                       -> this write was silent too long and was rolled back: write again
-    ├── EarlierWritePendingError                 -> an update has waited for an older write in vain: update again later
-    ├── ErasureUnfinishedError                   -> others have to end first what they do: erase again, it goes on
-    ├── RestoreUnfinishedError                   -> restored, but files are left that another user may remove
+    ├── WriterExpiredError                       -> silent too long and rolled back: write again
+    ├── EarlierWritePendingError                 -> an earlier write is still pending: update again
+    ├── ErasureUnfinishedError                   -> earlier writes must end: erase again to continue
+    ├── RestoreUnfinishedError                   -> restored, but dropped files are left
     ├── TokenOrderError (ValueError)             -> a token number below the last one: repeat or out of order?
     ├── ClockError                               -> this machine's clock is far ahead of the store's: set it
-    ├── ForkedProcessError                       -> this process was forked: open the table here, or use spawn
+    ├── ForkedProcessError                       -> forked process: open the table here, or use spawn
     ├── StorageUnavailableError                  -> retry; nothing was published
-    │   └── StorageRefusedError                  -> no such bucket, no access, expired credentials: says what to set
+    │   └── StorageRefusedError                  -> no such bucket, no access, expired credentials: names the setting
     ├── CommitUnknownError                       -> may have landed; carries the token or instant to look for
     └── FormatError                              -> bad bytes; names file, offset, block
         └── UnsupportedVersionError              -> made by a newer or older engine
 
-There is no conflict error: two writers of one key both succeed, and the table's merge decides; an update waits for
-what began before it, and nothing that comes later aborts it. Messages say what
-happened, what to do next, and then the values that matter; they are not API, the classes are.
+There is no conflict error: two writers of a key both succeed, and the table's merge decides. An update waits for
+earlier writes, and later ones never abort it. Messages contain the failure, the next step, and then values; only the
+classes are API.
 """
 
 from __future__ import annotations
 
 
 class PartitionNotInKeyWarning(UserWarning):
-    """A table is made in which a key may come to live in several partitions."""
+    """A new table's keys may exist in several partitions."""
 
 
 class UpkeepWarning(UserWarning):
-    """Nobody maintains a table that is written to: `maintain` was not run for thousands of commits."""
+    """`maintain` was not run for thousands of commits of a table."""
 
 
 class TableMovedWarning(UserWarning):
-    """A table that has moved is read: its newer rows are at the new address."""
+    """A read table has moved: newer rows are at the new address."""
 
 
 class CrdtMorError(Exception):
-    """Everything that crdt_mor raises on purpose."""
+    """Base of all errors of crdt_mor."""
 
 
 class TableNotFoundError(CrdtMorError, FileNotFoundError):
-    """There is no table at this path."""
+    """The path contains no table."""
 
 
 class TableExistsError(CrdtMorError, FileExistsError):
-    """There is a table already, and it is not the one that was asked for."""
+    """Another table exists already."""
 
 
 class InvalidInputError(CrdtMorError, ValueError):
-    """An argument, a batch or a value that cannot be right. Nothing was changed."""
+    """An argument, a batch or a value is invalid. Nothing was changed."""
 
 
 class InvalidUseError(InvalidInputError, TypeError):
-    """A table or a scan was used as a sequence of rows, which it is not. The message names the method that is meant."""
+    """A table or a scan was used as a sequence of rows. The message names the right method."""
 
 
 class SchemaMismatchError(CrdtMorError, ValueError):
-    """Columns or types that the table does not have and cannot join. Nothing was changed."""
+    """Columns or types do not match the table's. Nothing was changed."""
 
 
 class ConstraintViolationError(CrdtMorError, ValueError):
-    """Rows break a rule of the table: a not_null or a check. Nothing was changed.
+    """Rows break a rule of the table. Nothing was changed.
 
-    constraint: the rule, `not_null price` or `check positive`. key: of the first row that breaks it, by column.
-    rows: how many rows break it.
+    Attributes:
+        constraint: the rule, `not_null price` or `check positive`.
+        key: of the first such row, by column.
+        rows: number of such rows.
     """
 
     def __init__(self, message: str, constraint: str = "", key: dict[str, object] | None = None, rows: int = 0) -> None:
@@ -91,15 +93,15 @@ class ConstraintViolationError(CrdtMorError, ValueError):
 
 
 class UnsupportedFeatureError(CrdtMorError):
-    """The table or the address needs something that this release does not do."""
+    """This release lacks a feature that the table or address needs."""
 
 
 class SnapshotExpiredError(CrdtMorError):
-    """A file of this view of the table is gone. Read the latest snapshot instead."""
+    """A file of this snapshot is gone. Read the latest snapshot instead."""
 
     @classmethod
     def of_file(cls, path: str) -> SnapshotExpiredError:
-        """A file that the timeline names is not in the store."""
+        """Return the error for a file missing in the store."""
         return cls(
             "a data file of this snapshot is gone: if a cleaner removed it, read the latest snapshot; if it was "
             f"deleted by hand, put it back with crdt-mor repair. file={path}"
@@ -107,19 +109,19 @@ class SnapshotExpiredError(CrdtMorError):
 
 
 class CheckpointExpiredError(CrdtMorError):
-    """What commits after this checkpoint wrote is gone. Scan the table, and go on from the scan's checkpoint."""
+    """The history after this checkpoint is gone. Scan the table and continue from the scan's checkpoint."""
 
 
 class FutureSnapshotError(CrdtMorError, ValueError):
-    """`as_of` lies after the table's clock: what it will show is not decided yet."""
+    """`as_of` lies after the table's clock and is not decided yet."""
 
 
 class TableReplacedError(CrdtMorError):
-    """The table here is not the one that was opened or that a checkpoint is of, or its settings are others now."""
+    """The table was replaced since it was opened or the checkpoint was made, or its settings changed."""
 
 
 class TableMovedError(CrdtMorError):
-    """The table takes no writes any more, as a migration has moved it. `uri`: its new address. It can still be read."""
+    """A migration moved the table to `uri`: it accepts no writes, but can be read."""
 
     def __init__(self, message: str, uri: str = "") -> None:
         super().__init__(message)
@@ -127,24 +129,24 @@ class TableMovedError(CrdtMorError):
 
 
 class TableArrivingError(CrdtMorError):
-    """A migration is still filling this table with the rows of another one. Write again in a moment."""
+    """A migration is still filling this table. Write again later."""
 
 
 class WriterExpiredError(CrdtMorError):
-    """This write was given up: it was silent for longer than the expiry, or abandoned. Write again.
+    """This write was given up after too long a silence, or abandoned. Write again.
 
-    An attempt at a task that is still at work when its job is completed ends with this as well; its message says so.
+    A task's attempt that still runs when its job completes also raises this error.
     """
 
 
 class EarlierWritePendingError(CrdtMorError):
-    """An update has waited for a write that began before it, and that is still under way. Nothing was written."""
+    """An update waited for an earlier write that is still pending. Nothing was written."""
 
 
 class ErasureUnfinishedError(CrdtMorError):
-    """Rows are deleted, and files still hold them until others have ended what they do. Erase again: it goes on.
+    """Rows are deleted, but files contain them until earlier writes end. Erase again to continue.
 
-    pending: the requested times of the writes that it waits for, oldest first.
+    `pending` contains the requested times of these writes, oldest first.
     """
 
     def __init__(self, message: str, pending: tuple[str, ...] = ()) -> None:
@@ -153,10 +155,10 @@ class ErasureUnfinishedError(CrdtMorError):
 
 
 class RestoreUnfinishedError(CrdtMorError):
-    """The table is restored, but Hudi's readers still see commits that were dropped, whose files this process may not
-    remove. Let a process that may restore to the same point again, or write.
+    """The table is restored, but Hudi's readers still see dropped commits with files that this process may not remove.
 
-    instants: the requested times of these commits, oldest first.
+    Restore to the same point again, or write, with permission to delete. `instants` contains the commits' requested
+    times, oldest first.
     """
 
     def __init__(self, message: str, instants: tuple[str, ...] = ()) -> None:
@@ -165,40 +167,42 @@ class RestoreUnfinishedError(CrdtMorError):
 
 
 class TokenOrderError(CrdtMorError, ValueError):
-    """A token number below the last one of its application: a repeat, or a write out of order."""
+    """A token number is below the application's last: a repeat, or a write out of order."""
 
 
 class ClockError(CrdtMorError):
-    """This machine's clock is far ahead of the store's; writing would poison the table's clock."""
+    """This machine's clock is far ahead of the store's; a write would spoil the table's clock."""
 
 
 class ForkedProcessError(CrdtMorError):
-    """What a parent process had opened, or could do before the fork, is used in a process that was forked from it."""
+    """A forked process used an object or a library of its parent."""
 
 
 class StorageUnavailableError(CrdtMorError):
-    """The store did not answer as it should. Nothing was published; try again."""
+    """The store failed. Nothing was published; try again."""
 
 
 class StorageRefusedError(StorageUnavailableError):
-    """The store will not do this, however often it is asked: a missing bucket, bad or expired credentials, no access,
-    another region. The message says what to set. Nothing was published."""
+    """The store refuses permanently: a missing bucket, invalid credentials, no access, another region.
+
+    The message says how to fix it. Nothing was published.
+    """
 
 
 class CommitUnknownError(CrdtMorError):
-    """The store failed in the middle of a publication: the commit may have landed or may land later."""
+    """The store failed during a publication: the commit may exist now or later."""
 
 
 class FormatError(CrdtMorError):
-    """Bytes that are not what the format says. Names the file, the offset and the block."""
+    """Bytes do not follow their format. Names file, offset and block."""
 
 
 class UnsupportedVersionError(FormatError):
-    """Bytes of a version of the format that this release does not read."""
+    """This release does not read this version of a format."""
 
 
 class LawError(CrdtMorError, ValueError):
-    """A payload breaks laws that it claims. `laws`: their names; the message has a smallest counterexample of each."""
+    """A payload breaks its `laws`; the message contains a smallest counterexample of each."""
 
     def __init__(self, message: str, laws: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -206,12 +210,12 @@ class LawError(CrdtMorError, ValueError):
 
 
 class UnknownPayloadError(CrdtMorError):
-    """A payload that the table names cannot be found here, or what is found means something else."""
+    """The table's payload is not installed, or in another version."""
 
 
 class PayloadNotAllowedError(UnknownPayloadError):
-    """A table names a payload in a module that this process has neither imported nor allowed: nothing was imported."""
+    """The table's payload is in a module neither imported nor allowed. Nothing was imported."""
 
 
 class PayloadError(CrdtMorError):
-    """A payload raised, or gave something that is not its state, while it merged a column."""
+    """A payload raised, or returned an invalid state, during a merge."""

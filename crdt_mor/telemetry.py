@@ -1,4 +1,4 @@
-"""Metrics of OpenTelemetry: what tables of this process do, counted and timed. `pip install 'crdt-mor[otel]'`.
+"""Metrics of OpenTelemetry: counts and times of the tables of this process. `pip install 'crdt-mor[otel]'`.
 
 from crdt_mor.telemetry import instrument
 instrument()                               # counts into the process's MeterProvider until its handle is removed
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 def instrument(meter_provider: MeterProvider | None = None) -> mor.Observation:
     """Count commits, lost races, rollbacks, plans and adoptions of this process, until the handle is removed.
 
-    meter_provider: where to; by default the one that the process has set, or will set, with `set_meter_provider`.
+    Args:
+        meter_provider: by default the process's, from `set_meter_provider`.
 
-    Raises `UnsupportedFeatureError` where opentelemetry-api is not installed.
+    Raises:
+        UnsupportedFeatureError: opentelemetry-api is not installed.
     """
     try:
         from opentelemetry import metrics
     except ImportError as error:
         raise mor.UnsupportedFeatureError(
-            "metrics need OpenTelemetry's API, which is not installed: pip install 'crdt-mor[otel]'. "
-            f"missing={error.name}"
+            f"metrics need OpenTelemetry's API: pip install 'crdt-mor[otel]'. missing={error.name}"
         ) from error
     meter = metrics.get_meter("crdt_mor", meter_provider=meter_provider)
     commits = meter.create_counter("crdt_mor.commits", "1", "Writes of this process that became visible.")

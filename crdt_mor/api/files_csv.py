@@ -25,7 +25,7 @@ from crdt_mor.columns.text_types import ColumnTypes, InexactTextError, csv_type,
 from crdt_mor.errors import InvalidInputError
 
 NOT_UTF8: Final = "invalid UTF8"
-"""Arrow's words about texts in another encoding."""
+"""Arrow's message for text in another encoding."""
 
 _COLUMN: Final = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?")
 _ROW: Final = re.compile(r"Row #(\d+): ")
@@ -33,10 +33,10 @@ _UTF8: Final = "utf-8"
 _BLOCK: Final = 1 << 20
 
 Opened = tuple[pa.Schema, Iterator[pa.RecordBatch]]
-"""The columns of a file, and its rows, a batch at a time."""
+"""A file's columns and its rows in batches."""
 
 TextSource = Callable[[], pa.NativeFile]
-"""Opens a text at its beginning, as often as it is called."""
+"""Opens a text at its beginning, any number of times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CsvFormat:
     def of(cls, delimiter: object, encoding: object) -> CsvFormat:
         """Check a user's arguments; raise `InvalidInputError`."""
         if not (isinstance(delimiter, str) and re.fullmatch(r"[\t -~]", delimiter) and delimiter != '"'):
-            raise InvalidInputError(f"delimiter is one ASCII character, such as ';' or '\\t'. delimiter={delimiter!r}")
+            raise InvalidInputError(f"pass an ASCII character as delimiter, as ';' or '\\t'. delimiter={delimiter!r}")
         try:
             name = codecs.lookup(encoding).name  # type: ignore[arg-type]
         except (LookupError, TypeError, ValueError) as error:
@@ -61,13 +61,12 @@ class CsvFormat:
 
 
 PLAIN: Final = CsvFormat()
-"""Commas, and UTF-8."""
 
 
 def open_csv(source: TextSource, types: ColumnTypes, how: CsvFormat, stack: ExitStack, block: int = _BLOCK) -> Opened:
-    """The columns and rows of a text, in `types`; `stack` closes it. Raises `pyarrow.ArrowInvalid`, with the line.
+    """Open a text with these types; raise `pyarrow.ArrowInvalid` with the line.
 
-    block: the bytes from which unknown types are guessed.
+    Unknown types are guessed from the first `block` bytes.
     """
     text = _Text(source, how, stack, block)
     found = text.found(types)
@@ -92,7 +91,6 @@ class _Text:
         return found
 
     def kinds(self, found: pa.Schema, types: ColumnTypes) -> dict[str, pa.DataType]:
-        """The type of each column."""
         known = types.all()
         kinds = {column.name: known.get(column.name, column.type) for column in found}
         numbers = [name for name, kind in kinds.items() if name not in known and _is_number(kind)]
@@ -102,7 +100,6 @@ class _Text:
         return kinds
 
     def batches(self, kinds: dict[str, pa.DataType], types: ColumnTypes) -> Iterator[pa.RecordBatch]:
-        """The rows in these types."""
         guessed = {name for name, kind in kinds.items() if not types.is_given(name) and _is_number(kind)}
         asked = {name: pa.string() if name in guessed else csv_type(kind) for name, kind in kinds.items()}
         before = 0
@@ -134,7 +131,7 @@ class _Text:
             raise pa.ArrowInvalid(self._located(str(error))) from error
 
     def _reader(self, kinds: dict[str, pa.DataType]) -> pyarrow.csv.CSVStreamingReader:
-        """Arrow's reader. An empty field is null and a quoted one is text. Nothing else is null: "NA" may be a name."""
+        """Return Arrow's reader. Only an empty field is null, unless quoted: "NA" may be a name."""
         text = self.stack.enter_context(self.source())
         try:
             return self.stack.enter_context(pyarrow.csv.open_csv(

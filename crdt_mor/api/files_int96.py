@@ -1,11 +1,11 @@
-"""Parquet files of the user, with exact times where they are INT96, as Spark, Hive and Impala wrote them.
+"""Read the user's Parquet files with exact INT96 times, as written by Spark, Hive and Impala.
 
-    INT96  =  a day, and the nanoseconds within it: of every year
-    Arrow's nanoseconds, in 64 bits: 1677 to 2262, and beyond they begin anew, so that 9999-12-31 comes as 1816-03-29
-    Arrow's microseconds: of every year, which is what tables keep
+    INT96                    a day and nanoseconds within it: any year
+    Arrow's nanoseconds      64 bits: 1677 to 2262; other years wrap around, so that 9999-12-31 becomes 1816-03-29
+    Arrow's microseconds     any year; used in tables
 
-So such times are read in microseconds. Reading them in nanoseconds as well tells whether they had more digits; the
-nanoseconds are those of the microseconds, in 64 bits that begin anew alike, or they are not.
+INT96 times are read in microseconds. Reading nanoseconds as well shows whether digits were lost: both wrap around
+alike.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 UNIT: Final = "us"
-"""The unit in which INT96 times are read."""
+"""Unit for reading INT96 times."""
 
 _MAGIC: Final = b"PAR1"
 
 
 class ParquetFile:
-    """A Parquet file, opened: its columns, how many rows it has, and the rows. It is a context manager.
+    """An open Parquet file with its columns, number of rows and rows; a context manager.
 
-    source: a path, or an open file of Arrow's or Python's, which is left open.
-
-    Raises what pyarrow raises where the file is damaged, and `pyarrow.ArrowInvalid` for a time with nanoseconds that
-    is kept as INT96.
+    `source` is a path, or an open file, which stays open. Raises pyarrow's errors for damage, and
+    `pyarrow.ArrowInvalid` for INT96 times with nanoseconds.
     """
 
     def __init__(self, source: Any) -> None:
@@ -45,7 +43,7 @@ class ParquetFile:
 
     @property
     def has_int96(self) -> bool:
-        """Whether there are times that are kept as INT96."""
+        """True if the file contains INT96 times."""
         return bool(self._times)
 
     def __enter__(self) -> Self:
@@ -57,7 +55,7 @@ class ParquetFile:
         self._stack.close()
 
     def batches(self, size: int = 65_536) -> Iterator[pa.RecordBatch]:
-        """The rows, read as they are asked for."""
+        """Yield the rows on demand."""
         if not self._times:
             yield from self._file.iter_batches(size)
             return
@@ -70,27 +68,25 @@ class ParquetFile:
         times = self._file.read_row_group(group, columns=self._times)
         for name in exact.column_names:
             if not times[name].cast(exact[name].type, safe=False).equals(exact[name]):
-                raise pa.ArrowInvalid(
-                    f"a time has nanoseconds, and tables keep microseconds: round the times of column {name!r} first"
-                )
+                raise pa.ArrowInvalid(f"tables store microseconds: round the nanoseconds of column {name!r} first")
 
 
 @dataclass(frozen=True, slots=True)
 class ExactFiles:
-    """The files of an Iceberg table, a `FileIO` of pyiceberg's: those with INT96 times have microseconds for them.
+    """The files of an Iceberg table, as a `FileIO` of pyiceberg, with INT96 times in microseconds.
 
-    pyiceberg reads such times, of tables that were once Hive's, in nanoseconds and cuts those off without a look.
+    pyiceberg reads such times, from former Hive tables, as nanoseconds and truncates them silently.
     """
 
     files: Any
 
     @property
     def properties(self) -> Any:
-        """How the files are reached."""
+        """Access to the files."""
         return self.files.properties
 
     def new_input(self, location: str) -> _ExactFile:
-        """The file at an address."""
+        """Return the file at an address."""
         return _ExactFile(self.files.new_input(location))
 
 
@@ -111,7 +107,7 @@ class _ExactFile:
         return self.file.exists()  # type: ignore[no-any-return]
 
     def open(self, seekable: bool = True) -> Any:
-        """The bytes of the file, or of one in memory that has its rows with times in microseconds."""
+        """Open the file, or a copy in memory with times in microseconds."""
         stream = self.file.open(seekable)
         if not seekable:
             return stream
@@ -135,6 +131,6 @@ def _in_microseconds(file: ParquetFile) -> pa.BufferReader:
 
 
 def _int96_columns(schema: pq.ParquetSchema) -> list[str]:
-    """The paths of the columns, at every depth, whose values are INT96."""
+    """Return the paths of INT96 columns, at any depth."""
     columns = (schema.column(number) for number in range(len(schema)))
     return [column.path for column in columns if column.physical_type == "INT96"]

@@ -1,11 +1,10 @@
-"""Rows of JSON text: one object a line, or one array of objects.
+"""Read JSON text: one object per line, or one array of objects.
 
-    bytes  ->  one object a line, for sure  ->  Arrow's reader
+    bytes  ->  one object per line, for certain  ->  Arrow's reader
 
-Arrow's reader dies, and the process with it, where a row is `null` or nested thousands of levels deep, and it takes a
-later `null` for a row of nulls. So it is given nothing but lines of which each has one object. Most texts have such
-lines, as their looks and Arrow's count of the rows tell; others are taken apart by Python's reader, which says what is
-wrong.
+Arrow's reader crashes the process on a row `null` or deep nesting, and reads a later `null` as a row of nulls. It only
+gets lines of one object each. Most texts have such lines, as their first and last characters and Arrow's count of rows
+show. Python's reader splits other texts and reports errors.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from crdt_mor.columns.texts import object_lines
 from crdt_mor.columns.types import with_leaves
 
 DEPTH_MAX: Final = 100
-"""How deep objects and lists may lie in each other. Types are walked by functions that call themselves."""
+"""Maximum nesting of objects and lists, for recursive functions."""
 
 _BLOCK: Final = 1 << 20
-"""The bytes that Arrow parses at once, in which the longest line has to have room."""
+"""Bytes that Arrow parses at once; the longest line must fit."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _SPACES: Final = b" \t\r\n"
@@ -46,7 +45,7 @@ _LONG: Final = re.compile(LONG_NUMBER.encode())
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Text that has an object in each line. rows: how many there are. longest: the bytes of the longest one."""
+    """Text with an object per line: number of lines, and bytes of the longest."""
 
     text: bytes
     rows: int
@@ -54,12 +53,9 @@ class _Lines:
 
 
 def read_json(content: bytes, types: ColumnTypes) -> pa.Table:
-    """The rows of JSON lines, or of an array: the columns that are there, in the types of `types` where it has them.
+    """Parse JSON lines or an array, with the given types of columns; fields beyond the types stay.
 
-    Dates and times are ISO text, as JSON has none of its own. Fields that objects in a row have beside those of `types`
-    stay.
-
-    Raises `pyarrow.ArrowInvalid` for what is no such text, or not of these types.
+    Dates and times are ISO text. Raises `pyarrow.ArrowInvalid` for other text or types.
     """
     content, known = content.removeprefix(_BOM), types.all()
     maps = {name: kind for name, kind in known.items() if has_leaf(kind, pt.is_map)}
@@ -157,20 +153,20 @@ def _require_exact(lines: _Lines, kinds: Mapping[str, pa.DataType], given: pa.Sc
 
 
 def _lines(content: bytes) -> _Lines | None:
-    """The lines as they are, where each begins and ends as an object does; None where one does not.
+    """Return the lines if each begins and ends like an object, or None.
 
-    What is between is unknown yet. But as no line goes on in the next one, none is deeper than it has brackets; and
-    where Arrow finds as many rows as there are lines, each of them is one object.
+    Their contents are still unknown. No line is nested deeper than its number of brackets, and if Arrow finds as many
+    rows as lines, each is one object.
     """
     return _plain_lines(content) or _lines_one_by_one(content)
 
 
 def _plain_lines(content: bytes) -> _Lines | None:
-    """The lines of a text as programs write it, without spaces around an object; None of any other."""
+    """Return the lines of a text without spaces around objects, or None."""
     try:
         content.decode()
     except UnicodeDecodeError:
-        return None  # one by one, the lines tell which of them is wrong
+        return None  # checking lines separately finds the wrong line
     found = object_lines(content, DEPTH_MAX)
     return None if found is None else _Lines(content, *found)
 
@@ -196,7 +192,7 @@ def _require_utf8(line: bytes, number: int) -> None:
 
 
 def _taken_apart(content: bytes) -> _Lines:
-    """The objects of a text one by one, each in a line of its own and as it is written there."""
+    """Put each object of a text on its own line."""
     for number, line in enumerate(io.BytesIO(content), 1):
         _require_utf8(line, number)
     return _of_rows([row.encode() for row in _objects(content.decode())])
@@ -209,7 +205,7 @@ def _of_rows(rows: list[bytes]) -> _Lines:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """The objects that follow one another, or stand in an array, each as it is written, without line ends."""
+    """Yield the objects of a sequence or an array as written, without line ends."""
     at = _skip(text, 0)
     array = text.startswith("[", at)
     at = _skip(text, at + array)
@@ -224,23 +220,21 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _comma(text: str, at: int) -> int:
-    """The place behind the comma between two objects of an array, of which the second is there."""
+    """Return the position after the comma before a further object."""
     if not _NEXT.match(text, at):
-        raise pa.ArrowInvalid(f"in line {_line(text, at)} the array of rows neither ends nor goes on.")
+        raise pa.ArrowInvalid(f"in line {_line(text, at)} the array of rows neither ends nor continues.")
     return at + 1
 
 
 def _require_end(text: str, at: int) -> None:
-    """Raise where an array does not end, or something follows it."""
     if at == len(text):
         raise pa.ArrowInvalid("the array of rows has no end.")
     after = _skip(text, at + 1)
     if after < len(text):
-        raise pa.ArrowInvalid(f"the array of rows has ended, and something follows it in line {_line(text, after)}.")
+        raise pa.ArrowInvalid(f"text follows the end of the array of rows in line {_line(text, after)}.")
 
 
 def _end(text: str, at: int) -> int:
-    """Where the object ends that begins at a place."""
     try:
         row, end = json.JSONDecoder().raw_decode(text, at)
     except RecursionError as error:
@@ -249,12 +243,11 @@ def _end(text: str, at: int) -> int:
         raise pa.ArrowInvalid(f"{error}.") from error
     if not isinstance(row, dict):
         said = text[at:end][:40]
-        raise pa.ArrowInvalid(f"there is an object for each row, {{…}}, but in line {_line(text, at)} {said}.")
+        raise pa.ArrowInvalid(f"each row must be an object, {{…}}, but in line {_line(text, at)} {said}.")
     return end
 
 
 def _skip(text: str, at: int) -> int:
-    """The place behind what is blank."""
     match = _SPACE.match(text, at)
     assert match is not None
     return match.end()

@@ -1,10 +1,10 @@
-"""Where files of the user are: on disks of this machine, or in a bucket, whichever their path or address says.
+"""Access the user's files on local disks or in buckets.
 
-    landing/*.parquet              a path or a pattern: the machine's own disks
-    s3://lake/landing/*.parquet    the objects of a bucket, reached with `storage_options` as tables are
+    landing/*.parquet              a path or a pattern: local disks
+    s3://lake/landing/*.parquet    objects of a bucket, reached with `storage_options` like tables
 
-Of a file in a bucket those bytes are fetched that are read, in ranges. Below an address, `*` stands for any characters
-of one level, `[…]` for one of several, and `**` for levels; `?` is no part of an address, which may hold no signature.
+Files in buckets are fetched in ranges, as needed. In addresses, `*` matches characters of one level, `[…]` one of
+several characters, and `**` levels; `?` is not allowed, because an address must not contain a signature.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from crdt_mor.store.options import shared
 from crdt_mor.store.protocol import Bucket, Stat
 
 _BUFFER_BYTES: Final = 4 << 20
-"""How much of a text in a bucket is fetched at a time."""
+"""Bytes fetched at a time of a text in a bucket."""
 
 
 class Places:
-    """The files of the user: which there are, and what is in them.
+    """Lists and opens the user's files.
 
-    storage_options: as of `Table.open`, for addresses. beside: another address that the same options lead to.
+    `storage_options` as in `Table.open`; `beside` is another address for the same options.
     """
 
     def __init__(
@@ -48,17 +48,15 @@ class Places:
         self._stores: dict[tuple[Provider, str, str], Bucket] = {}
 
     def is_file(self, path: str) -> bool:
-        """Whether there is a file of this very name."""
         place = place_of(path)
         return os.path.isfile(path) if place is None else bool(place.root) and self._stat(place) is not None
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this very name; in a bucket that is one with something in it."""
+        """Return True for an existing folder, or a non-empty folder in a bucket."""
         place = place_of(path)
         return os.path.isdir(path) if place is None else bool(self._walk(place))
 
     def matching(self, pattern: str) -> list[str]:
-        """The files that a pattern fits, in the order of their names."""
         place = place_of(pattern)
         if place is None:
             return sorted(file for file in glob.glob(pattern, recursive=True) if not os.path.isdir(file))
@@ -68,14 +66,14 @@ class Places:
         return [_address(place, stat.path) for stat in found if _fits(stat.path.split("/"), levels)]
 
     def below(self, folder: str, ending: str) -> list[str]:
-        """The files at every depth of a folder whose names end so, in the order of their names."""
+        """Return the files at every depth of a folder with this ending, by name."""
         place = place_of(folder)
         if place is None:
             return sorted(glob.glob(os.path.join(glob.escape(folder), "**", f"*{ending}"), recursive=True))
         return [_address(place, stat.path) for stat in self._walk(place) if stat.path.endswith(ending)]
 
     def modified(self, path: str) -> float:
-        """When a file was changed, as a number that grows."""
+        """Return a file's time of change as a growing number."""
         place = place_of(path)
         if place is None:
             return os.path.getmtime(path)
@@ -83,7 +81,7 @@ class Places:
         return 0.0 if found is None else found.modified_ms / 1000
 
     def source(self, path: str) -> str | BinaryIO:
-        """A file as Arrow takes one: its path, or what fetches the bytes that are read. Nothing has to be closed."""
+        """Return a file for Arrow: its path, or a reader of ranges. Nothing must be closed."""
         place = place_of(path)
         if place is None:
             return path
@@ -93,7 +91,7 @@ class Places:
         return self._store(place).ranges_of(place.root, found.size).open()
 
     def stream(self, path: str) -> pa.NativeFile:
-        """A text from its beginning, unpacked where its name ends in `.gz`; close it."""
+        """Open a text, decompressed if the name ends in `.gz`; close it."""
         source = self.source(path)
         if isinstance(source, str):
             return pa.input_stream(source)
@@ -101,7 +99,7 @@ class Places:
         return pa.input_stream(buffered, compression="gzip" if path.lower().endswith(".gz") else None)
 
     def options_of(self, path: str) -> dict[str, str]:
-        """The options that lead to an address, with the keys as they are now, for the libraries of other formats."""
+        """Return the options for an address, with current keys, for other formats' libraries."""
         place = place_of(path)
         return {} if place is None else self._store(place).texts()
 
@@ -133,12 +131,12 @@ _ICEBERG: Final[Mapping[str, str]] = {
 
 
 def iceberg_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a store by the names of pyiceberg's."""
+    """Return store options under pyiceberg's names."""
     return {_ICEBERG[name]: value for name, value in options.items() if name in _ICEBERG}
 
 
 def is_same(path: str, uri: str) -> bool:
-    """Whether a folder is the one at another path or address."""
+    """Return True if both are the same folder."""
     here, there = place_of(path), place_of(uri)
     if here is None or there is None:
         return here is there and os.path.realpath(path) == os.path.realpath(uri)
@@ -146,21 +144,20 @@ def is_same(path: str, uri: str) -> bool:
 
 
 def providers_of(source: object) -> set[Provider]:
-    """The kinds of stores that addresses of the user lead to."""
+    """Return the kinds of stores of the user's addresses."""
     given: Iterable[object] = source if isinstance(source, list | tuple) else [source]
     places = [place_of(path) for path in given if isinstance(path, str)]
     return {place.provider for place in places if place is not None}
 
 
 def require_known(path: str) -> None:
-    """Raise `InvalidInputError` for an address that is none of a store that is known here."""
+    """Raise `InvalidInputError` for an address of an unknown store."""
     scheme, found, _ = path.partition("://")
     if place_of(path) is None and found and scheme.isalnum():
-        raise InvalidInputError(f"there are no files at such addresses: give {KNOWN}. scheme={scheme}")
+        raise InvalidInputError(f"unknown kind of address: pass {KNOWN}. scheme={scheme}")
 
 
 def _inside(place: Place, root: str) -> Place:
-    """A folder of the bucket that a place is in."""
     return Place(place.provider, _address(place, root), place.bucket, root, place.options)
 
 
@@ -170,7 +167,7 @@ def _address(place: Place, key: str) -> str:
 
 
 def _fits(levels: list[str], pattern: list[str]) -> bool:
-    """Whether the levels of a key are those of a pattern; names that begin with a dot have to be named so."""
+    """Match the levels of a key with a pattern's; names with a leading dot must be explicit."""
     if not pattern:
         return not levels
     if pattern[0] == "**":

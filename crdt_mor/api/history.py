@@ -1,11 +1,10 @@
-"""The history of a table, as people ask for it: which commits there are, the author of each, what overlapped.
+"""The history of a table: its commits, their authors and overlaps.
 
-    ordinal  1, 2, 3, … in the order in which readers began to see the commits; the newest row comes first
-    version  of the timeline, the number that `as_of`, `since` and a restore take; `completed_at` does as well
+    ordinal  1, 2, 3, … in the order of visibility; the newest row comes first
+    version  of the timeline, for `as_of`, `since` and restores, which also accept `completed_at`
 
-A version can show several commits first, or none. So `overlaps` names commits by their ordinals, which no call takes.
-A commit keeps its ordinal for good. Commits of Hudi's get theirs when a version of the timeline takes them over, which
-the next write does; until then they are the newest.
+A version may show several commits, or none. So `overlaps` names commits by ordinal, which no call accepts. Ordinals
+never change. Commits of Hudi get theirs when the next write adopts them; until then they are the newest.
 """
 
 from __future__ import annotations
@@ -69,9 +68,9 @@ _COMPACTIONS = ("COMPACT", "LOG_COMPACT")
 
 
 def history(session: Session, limit: int | None = None) -> pa.Table:
-    """The commits of a table, the newest first; at most `limit`. See `Table.history`."""
+    """Return at most `limit` commits, newest first. See `Table.history`."""
     _require_number(limit)
-    # In the order of versions, so that a commit of Hudi's that comes to light late does not move later ones.
+    # In version order, so that a late adopted commit of Hudi does not move later ones.
     value = session.views.sealed()
     commits = sorted(session.views.completions(value), key=lambda c: (c.version, c.completed))
     ordinals = [_gone_before(value, commit) + i + 1 for i, commit in enumerate(commits)]
@@ -86,25 +85,25 @@ def history(session: Session, limit: int | None = None) -> pa.Table:
 
 
 def _gone_before(value: Timeline, commit: Completion) -> int:
-    """How many commits that the table has dropped are counted before this one, so that each keeps its ordinal."""
+    """Count the dropped commits before this one, so that ordinals never change."""
     restored = sum(r.count for r in value.restores if r.version <= commit.version)
     return value.retention.dropped_count + restored
 
 
 def _begun(commit: Completion) -> InstantTime:
-    """When a commit was begun; that of an overwrite is requested at the moment at which it is seen."""
+    """Return a commit's begin; an overwrite is requested only when it becomes visible."""
     return commit.requested if commit.overwriting is None else commit.overwriting.write
 
 
 def _require_number(limit: object) -> None:
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise InvalidInputError(f"limit is how many commits to return, from 0 up; None: all of them. limit={limit!r}")
+        raise InvalidInputError(f"limit must be a number of commits, 0 or more, or None for all. limit={limit!r}")
 
 
 def _overlaps(commits: Sequence[Completion], shown: Sequence[int]) -> dict[int, list[int]]:
-    """For each commit at the positions `shown`: the places, from 1, of those that were in flight at the same time.
+    """Return, for the commits at positions `shown`, the ordinals in progress at the same time.
 
-    In the order of completion, a commit overlaps those before it that completed after it was requested.
+    In completion order, a commit overlaps earlier ones that completed after its request.
     """
     order = [i for i, commit in enumerate(commits) if not is_end_of_write(commit)]
     order.sort(key=lambda i: commits[i].completed)
@@ -144,7 +143,7 @@ def _row(commit: Completion, ordinal: int, overlaps: list[int], *, local: bool) 
 
 
 def kind_of(commit: Completion) -> str:
-    """What a commit is to a user: a write or overwrite, growth of the schema, a compaction, a restore, upkeep."""
+    """Return the kind of a commit for users."""
     if commit.overwriting is not None:
         return "write"
     if commit.action == RESTORE and not commit.adopted:

@@ -1,4 +1,4 @@
-"""What notebooks show of a table, a scan or changes, as HTML. Every text in it is escaped."""
+"""HTML of tables, scans and changes for notebooks. All text is escaped."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ else:
     html = Late("html")
 
 _LONGEST: Final = 100
-"""Characters of one value."""
+"""Maximum characters of a value."""
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under the names of their columns; a null is shown as such."""
     head = "".join(f"<th>{_shown(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(f'<td>{_shown(value)}</td>' for value in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def html_line(text: str) -> str:
-    """A line of text, above or below a table."""
     return f"<p>{html.escape(text)}</p>"
 
 

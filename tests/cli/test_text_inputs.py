@@ -62,7 +62,7 @@ def test_json_in_gz_is_read_and_parquet_in_gz_is_not(fast_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "why"), [
-    (("--delimiter", "ab"), "one ASCII character"), (("--delimiter", '"'), "one ASCII character"),
+    (("--delimiter", "ab"), "an ASCII character"), (("--delimiter", '"'), "an ASCII character"),
     (("--encoding", "latin-99"), "unknown encoding"),
     (("--delimiter", ";", "--input-format", "jsonl"), "only for CSV"),
 ], ids=str)  # fmt: skip

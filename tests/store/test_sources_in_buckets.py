@@ -118,7 +118,7 @@ def test_a_source_and_a_table_at_two_providers_share_the_options() -> None:
         ("{root}/nothing.parquet", "there is no such file"),
         ("{root}/none*.parquet", "there is no such file"),
         ("{root}", "folder of its own|no such file"),
-        ("hdfs://n/x.parquet", "there are no files at such addresses"),
+        ("hdfs://n/x.parquet", "unknown kind of address"),
         ("s3://key:hidden@lake/x.parquet", "remove user"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_newest_commit_comes_first_and_the_oldest_is_number_one(world: Simul
 
 @pytest.mark.parametrize("limit", [-1, True, 1.0, "1"])
 def test_a_limit_that_is_no_number_is_refused(table: mor.Table, limit: Any) -> None:
-    with pytest.raises(mor.InvalidInputError, match="how many commits to return"):
+    with pytest.raises(mor.InvalidInputError, match="must be a number of commits"):
         table.history(limit=limit)
 
 

@@ -271,14 +271,14 @@ def test_csv_of_another_delimiter_and_encoding_is_read_as_it_is_said(fast_path: 
         assert found.to_arrow().to_pylist() == [{"id": 1, "v": "größer; als"}, {"id": 2, "v": "ß"}]
     (fast_path / "b.jsonl").write_text("{}")
     for options, why in (
-        ({"delimiter": ";;"}, "one ASCII character"),
-        ({"delimiter": 5}, "one ASCII character"),
+        ({"delimiter": ";;"}, "an ASCII character"),
+        ({"delimiter": 5}, "an ASCII character"),
         ({"encoding": "latin-99"}, "unknown encoding"),
         ({"encoding": None}, "unknown encoding"),
     ):
         with pytest.raises(InvalidInputError, match=why):
             mor.read_files(fast_path / "a.csv", **options)
-    with pytest.raises(InvalidInputError, match=r"options of CSV.*file=.*b\.jsonl"):
+    with pytest.raises(InvalidInputError, match=r"only for CSV.*file=.*b\.jsonl"):
         mor.read_files(fast_path / "b.jsonl", delimiter=";")
 
 
