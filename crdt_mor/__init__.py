@@ -146,7 +146,6 @@ _NAMES = {
         "PartitionNotInKeyWarning",
         "PayloadError",
         "PayloadNotAllowedError",
-        "Repaired",
         "RestoreUnfinishedError",
         "SchemaMismatchError",
         "SnapshotExpiredError",
