@@ -77,6 +77,9 @@ def test_sections_of_a_docstring_become_lists_prose_and_code() -> None:
         "Returns:\n    The rows: sorted\n    by key.\n\nRaises:\n    InvalidInputError: no rows.\n\n"
         "Example:\n    >>> read(columns=1)\n\n    >>> read()\n"
     )
+    assert docstrings.as_list("Returns:\n    id, key: the row\n        that is read.\n    rows: how many.") == (
+        "**Returns**\n\n- `id`, `key`: the row that is read.\n- `rows`: how many."
+    )
     assert docstrings.as_list(text).split("\n\n") == [
         "Read rows.",
         "**Parameters**",

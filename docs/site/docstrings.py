@@ -82,7 +82,8 @@ def _in_section(section: str, text: str) -> list[str]:
     if section.startswith("Example"):
         return [text]
     lines = dedent(text).splitlines()
-    if section not in LISTS:
+    has_names = all(ITEM.match(line) for line in lines if not line.startswith(" "))  # columns of a result
+    if section not in LISTS and not has_names:
         return [" ".join(line.strip() for line in lines)]
     items = " ".join(line if line.startswith(" ") else f"\n{line}" for line in lines).split("\n")
     return ["\n".join(_item(" ".join(item.split())) for item in items if item.strip())]
