@@ -1,8 +1,8 @@
 """Cleaning: move the retention marks, then delete files without a retained view.
 
-`planners.clean` computes the marks and the removable files. The scheduling event moves the marks. After it, no process
-creates a view from before them, so any number of processes may delete the files at any time. If the store refuses a
-delete, the plan completes without it, and a later clean lists the file again.
+`planners.clean` computes the marks and the removable files. After the scheduling event moves the marks, no process
+creates an earlier view, so any process may delete the files at any time. If the store refuses a delete, the plan
+completes without it, and a later clean lists the file again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
 
 GroupMarks = Callable[[Timeline], Mapping[FileGroup, InstantTime]]
-"""Return later marks of single file groups for a value. Readers of these file groups are not spared."""
+"""Return later marks of single file groups. Their readers are not spared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Cleaned:
     """The result of a clean, or of its dry run.
 
     Attributes:
-        since: Views from this completion time on stay exact; earlier views are refused. 17 digits.
+        since: Views from this completion time (17 digits) on stay exact; earlier ones are refused.
         files: Number of removed files.
         bytes: Size of the removed files.
         spared: Unneeded files kept for recent readers, pending writes, open plans or Hudi's savepoints.
@@ -76,7 +76,7 @@ class _Listed:
 class Cleaner:
     """Plan a clean from one listing of the table, and run or report it.
 
-    The listing precedes the value used for selecting files, so newer files are left to a later clean.
+    The listing precedes the value that selects files, so newer files stay.
 
     Args:
         groups: Later marks of single file groups.
@@ -141,7 +141,6 @@ class Cleaner:
 
     @property
     def planner(self) -> Planner[CleanPlan]:
-        """The planner for the scheduling event. Lists the table if it was not listed yet."""
         if self._listed is None or self._listed.there is None:
             self._listed = self._look()
         return Planner(CLEAN, _require, self._plan)
@@ -210,7 +209,6 @@ def _there(session: Session) -> frozenset[str]:
 
 
 def saved_files(session: Session) -> set[str]:
-    """Return the files named by Hudi's own savepoints."""
     return _saved_among(session, session.store.list(session.publisher.projector.folder))
 
 

@@ -7,8 +7,7 @@ is folded into a base file and, if needed, a carry log. The merge decides the fo
                        rows; winning, not yet stable tombstones are carried
     everything else    the base folds stable blocks; the rest is carried, folded per key and gap between pending writes
 
-A log compaction copies the base file (a hard link on a local disk) and merges the logs into a carry. The cost does not
-depend on the base's size.
+A log compaction copies the base file (a hard link on a local disk) and merges the logs into a carry.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from crdt_mor.write.log_files import Deletes, Rows, StoredRows, log_file, put_ch
 from crdt_mor.write.refusals import require_written_format
 
 Choose = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], Collection[FileGroup]]
-"""Choose the file groups of a plan from (value, latest slices, file groups in open plans); a pure function."""
+"""Choose file groups from (value, latest slices, file groups in open plans); pure."""
 
 
 def compaction(
@@ -112,7 +111,7 @@ def _in_another_order(
 ) -> set[FileGroup]:
     """Return the file groups whose base file is not sorted as `value` asks.
 
-    orders: cache by base file path. Base files never change, so planning again reads only new footers.
+    orders: cache by base file path; base files never change.
     """
 
     def order(slice_: FileSlice) -> str:

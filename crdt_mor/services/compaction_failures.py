@@ -4,8 +4,8 @@ A payload that raises on a key's values raises at every compaction until the nex
 process puts an empty object, named by a digest of the group's files. `maintain` skips the group while these files are
 the latest.
 
-A note is only a hint; no rule of the protocol depends on it. A wrong note ends with the next commit, with `compact`
-(which tries everything), or after a day. Notes contain nothing of the rows, so erasures ignore them.
+A note is only a hint; `compact` tries everything, and notes expire after a day. Notes contain nothing of the rows, so
+erasures ignore them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from crdt_mor.planners.compaction import GroupInput
 
 
 def note(session: Session, groups: Iterable[GroupInput]) -> None:
-    """Put notes of failed compactions. Ignore errors of the store."""
     with suppress(StorageUnavailableError):
         for group in groups:
             session.store.touch(failure_path(_digest(session, group, logs_only=group.logs_only)))

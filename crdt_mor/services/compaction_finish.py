@@ -25,12 +25,12 @@ from crdt_mor.services import compaction_failures, service
 from crdt_mor.services.compaction import compaction, compaction_again
 
 ExecuteParts = Callable[[Sequence[CompactionPlan]], Iterable[list[DataFile] | CrdtMorError]]
-"""Execute a plan's parts; yield, in their order, each part's files or its error."""
+"""Execute parts; yield in order each part's files or its error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The outcome of a plan: the last executed plan, its completion, and failed file groups with their errors.
+    """The outcome of a plan, with failed file groups and their errors.
 
     `completion` is None if another process cancelled the plan, or no file group was left.
     """
@@ -41,10 +41,6 @@ class Finished:
 
 
 def finish(session: Session, plan: CompactionPlan, execute_parts: ExecuteParts | None = None) -> Finished:
-    """Execute a plan and complete it. If file groups fail, cancel it and continue without them.
-
-    execute_parts: executes the parts elsewhere.
-    """
     session.require_table(plan.table_id)
     failed: list[tuple[GroupInput, CrdtMorError]] = []
     left: CompactionPlan | None = plan

@@ -7,9 +7,8 @@
     5. properties    last in a first copy: without them no reader finds a table
     6. remove        delete objects of earlier moments only
 
-Objects are put if absent, so repeating a killed copy completes it. A version and its objects never change. Only a
-clean, an archiving or a restore removes objects, each with an event. Then a newer version exists, and the copy
-continues with the newer version and keeps its work.
+Objects are put if absent, so repeating a killed copy completes it. Only a clean, an archiving or a restore removes
+objects, each with an event. Then the copy continues with the newer version and keeps its work.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ class Copied:
         at: Time up to which it shows the table, 17 digits.
         objects: Number of objects copied by this call.
         bytes: Bytes copied by this call.
-        kept: Objects already there.
-        removed: Removed objects of an earlier moment.
-        pending: Writes pending at that time; the copy does not contain them.
+        kept: Objects already in the copy.
+        removed: Removed objects.
+        pending: Writes pending at that time, not in the copy.
     """
 
     uri: str
@@ -256,7 +255,7 @@ class _Copying:
     def _put_missing(self, moment: Moment, need: Wanted) -> None:
         """Put missing objects; files ending instants for Hudi's readers come last, in order if readers may exist.
 
-        Before these, check again if the copy may show this moment, because much time may have passed.
+        Before these, check again if the copy may show this moment.
         """
         there = listed(self._target)
         missing, told = _missing(need.objects, there, need.begun), _missing(need.told, there)
@@ -327,7 +326,6 @@ def _missing(stats: Sequence[Stat], there: Mapping[str, Stat], by_name: Containe
 
 
 def _removed(paths: Sequence[str]) -> Steps[None]:
-    """Remove objects durably, in order."""
     for path in paths:
         if not (yield Delete(path)):
             raise StorageUnavailableError(

@@ -43,7 +43,7 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Moment:
-    """The version to copy, with its object and the table's properties, read just before."""
+    """The version to copy, its object, and the table's properties, read just before."""
 
     value: Timeline
     data: bytes
@@ -102,7 +102,7 @@ def _data(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 
 
 def _own(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
-    """Yield segments and frozen plans: open plans, and plans executed by a restore or completed by this version."""
+    """Yield segments and frozen plans, also those executed by a restore or completed by this version."""
     value = moment.value
     needed = [segment_path(name) for name in sorted(value.objects)]
     needed += [plan.path for plan in value.plans] + [restore.path for restore in value.restores]
@@ -151,7 +151,7 @@ def _begun(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
 def _told(moment: Moment, there: Mapping[str, Stat]) -> Iterable[Stat]:
     """Yield the files of Hudi's active timeline that end instants, and the files of savepoints.
 
-    Files of this version's own events may not exist yet; later processes put them.
+    Files of this version's events may not exist yet.
     """
     value = moment.value
     for completion in _active(moment, there):
@@ -179,7 +179,7 @@ def _timeline(folder: str, there: Iterable[str]) -> list[tuple[str, TimelineFile
 def superfluous(moment: Moment, kept: set[str], there: Iterable[str]) -> list[list[str]]:
     """Return the obsolete objects of a copy, in groups in the order of removal.
 
-    Each belongs to a finished instant, version or plan, so none belongs to a concurrent copy or later write.
+    Each belongs to a finished instant, version or plan, so no concurrent copy or later write needs it.
     """
     going = [path for path in there if path not in kept]
     folder, value = moment.projector.folder, moment.value

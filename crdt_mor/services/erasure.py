@@ -6,8 +6,8 @@
     4. clean     start the history of these file groups now, and delete their older files
     5. prove     list the files: nothing of the rows remains, and no power cut restores any (erasure_proof.py)
 
-The note of an erasure is put before its delete and removed at the end. It names file groups, never keys. The next
-erasure finishes earlier ones. Each step reads its state from the table, so any number of processes may run the steps.
+The note of an erasure, put before its delete and removed at the end, names file groups, never keys. Each step reads its
+state from the table, so any number of processes may run the steps.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class Patience:
         self._step_s = _LOOK_EVERY_S[0]
 
     def another_look(self) -> bool:
-        """Sleep until the next look; return False at once if no time is left."""
         left_ms = self._until_ms - self.environment.now_ms()
         if left_ms <= 0:
             return False
@@ -171,7 +170,6 @@ def remove_posts(session: Session, patience: Patience) -> None:
 
 
 def refuse_saved(session: Session, groups: Collection[FileGroup]) -> None:
-    """Raise if a savepoint, ours or Hudi's, keeps files of these file groups."""
     refuse_saved_in(session, session.tail(), groups)
     held = [path for path in saved_files(session) if group_of(path) in set(groups)]
     if held:
@@ -248,7 +246,7 @@ def _stable_at(session: Session, erasure: Erasure) -> InstantTime:
 def _fold(
     session: Session, stable_at: Mapping[FileGroup, InstantTime], patience: Patience
 ) -> dict[FileGroup, InstantTime]:
-    """Compact these file groups as needed and return the start of each group's history."""
+    """Compact these file groups as needed; return the start of each group's history."""
     while True:
         _execute_plans(session, lambda _, groups: not groups.isdisjoint(stable_at))
         value = session.tail()
@@ -269,9 +267,7 @@ def _fold(
 
 
 def _execute_plans(session: Session, chosen: Callable[[InstantTime, set[FileGroup]], bool]) -> None:
-    """Execute open compactions chosen by barrier and file groups. Failing compactions are cancelled, with their
-    outputs.
-    """
+    """Execute open compactions; cancel failing ones, with their outputs."""
     for plan in service.open_plans(session, COMPACT):
         if chosen(plan.barrier, set(plan.file_groups)):
             _execute(session, plan.barrier, ())
@@ -285,7 +281,7 @@ def _execute(session: Session, barrier: InstantTime, needed: Collection[FileGrou
 
 
 def _clean(session: Session, marks: Mapping[FileGroup, InstantTime]) -> None:
-    """Move the marks of these file groups, or the table's mark if they are too many, and delete older files."""
+    """Move the groups' marks, or the table's if they are too many, and delete older files."""
     policy = _EVERYTHING_KEPT
     if len(marks) > GROUPS_MAX:
         last_ms = to_ms(max(marks.values()))

@@ -4,7 +4,7 @@
     staged      files staged by tasks of finished writes
     unlinked    temporary files of puts that began before the erasure was settled
 
-An erasure is finished when a listing shows no such file and the deletes in their folders are durable.
+It is finished when no such file is listed and the deletes are durable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ def left_over(session: Session, marks: Mapping[FileGroup, InstantTime], started_
 
 
 def keep_away(session: Session, folders: Collection[str]) -> None:
-    """Make all deletes in these folders durable, by any process."""
     for folder in sorted(folders):
         session.store.make_durable(join_path(folder, _NO_OBJECT))
 
@@ -75,7 +74,6 @@ def _staged_before(session: Session, marks: Mapping[FileGroup, InstantTime]) -> 
 
 
 def _unlinked(session: Session, started_ms: int) -> list[str]:
-    """List temporary files of older puts; delete the files of dead processes."""
     now_ms, left = session.store.now_ms(), []
     for stat in session.store.list(TEMP_FOLDER):
         if not stat.path.startswith(f"{TEMP_FOLDER}/{TEMP_PREFIX}") or stat.modified_ms > started_ms:

@@ -1,7 +1,6 @@
 """Find the file groups that hold some keys: current rows, overwritten rows and deletes.
 
-A key is live if a reader sees a row of it. It is dead if only files still name it: the row was deleted or moved to
-another partition, and the latest slice or older files contain it.
+A key is live if a reader sees a row of it, and dead if only files still name it, after a delete or a move.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
 
     Args:
         sought: `_hoodie_record_key`, `_hoodie_partition_path` (null: any partition) and the bucket. Other partitions
-            are searched too, because a moved row leaves its bytes there. But a live row there is kept.
+            are searched too for moved rows; live rows there are kept.
         before: Keep rows requested at or after this time; None keeps none.
     """
     snapshot = Snapshot.seal(session, value)
@@ -68,8 +67,6 @@ def traces(session: Session, value: Timeline, sought: pl.DataFrame, before: Inst
 
 @dataclass(frozen=True, slots=True)
 class GroupHistory:
-    """A file group with all its files, its latest slice, and the sought keys of its bucket."""
-
     group: FileGroup
     files: Sequence[DataFile]
     slice_: FileSlice | None
@@ -172,7 +169,6 @@ def _holds(session: Session, file: DataFile, keys: pl.Series) -> bool:
 
 
 def blocks_of(session: Session, log: DataFile) -> Iterator[DataBlock | DeleteBlock]:
-    """Yield the blocks of a log file; none if it is gone."""
     data = surely(session.store, log.path, session.store.view)
     if data is None:
         return

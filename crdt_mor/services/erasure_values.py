@@ -1,7 +1,6 @@
 """Find the files that hold non-null values of some columns for some keys, in live rows and in history.
 
-Rows of a key that is live in another partition than the named partition are separate rows and are kept. Remains of a
-moved row are found too.
+A live row of the key in another partition is kept. Remains of a moved row are found too.
 """
 
 from __future__ import annotations

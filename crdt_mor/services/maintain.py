@@ -2,12 +2,11 @@
 
     told ─► open plans ─► compaction ─► log compaction ─► cleaning ─► erasures ─► sweep ─► archiving ─► tokens ─► hints
 
-Each service profits from the previous ones. Hudi is told of the newest version first, because its publisher may have
-died before. Open plans come next, because they hold their file groups. Compaction makes files superfluous, and cleaning
-deletes them. The sweep confirms that rolled-back writes left no files; otherwise archiving stops at them.
+Each service profits from the previous ones. Open plans hold their file groups, so they come before compaction. The
+sweep confirms that rolled-back writes left no files; otherwise archiving stops at them.
 
-Each service is safe beside any other and beside itself. So `maintain` may run from cron on any number of machines, be
-killed at any time and run again. All services decide from the initial look, or from the last event of this call.
+Each service is safe beside any other and beside itself, and may be killed at any time. All services decide from the
+initial look, or from the last event of this call.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ from crdt_mor.store.protocol import Stat
 from crdt_mor.write.refusals import require_written_format
 
 PLAN_BYTES = 4 << 30
-"""Approximate bytes read by a compaction. The rest goes to later plans, so readers profit from each result early."""
+"""Approximate bytes read by a compaction. Readers profit early from each of several plans."""
 
 PLAN_GROUPS = 1000
 """Most file groups of a compaction."""
@@ -210,7 +209,7 @@ def _log_compactions(run: _Run) -> Iterator[Upkeep]:
 
 
 Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueGroup]]
-"""Return the due file groups of (value, latest slices, file groups in open plans, which are skipped)."""
+"""Return the due file groups of (value, latest slices, file groups to skip)."""
 
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
@@ -273,7 +272,6 @@ def _due_of_logs(
 
 
 def bounded(due: Iterable[DueGroup]) -> list[DueGroup]:
-    """Return the first due file groups within one plan's limits, at least one."""
     chosen: list[DueGroup] = []
     size = 0
     for one in due:

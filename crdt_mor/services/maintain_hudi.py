@@ -1,7 +1,7 @@
 """Repair the effects of dead processes: tell Hudi of the newest version, and sweep leftover files.
 
-A publisher may die before it tells Hudi. Until then Hudi's readers miss the newest commit, and a compaction of Hudi
-would leave the commit out. Hudi's writers roll back each begun write, and fail at a begun write below a later commit.
+A publisher may die before it tells Hudi. Until then Hudi's readers and compactions miss the newest commit. Hudi's
+writers fail at a begun write below a later commit.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def sweep_dead(
 def _dead_writers(session: Session, value: Timeline, listed: Sequence[Stat], now_ms: int) -> int:
     """Count writers that can no longer commit, were silent for the expiry, or executed a plan twice.
 
-    listed: Hudi's timeline. Some writers claimed a time there that the table's clock has passed.
+    listed: Hudi's timeline, with claimed times that the table's clock has passed.
     """
     claimed = [write for write in claims(session, value, listed) if write.requested < value.clock]
     silent = [p for p in value.pending if session.run(sweep.is_expired(p, now_ms, session.expiry_ms))]

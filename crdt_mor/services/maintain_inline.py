@@ -1,7 +1,6 @@
 """Upkeep by writers: after its commit, a writer compacts due file groups that it wrote.
 
-The commit is already complete and visible. So a failure of the upkeep is reported as an `UpkeepEvent` and raises
-nothing. Other services are left to `maintain`. Most writers do no upkeep, so its code is imported late.
+The commit is already visible, so a failure of the upkeep becomes an `UpkeepEvent` and raises nothing.
 """
 
 from __future__ import annotations

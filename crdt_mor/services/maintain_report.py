@@ -10,7 +10,7 @@ from crdt_mor.model.policies import plural, words_of_bytes
 from crdt_mor.planners.compaction_due import DueGroup
 
 DETAILS_SHOWN = 3
-"""Reasons shown in an action's text; the others are only counted."""
+"""Reasons shown in an action's text."""
 
 State = Literal["done", "due", "refused", "failed"]
 
@@ -26,11 +26,11 @@ class Upkeep:
             release forbids it; `failed` with the reason in `error`.
         why: Reason in words; "" if unknown.
         details: Reason for each file group.
-        file_groups: Number of compacted file groups.
-        rows: Number of compacted rows.
-        files_written: Number of new files.
+        file_groups: Compacted file groups.
+        rows: Compacted rows.
+        files_written: New files.
         bytes_written: Bytes of new files.
-        files_removed: Number of deleted files.
+        files_removed: Deleted files.
         bytes_removed: Bytes of deleted files.
     """
 

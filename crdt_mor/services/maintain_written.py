@@ -47,10 +47,7 @@ def compact_written(session: Session, value: Timeline, groups: Collection[FileGr
 
 
 def _left_behind(session: Session, value: Timeline, groups: set[FileGroup], now_ms: int) -> list[CompactionPlan]:
-    """Return the open plans of these file groups that are so old that their executors must be dead.
-
-    Younger plans are left to their executors: a second executor is safe, but works in vain.
-    """
+    """Return the open plans of these file groups with executors that must be dead."""
     old = [p for p in value.plans if p.action == COMPACT.name and now_ms - to_ms(p.barrier) > session.expiry_ms]
     read = (session.run(read_plan(value, plan)) for plan in old)
     return [plan for plan in read if isinstance(plan, CompactionPlan) and set(plan.file_groups) & groups]

@@ -1,7 +1,7 @@
 """Remove Hudi's metadata table from a table.
 
-Hudi's readers see only files listed there, and only Hudi's writers add to the list. So crdt_mor writes to no table with
-a metadata table. The properties change first (`hudi.handover`), so no reader looks for a missing metadata file.
+Only Hudi's writers add the files that its readers see there. So crdt_mor writes to no such table. The properties change
+first (`hudi.handover`), so no reader looks for a missing metadata file.
 """
 
 from __future__ import annotations

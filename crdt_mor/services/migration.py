@@ -7,8 +7,8 @@
     last     copy the last window
     open     one event: the new table takes writes, ordered after all writes of the old table
 
-Each step is noted in the new table before it runs (`model.migration`), and each of its commits carries a token with the
-next number. A later call, or another process, continues after the last committed number.
+Each step is noted in the new table before it runs (`model.migration`), and each commit carries a numbered token. Any
+process continues after the last committed number.
 
 The last window ends at a value with a closed table and no pending write. So no write can complete after it, and no
 acknowledged commit is lost.
@@ -48,7 +48,7 @@ BATCH_BYTES: Final = 64 << 20
 
 LITTLE_BYTES: Final = 8 << 20
 LITTLE_COMMITS: Final = 50
-"""With at most this much left to follow, the old table is closed: its writers are refused while it is copied."""
+"""With at most this much left to follow, the old table is closed to writers."""
 
 _LOOK_EVERY_S: Final = 0.05
 
@@ -65,8 +65,8 @@ class MigrationProgress:
     Attributes:
         phase: `copy` of all rows; `follow` later changes; `settle` the last changes while writers are refused; `opened`
             at the end.
-        done: Finished parts of this step.
-        parts: All parts of this step.
+        done: Finished parts.
+        parts: All parts.
         rows: Rows written by this call.
         commits: Commits written by this call.
     """
@@ -109,8 +109,6 @@ class _Part:
 
 @dataclass
 class Migration:
-    """A call of a migration, with its own rows and commits so far."""
-
     source: Session
     target: Session
     tell: Tell
@@ -330,7 +328,7 @@ def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
 def require_not_given_up(source: Session, target: Session, arrived: Timeline) -> None:
     """Raise and reopen the old table if the new table was given up.
 
-    The process that gave it up may have died before reopening, or another one announced the migration again.
+    The process that gave it up may have died before reopening.
     """
     origin = _origin(arrived)
     if not origin.given_up:
@@ -373,7 +371,6 @@ def _bytes(window: Window) -> int:
 
 
 def _batches(items: Iterable[tuple[_S, int]]) -> list[list[_S]]:
-    """Group items in order into batches of at most `BATCH_BYTES`, but at least one item each."""
     batches: list[list[_S]] = []
     room = 0
     for item, weight in items:

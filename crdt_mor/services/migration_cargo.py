@@ -4,9 +4,8 @@
     window    file groups touched by commits ─► for each written key: a delete of its versions in the new table, unless
               the new version replaces them anyway; then its row or tombstone at the window's end
 
-A delete removes every earlier contribution to a key. So the delete and the row of a commit give the key the same state
-as in the old table, whatever the new merge is. If both tables merge alike, payload states are copied unchanged.
-Otherwise visible values are written, like a user's write.
+A delete removes every earlier contribution to a key, so the key gets its old state under any new merge. If both tables
+merge alike, payload states are copied unchanged; otherwise visible values are written.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ _KEYED = {RECORD_KEY: pl.String(), PARTITION_PATH: pl.String(), BUCKET: pl.Int32
 
 @dataclass(frozen=True, slots=True)
 class Cargo:
-    """The contents of a migration's commit, with the keys of the new table, as `keyed` makes them.
-
-    `rows` contain all stored columns of the old table, and `tombstones` the ordering values.
-    """
+    """The contents of a migration's commit, with the keys of the new table, as `keyed` makes them."""
 
     deletes: pl.DataFrame
     rows: pl.DataFrame
@@ -70,8 +66,6 @@ def keeps_partitions_apart(source: KeySpec, target: KeySpec) -> bool:
 
 @dataclass(frozen=True)
 class Loader:
-    """Makes the cargo of a migration from a value of the source."""
-
     source: Session
     value: Timeline
     target: TableConfig

@@ -5,8 +5,7 @@
     put the files that have no finding left, Hudi's timeline last
     verify the table          -> what is still wrong
 
-A file of a table never changes, so a file of the copy is the same file. Nothing is replaced before the copy's file has
-passed every check of `verify`. A killed repair is continued by the next one.
+Nothing is replaced before the copy's file has passed every check of `verify`. The next repair continues a killed one.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def _anew(session: Session, store: OverlayStore | None = None) -> Session:
 def _sound_in(session: Session, copy: Session, found: Verification, tell: Tell) -> list[Stat]:
     """Return the copy's files at the damaged paths that pass `verify`.
 
-    A replaced segment names files that were not checked before, so the search is repeated until it finds no more.
+    A replaced segment names unchecked files, so the search is repeated.
     """
     there: dict[str, Stat] = {}
     while more := _in_copy(copy, {f.path for f in found.findings if f.check in OF_ONE_FILE} - there.keys()):
@@ -104,7 +103,6 @@ def _in_copy(copy: Session, paths: Iterable[str]) -> dict[str, Stat]:
 
 
 def _put(session: Session, copy: Session, stat: Stat) -> bool:
-    """Put one file of the copy in its place; False if another process was faster."""
     if session.store.stat(stat.path) is not None:
         session.store.delete(stat.path)  # damaged, and the copy's file has passed every check
     made = put_across(copy.store, session.store, stat, durable=True)
@@ -116,7 +114,6 @@ def _put(session: Session, copy: Session, stat: Stat) -> bool:
 
 
 def _remove_needless(session: Session, paths: Iterable[str]) -> None:
-    """Remove the data files that a clean or an erasure removed while they were put back."""
     data = [path for path in paths if not in_hoodie(path) and data_file_name(path) is not None]
     needed = needed_files(_anew(session)) if data else set()
     for path in data:

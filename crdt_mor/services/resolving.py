@@ -1,7 +1,7 @@
 """Hints of larger slices: store once which of their rows are visible.
 
-Otherwise each process decodes all keys and merges the logs at its first read. A hint is named by the files of its slice
-(`read/resolved.py`), so no commit makes it wrong. Only slices without recent writes get a hint.
+Otherwise each process merges the logs at its first read. A hint is named by the files of its slice
+(`read/resolved.py`), so no commit makes it wrong.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ QUIET_MS: Final = 10 * MINUTE
 """Milliseconds without writes before a slice gets a hint."""
 
 KEPT_MS: Final = 10 * MINUTE
-"""Milliseconds before a hint of other slices is deleted, by the store's clock: open snapshots may still read it."""
+"""Milliseconds by the store's clock before a superseded hint is deleted: open snapshots may read it."""
 
 NOTHING: Final = b""
-"""The hint of a slice without a bit per row. It tells readers that a search is useless."""
+"""The hint that a search in the slice is useless."""
 
 
 def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:

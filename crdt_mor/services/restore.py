@@ -33,9 +33,9 @@ class Savepoint:
         at: Completion time up to which everything is shown, 17 digits; valid for `as_of`.
         created: Time of the savepoint, in UTC.
         comment: Comment; "" if none.
-        application: Application of its author.
-        host: Host of its author.
-        pid: Process id of its author.
+        application: Author's application.
+        host: Author's host.
+        pid: Author's process id.
     """
 
     name: str
@@ -118,10 +118,7 @@ def unsave(session: Session, name: object) -> None:
 
 
 def restore(session: Session, to: Point) -> Restored:
-    """Restore the table to a point in a single event, and remove the dropped files.
-
-    If nothing is left to drop, try again to remove files of an earlier call.
-    """
+    """Restore the table to a point in a single event, and remove the dropped files."""
     _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
@@ -174,7 +171,6 @@ def _require_restorable(session: Session) -> None:
 
 
 def _target(session: Session, to: Point) -> tuple[Timeline, Callable[[Timeline], InstantTime], str | None]:
-    """Return the newest value, and a function from a value to the point's completion time."""
     value = sealed_at(session, to=to)
     if is_savepoint_name(to):
         name = str(to)

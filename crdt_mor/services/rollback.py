@@ -34,9 +34,9 @@ class GivenUp:
     Attributes:
         instant: Its requested time, 17 digits.
         kind: `write`, or the service of a plan: `compaction`, `clean`, …
-        application: Application of the write's author; None if unknown, as for plans.
-        host: Host of the author.
-        pid: Process id of the author.
+        application: Author's application; None if unknown, as for plans.
+        host: Author's host.
+        pid: Author's process id.
         repeated: True if it was given up before.
         left: Number of its data files that could not be removed.
     """
@@ -64,7 +64,6 @@ class GivenUp:
 
 
 def roll_back(session: Session, instant: InstantTime) -> GivenUp:
-    """Roll back the pending write, or cancel the open plan, of this instant, and remove its files."""
     value = session.tail()
     pending, plan, is_claimed = value.find_pending(instant), value.find_plan(instant), False
     if pending is not None:

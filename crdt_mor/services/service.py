@@ -5,8 +5,8 @@
     complete   one event; the first counts, and later ones find the plan completed
     cancel     one event; the outputs are removed, and a later completion is refused
 
-So no process waits for another, and any process can finish the plan of a dead one. A service adds a pure planner, a
-part's executor, and a row in the table of actions (`hudi.actions`).
+So any process can finish the plan of a dead one. A service adds a pure planner, an executor, and a row in
+`hudi.actions`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ class Planner(Generic[P]):
 class Service(Planner[P]):
     """A service that writes files.
 
-    `execute` writes and returns the outputs of a plan's part, or finds another executor's. Its last argument limits the
-    threads.
+    `execute` writes the outputs of a part, or finds another executor's. Its last argument limits the threads.
     """
 
     execute: Callable[[Session, P, int], list[DataFile]]
@@ -174,8 +173,7 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
 def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataFile]) -> None:
     """Delete outputs that were put after an erasure had removed them.
 
-    A sleeping executor may not know that others completed the plan and that its rows were erased. Otherwise no process
-    would look at its files again, and they would keep the rows.
+    A sleeping executor may not know of the erasure, and no other process would look at its files again.
     """
     value = session.tail()
     marks = dict(value.retention.groups)

@@ -4,8 +4,7 @@
     verify_hudi    Hudi's timeline and history     verify_logs   log files      verify_deep   the plain fold
     verify_told    the bytes of its files
 
-For each file group, check the files of all retained views, then the rows of the newest snapshot, merged as in any
-reader. Only the keys of a single bucket are in memory, or all keys of a table without buckets.
+Each file group's retained files are checked, then its newest rows, merged as in any reader.
 
 It is safe beside writers and cleaners. If the newest version no longer needs a missing file, a clean removed it, and
 this is no damage.
@@ -80,7 +79,6 @@ _ROWS = "rows and data files, because the table's files are unknown"
 
 
 def verify(session: Session, *, deep: bool = False, on_progress: Tell | None = None) -> Verification:
-    """Verify the table. See `Table.verify`."""
     try:
         read = reread(session)
     except UnsupportedVersionError:
@@ -138,8 +136,6 @@ class _MovedOnError(Exception):
 
 @dataclass(frozen=True)
 class _View:
-    """The data files of a version: `slices` of the newest snapshot, and all `files` of retained views."""
-
     snapshot: Snapshot
     merging: Merging
     schemas: Schemas
@@ -251,7 +247,6 @@ class _Run:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _file(self, file: DataFile, commit: Completion) -> Faults:
-        """Check a file, and read a damaged file again before reporting it."""
         faults = self._ask_file(file, commit)
         return self._ask_file(file, commit) if faults.is_fatal else faults
 
@@ -304,7 +299,6 @@ class _Run:
     # --- rows ---------------------------------------------------------------------------------------------------------
 
     def _rows(self, slice_: FileSlice, asked: list[Faults]) -> pl.DataFrame | None:
-        """Return the places of a file group's rows. Read again before reporting them as unreadable."""
         read = self._ask_rows(slice_)
         if read.faults.is_fatal:
             read = self._ask_rows(slice_)

@@ -1,6 +1,6 @@
 """Check a base file page by page: bytes, footer, row order, statistics and Bloom filters.
 
-Only a row group is in memory at a time, and all keys of a file that is not sorted by key.
+Memory holds a row group, and all keys of a file not sorted by key.
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ def ask_base(
 
 
 def ask_base_of_hudi(source: ParquetSource, faults: Faults) -> None:
-    """Read all of Hudi's base file; its pages have CRCs too."""
     # Hudi uses types that pyarrow lacks; the merge reports them.
     with faults.reading("Parquet"), suppress(pa.ArrowNotImplementedError), source.open_checked() as parquet:
         for number in range(parquet.metadata.num_row_groups):

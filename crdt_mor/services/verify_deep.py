@@ -3,7 +3,7 @@
     base rows, log rows, deletes ─► a contribution each ─► fold, key by key, payloads by `join` alone ─► rows
     the same files               ─► the merge kernel, as in any reader                                ─► rows
 
-Both sides read the same decoded blocks. About 100,000 contributions of some keys are in memory as Python values.
+Both sides read the same decoded blocks.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Finding:
     """A damaged object of the table.
 
     Attributes:
-        check: Name of the check, such as "missing", "Bloom filter" or "bucket"; the page on verifying lists all checks.
+        check: Name of the check, such as "missing" or "bucket"; the page on verifying lists all.
         path: Path of the object, relative to the table. For wrong rows: the file group's base file or first log.
         partition: Partition of a data file; empty for other objects.
         file_group: File group id of a data file; empty for other objects.
@@ -154,9 +154,9 @@ class Verification:
         version: Version of the timeline.
         rows: Rows in the readable part of the newest snapshot.
         file_groups: File groups of the newest snapshot.
-        files: Number of data files read, including history.
+        files: Data files read, including history.
         bytes: Bytes of data files read, including history.
-        objects: Number of objects read in `.hoodie`.
+        objects: Objects read in `.hoodie`.
         findings: Damage.
         hints: Defects that only cost speed, and commits not yet told to Hudi.
         keys_in_several_partitions: Number of keys with rows in several partitions. This is no damage: readers show all.

@@ -1,6 +1,6 @@
 """Objects that a store cannot read: a bad sector, a file of another user, a folder in place of a file.
 
-If the store can read no object at all, the error says nothing about the table and is raised.
+If it can read none, the error is raised.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ T = TypeVar("T")
 
 @contextmanager
 def as_not_given(session: Session) -> Iterator[None]:
-    """Raise `NotGivenError` for an unreadable object if the store can read another object."""
     try:
         yield
     except ContradictedError:

@@ -5,12 +5,8 @@
     each completed file with our key ─► a known instant of the value
     each savepoint told to Hudi ─► its files, for that savepoint
 
-`verify_told` compares the contents of each file with the bytes that a writer puts.
-
-Missing files of the newest version's events are no damage: its publisher, the next publisher or `maintain` puts them.
-Until then they are hints, because a compaction of Hudi would leave out such a commit. Instants archived by the newest
-version are not checked. Findings are checked again with the newest version, because its publishers may have archived or
-restored meanwhile.
+Missing files of the newest version's events are hints, no damage: later publishers or `maintain` put them. Findings are
+checked again with the newest version, which may have archived or restored meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ from crdt_mor.services.verify_told import Schemas, completed_fault, needs_plan, 
 
 @dataclass(slots=True)
 class Told:
-    """The findings by path, so that a second look can confirm them, and the number of files read.
+    """The findings by path, and the number of files read.
 
     Attributes:
         hints: Events of the newest version not yet told to Hudi.
@@ -261,8 +257,8 @@ def _ask_strangers(
 ) -> None:
     """Check that each completed file with our key belongs to a known instant, or to an instant dropped by a restore.
 
-    A commit is published before Hudi is told of it. So an instant later than the newest version shows a lost version.
-    Two looks confirm this: the second reads its version after the first saw the file.
+    A commit is published before Hudi is told of it, so a later instant than the newest version shows a lost version. A
+    second look reads its version after the first saw the file.
     """
     unfinished = {p.requested for p in value.pending} | {p.barrier for p in value.plans}
     unfinished |= {r.requested for r in value.rolled_back}

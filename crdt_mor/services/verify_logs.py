@@ -51,7 +51,6 @@ def ask_log(
 
 
 def ask_log_of_hudi(data: bytes | memoryview, file: DataFile, faults: Faults) -> None:
-    """Read the blocks of Hudi's log file; the merge checks their contents."""
     with faults.reading("Parquet in a block"), suppress(pa.ArrowNotImplementedError):
         for block in read_blocks(data, file.path):
             if block.kind is BlockKind.PARQUET:

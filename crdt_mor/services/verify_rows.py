@@ -57,7 +57,7 @@ class Faults:
         self._rows[check] = None if rows is None or before is None else before + rows
 
     def fail(self, check: str, said: str | CrdtMorError) -> None:
-        """Note that the file is unreadable or another file. Replaces all other faults."""
+        """Replace all other faults by an unreadable file."""
         if not self.is_fatal:
             self._first, self._rows = {check: said}, {check: None}
         self.is_fatal = True
@@ -127,7 +127,6 @@ def ask_keys(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame, faults
 
 
 def ask_rules(rules: Rules, schema: TableSchema, frame: pl.DataFrame, faults: Faults) -> None:
-    """Check each row against each proven rule."""
     for rule in rules:
         if not rule.is_proven or rule.kind == "default" or not set(rule.columns) <= set(frame.columns):
             continue

@@ -6,9 +6,8 @@
     T_C.rollback                    all bytes
     *.requested                     the record of a service's plan, from its frozen plan
 
-All releases write equal bytes for equal values, and `tests/tables` enforces this; only sizes in compaction plans
-differ. Without its frozen plan, a file is checked against its sync marker, a hash of its first 64 KiB, and a clean
-against the record of its plan.
+All releases write equal bytes for equal values; only sizes in compaction plans differ. Without its frozen plan, a file
+is checked against its sync marker, a hash of its first 64 KiB, and a clean against the record of its plan.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ _SCHEMA = "schema"
 class Schemas:
     """The valid Avro schemas of a table's files, in the exact text of its writers.
 
-    `stored` are all stored columns in their newest types, including hidden columns. Older schemas have some of them, in
-    types that widen to the newest.
+    `stored` includes hidden columns, in their newest types. Older schemas have some of them, in narrower types.
     """
 
     table: str
