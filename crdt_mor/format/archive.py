@@ -4,9 +4,8 @@
     manifest_<number>                JSON {"files": [{"fileName": ..., "fileLen": ...}]}: the data files that count
     <first>_<last>_<level>.parquet   an instant a row: instantTime, completionTime, action, metadata, plan, version
 
-Data files never change. Ten small ones become a larger one, and a new manifest names it instead. A manifest therefore
-names the whole history; other files are old or unfinished. `metadata` is the content of the instant's completed file in
-the active timeline, `plan` the content of its plan, if there was one. This module knows paths only for errors.
+Data files never change: ten small files are merged under a new manifest. A manifest names the whole history; other
+files are old or unfinished. `metadata` and `plan` are the contents of the instant's completed file and of its plan.
 """
 
 from __future__ import annotations
@@ -43,8 +42,6 @@ _COMPLETED_AS: Final = {"compaction": "commit", "logcompaction": "deltacommit", 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedInstant:
-    """A completed instant: the name of its completed file, and the content."""
-
     name: TimelineFileName
     metadata: bytes
     plan: bytes | None = None
@@ -55,7 +52,6 @@ def manifest_name(number: int) -> str:
 
 
 def manifest_number(name: str) -> int | None:
-    """Return the number in the name of a manifest; None for other names."""
     digits = name.removeprefix(_MANIFEST)
     return whole_number(digits) if name != digits else None
 
@@ -80,7 +76,7 @@ def encode_instants(instants: Iterable[ArchivedInstant]) -> bytes:
 
 
 def merge_data_files(files: Iterable[tuple[bytes, str]]) -> bytes:
-    """Merge data files into one. Each comes with its path, for errors."""
+    """Merge data files. Each comes with its path, for errors."""
     tables = []
     for data, path in files:
         try:
@@ -98,7 +94,7 @@ def _encode(table: pa.Table) -> bytes:
 
 
 def newest_manifest(version: bytes | None, names: Iterable[str], folder: str) -> str | None:
-    """Return the name of the newest manifest, from the version file and the names in the folder; None if there is none.
+    """Return the name of the newest manifest, or None.
 
     A dead writer may leave no version file. Then the manifest with the greatest number is the newest.
     """

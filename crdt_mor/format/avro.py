@@ -3,10 +3,8 @@
     container   "Obj" 1 | header map (avro.schema) | sync (16) | block
     block       count | size | datums | sync
 
-fastavro reads and writes containers datum by datum. Log blocks contain bare datums. Wrapping these as a container,
-without decoding them, lets polars decode a whole column at once. A container written here depends only on its content:
-the sync marker is a hash of the content, and the header contains only the requested entries, mostly `avro.schema`
-alone, as in Hudi's files. fastavro adds `avro.codec`.
+Log blocks contain bare datums. Wrapped as a container, polars decodes a whole column at once. Containers depend only on
+their content: the sync marker is a hash of it. The header has no `avro.codec`, as in Hudi's files.
 """
 
 from __future__ import annotations
@@ -48,14 +46,14 @@ def decode_long(data: bytes | memoryview, offset: int) -> tuple[int, int]:
 
 
 def encode_container(header: bytes, count: int, datums: bytes | memoryview) -> bytes:
-    """Encode one block of `count` datums after a `header` from `container_header`."""
+    """Encode a block of `count` datums after a `header` from `container_header`."""
     sync = hashlib.md5(header + datums[:65536], usedforsecurity=False).digest()
     size = encode_long(len(datums))
     return b"".join((header, sync, encode_long(count), size, datums, sync))
 
 
 def is_as_encoded(data: bytes) -> bool:
-    """Return True if `encode_container` made these bytes, judged by the sync marker, a hash of the first 64 KiB."""
+    """Return True if `encode_container` made these bytes, judged by the sync marker."""
     sync = data[-_SYNC_BYTES:]
     start = data.find(sync) + _SYNC_BYTES
     try:
@@ -67,10 +65,7 @@ def is_as_encoded(data: bytes) -> bool:
 
 
 def container_header(schema: str, notes: Mapping[str, str] = MappingProxyType({})) -> bytes:
-    """Encode everything before the sync marker; the codec is null.
-
-    notes: file metadata besides `avro.schema`, which Hudi's files lack and readers ignore.
-    """
+    """Encode everything before the sync marker. `notes`: further file metadata, which readers ignore."""
     metadata = {"avro.schema": schema, **notes}
     texts = [text.encode() for entry in metadata.items() for text in entry]
     entries = b"".join(encode_long(len(text)) + text for text in texts)

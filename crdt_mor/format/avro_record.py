@@ -1,8 +1,8 @@
 """One Hudi record in an Avro container: the content of every non-empty file of Hudi's timeline.
 
-The schemas in `schemas/` are Hudi's own, except for the notes (`doc`) on fields of plans. Every string and map has the
-property `avro.java.string`, because Java casts to String. Equal values give equal bytes, so all processes that project
-an instant write the same file. A file of another Hudi release is read by its own schema; fields that it lacks are null.
+The schemas in `schemas/` are Hudi's own, except for the notes (`doc`) on fields of plans. Strings and maps have the
+property `avro.java.string`, because Java casts to String. Equal values give equal bytes, so all processes write the
+same file. A file is read by its own schema; fields that it lacks are null.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ else:
     fastavro = Late("fastavro")
 
 Datum: TypeAlias = dict[str, object]
-"""A record as fastavro reads and returns it: values by Hudi's field names."""
-
 _CODECS: Final = ("null", "deflate")
 
 
 class Kind:
-    """A kind of file with the schema `schemas/<file>.avsc`. Its header is made once, at the first write.
+    """A kind of file with the schema `schemas/<file>.avsc`; its header is made once.
 
-    Written files contain the schema without white space.
     notes: header entries besides the schema, for facts without a place in the record.
     """
 
@@ -70,7 +67,7 @@ def encode(kind: Kind, datum: Datum) -> bytes:
 
 
 def notes_of(data: bytes, path: str) -> Mapping[str, str]:
-    """Return the header of a file, including its schema; raise `FormatError` if it is damaged."""
+    """Return the header of a file; raise `FormatError` if it is damaged."""
     try:
         found = fastavro.block_reader(io.BytesIO(data)).metadata
         return {str(key): str(value) for key, value in found.items()}
@@ -81,8 +78,7 @@ def notes_of(data: bytes, path: str) -> Mapping[str, str]:
 def decode(data: bytes, path: str, record: str) -> Datum:
     """Decode a file with one record of this name, by the schema in the file.
 
-    Raises `FormatError` if the file is empty, damaged or contains another record, and `UnsupportedFeatureError` for a
-    codec that Hudi does not use.
+    Raises `FormatError` for damage or another record, `UnsupportedFeatureError` for a codec that Hudi does not use.
     """
     if data[:4] != avro.MAGIC:
         what = "an empty file" if not data else f"it begins with {data[:4]!r}"

@@ -2,10 +2,9 @@
 
     3 (int32) | number of records (int32) | per record: length (int32), datum
 
-The lengths between the datums make the content no container. But a schema that begins with a fixed field of four bytes
-reads each length as part of its record. With that field first, the content is a run of datums, and polars decodes it at
-once. The decoded lengths must add up to the content's size, which detects a wrong schema. polars reads no maps and no
-unions of several types; fastavro decodes such blocks row by row.
+The lengths make the content no container. A schema that begins with a fixed field of four bytes reads each length as
+part of its record, so polars decodes all at once. The decoded lengths must add up to the content's size, which detects
+a wrong schema. fastavro decodes blocks with maps or unions of several types, row by row.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _LENGTH_FIELD: Final = {"name": _LENGTH, "type": {"type": "fixed", "name": "Crdt
 
 
 def decode(content: memoryview, schema: str, path: str, offset: int) -> pa.Table:
-    """Decode the rows of a block with the writer's `schema`. Errors name the path and the offset."""
+    """Decode the rows of a block; errors name the path and the offset."""
     where = f"path={path} offset={offset}"
     if len(content) < _HEAD.size:
         raise FormatError(f"damaged Avro log block: cut short. {where}")

@@ -1,8 +1,7 @@
 """Check that a schema in a file bounds the memory and depth of reading the file.
 
-Avro allows two that do not. An array of nulls, or of records without fields, has any number of items in no bytes. A
-type that contains itself has a level per byte: fastavro recurses as deep as the bytes, and overflows the stack. Hudi's
-schemas contain neither.
+An array of nulls, or of records without fields, has any number of items in no bytes. A type that contains itself has a
+level per byte, and fastavro's recursion overflows the stack. Hudi's schemas contain neither.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def require_bounded(schema: Json) -> None:
 
 
 class _Walk:
-    """One walk through a schema: the smallest size of each named type, None while the type is being read."""
+    """A walk through a schema: the smallest size of each named type, None while the type is being read."""
 
     def __init__(self) -> None:
         self._named: dict[str, int | None] = {}
@@ -72,6 +71,5 @@ class _Walk:
 
 
 def _namespace(kind: Mapping[str, Any], namespace: str) -> str:
-    """Return the namespace of a named type, which also applies to the types in it."""
     own, dot, _ = str(kind["name"]).rpartition(".")
     return own if dot else str(kind.get("namespace", namespace) or "")

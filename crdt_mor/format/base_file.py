@@ -1,14 +1,13 @@
 """Parquet for Hudi's readers: base files, and the blocks of log files.
 
-- No Arrow schema in the footer: hudi-rs refuses log blocks with large, view or dictionary types in it. - Lists and maps
-in three levels with the names of the Parquet specification, timestamps in microseconds of UTC, decimals in as few fixed
-bytes as their precision needs: Spark and hudi-rs expect these. - Row groups of about 131,072 rows, so readers decode
-them in parallel. - Number columns that do not shrink are not compressed. A base file of ten columns, three with random
-floats, decodes in three quarters of the time. - Each page has a CRC, which costs next to nothing. Nothing else detects
-a changed byte of a number. - A dictionary only where values repeat. Dictionaries are most of the cost of writing: for a
-column of keys, a hash table of every key that is then thrown away. - Everything else is plain. Many integers would be
-smaller as DELTA_BINARY_PACKED, and some faster to read, but Flink refuses any encoding besides plain and dictionary
-(benches/README.md has the figures).
+- No Arrow schema in the footer: hudi-rs refuses log blocks with large, view or dictionary types in it.
+- Lists and maps in three levels, timestamps in microseconds of UTC, decimals in as few fixed bytes as possible: Spark
+  and hudi-rs expect these.
+- Row groups of about 131,072 rows, so readers decode them in parallel.
+- Number columns that do not shrink are not compressed, which decodes faster.
+- Each page has a CRC: nothing else detects a changed byte of a number.
+- A dictionary only where values repeat: dictionaries are most of the cost of writing.
+- Everything else is plain: Flink refuses encodings besides plain and dictionary (figures in benches/README.md).
 """
 
 from __future__ import annotations
@@ -33,21 +32,20 @@ from crdt_mor.model.layout import BY_KEY, ZSTD
 
 ROW_GROUP_ROWS: Final = 131_072
 CLUSTERED_ROW_GROUP_ROWS: Final = 32_768
-"""Rows per row group in a clustered base file: fewer, so that filters skip more."""
+"""Rows per row group in a clustered base file: fewer, so filters skip more."""
 MIN_RECORD_KEY: Final = "hoodie_min_record_key"
 MAX_RECORD_KEY: Final = "hoodie_max_record_key"
 AVRO_SCHEMA: Final = "parquet.avro.schema"
 LATEST_REQUESTED: Final = "crdt_mor.latest_requested"
 ORDER: Final = "crdt_mor.order"
-"""The order of the rows, as text of `Layout`, if they are not in key order."""
+"""The order of the rows, as text of `Layout`, unless by key."""
 
 CALENDAR: Final = {"org.apache.spark.version": "3.5.6"}
 """Metadata that marks dates and times as proleptic Gregorian, the calendar of Spark 3.
 
-Spark 2 and Hive used other calendars before 1582-10-15 (dates) and before 1900 (moments). Spark 3 cannot know the
-calendar of a file that names no Spark version, and refuses such values (READ_ANCIENT_DATETIME). It reads a file
-unchanged if the file names Spark 3.0.0 or later (INT96: 3.1.0; versions compare as text) and lacks the key
-`org.apache.spark.legacyDateTime`. Hudi's readers ignore this key and read log blocks unchanged.
+Spark 2 and Hive used other calendars before 1582-10-15 (dates) and 1900 (moments). Spark 3 refuses such values in a
+file that names no Spark version (READ_ANCIENT_DATETIME). It reads a file unchanged if the file names Spark 3.0.0 or
+later (INT96: 3.1.0) and lacks the key `org.apache.spark.legacyDateTime`.
 
 Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of Spark 3.5.
 """
@@ -55,14 +53,14 @@ Source: `datetimeRebaseSpec` and `int96RebaseSpec` in `DataSourceUtils.scala` of
 _ALWAYS_REPEAT: Final = frozenset({"_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_file_name"})
 _NEVER_REPEAT: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_record_key"})
 _NEVER_FILTERED: Final = frozenset({"_hoodie_commit_seqno", "_hoodie_partition_path", "_hoodie_file_name"})
-"""Readers never skip rows by these columns, so statistics of them are not worth the time."""
+"""Readers never skip rows by these columns, so they have no statistics."""
 VIEWS: Final = {pa.string(): pa.string_view(), pa.binary(): pa.binary_view()}
-"""Stored types and the view types with equal bytes in a file. polars uses views, so nothing is copied."""
+"""Stored types and the view types that polars uses; both have equal bytes in a file."""
 _SAMPLE_ROWS: Final = 1_024
 REPEATS_MIN: Final = 8
-"""The smallest average number of repetitions per value among rows that share a dictionary. In a row group of 131,072
-rows, 5,000 texts decode three times as fast from a dictionary, and 10,000 prices twice as fast in two thirds of the
-bytes. 20,000 numbers decode twice as fast, but take more bytes and more time to encode.
+"""The smallest average number of repetitions per value among rows that share a dictionary. In a row group of
+131,072 rows, 10,000 prices decode twice as fast from a dictionary. 20,000 numbers do too, but take more bytes and
+more time to encode.
 """
 _JUDGED_FOR_WRITES: Final = 32
 _JUDGEMENTS_MAX: Final = 64
@@ -71,28 +69,26 @@ _ZSTD_LEVEL: Final = 1
 _RUN_ROWS: Final = 8_192
 """The number of neighbouring values that are compressed as a sample."""
 _RATIO_MAX: Final = 0.9
-"""A column that keeps more than this share of its bytes is not compressed: decompression is most of the time of
-decoding numbers.
+"""A column that keeps more than this share of its bytes is not compressed, because decompression costs most of
+decoding.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The end of a Parquet file: number of rows, stored columns and key-value metadata."""
-
     rows: int
     schema: pa.Schema
     metadata: Mapping[str, str]
 
     @property
     def latest_requested(self) -> InstantTime | None:
-        """The latest requested time among the commits in this base file; None for base files of Hudi."""
+        """The latest requested time among the commits in this base file; None for Hudi's."""
         text = self.metadata.get(LATEST_REQUESTED)
         return InstantTime(text) if text else None
 
     @property
     def order(self) -> str:
-        """The order of the rows in a base file of crdt_mor, as text of `Layout`."""
+        """The order of the rows, as text of `Layout`."""
         return self.metadata.get(ORDER, str(BY_KEY))
 
 
@@ -127,14 +123,11 @@ def write_parquet(
 ) -> memoryview:
     """Encode `rows`, in stored types, as a Parquet file without metadata, in this thread.
 
-    Text may be in views (`VIEWS`), commit times and file names in dictionaries: this changes only the time.
-
     codec: the codec of a base file, as `Layout` names it.
-    repeating: columns worth a dictionary (`repeating_columns`), besides the meta columns that always are.
-    uncompressed: columns of a base file that do not shrink (`incompressible_columns`).
-    log_block: lz4 and no statistics, because readers need every row of a block and compaction soon rewrites it. This
-        is a third less work for the writer.
-    lookup: a column of distinct values that gets a Bloom filter, by which readers find single values.
+    repeating: columns worth a dictionary, besides the meta columns.
+    uncompressed: columns of a base file that do not shrink.
+    log_block: lz4 and no statistics, because readers need every row and compaction soon rewrites it.
+    lookup: a column of distinct values that gets a Bloom filter.
     """
     for item in rows.schema:
         ready = item.type in VIEWS.values() or (item.name in _ALWAYS_REPEAT and pa.types.is_dictionary(item.type))
@@ -151,7 +144,6 @@ def write_parquet(
 def _options(
     rows: pa.Table, repeating: Sequence[str], uncompressed: Sequence[str], codec: str | None
 ) -> dict[str, Any]:
-    """Return pyarrow's writer options; the module docstring gives the reasons. codec: None for a log block."""
     log_block, schema = codec is None, rows.schema
     repeats = _ALWAYS_REPEAT.union(repeating) if rows.num_rows >= REPEATS_MIN else ()
     columns = () if log_block else [item for item in schema if item.name not in uncompressed]
@@ -170,7 +162,6 @@ def _options(
 
 
 def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:
-    """Yield the Parquet leaf columns of a table column, by their path in the specification."""
     if pa.types.is_list(type_):
         yield from _leaves(type_.value_type, f"{path}.list.element")
     elif pa.types.is_map(type_):
@@ -186,8 +177,7 @@ def _leaves(type_: pa.DataType, path: str) -> Iterator[str]:
 def read_footer(source: ParquetSource) -> Footer:
     """Read the footer of a Parquet file.
 
-    Raises FileNotFoundError if the file is missing, `FormatError` if it is damaged, and `StorageUnavailableError` if
-    the system does not return it.
+    Raises FileNotFoundError, `FormatError` for damage, or `StorageUnavailableError` if the system fails.
     """
     try:
         with source.open() as file:
@@ -212,10 +202,9 @@ def read_footer(source: ParquetSource) -> Footer:
 
 
 def refuse_encrypted(error: Exception, path: str, source: ParquetSource | None = None) -> None:
-    """Raise `UnsupportedFeatureError` if a Parquet file could not be read because it is encrypted.
+    """Raise `UnsupportedFeatureError` if `error` came from an encrypted Parquet file.
 
-    error: the reader's error. Some releases of polars only report bytes that they do not understand.
-    source: the file, if Arrow must be asked too.
+    Some releases of polars only report unknown bytes; then Arrow is asked about `source`.
     """
     said = f"{error} {'' if source is None else _what_arrow_says(source)}"
     if re.search("encrypted (metadata|footer)|Encryption error|Cannot decrypt", said):
@@ -253,7 +242,7 @@ _FLAT: Final = frozenset(
 
 
 def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tuple[str, ...]:
-    """Return the columns worth a dictionary, judged by a sample of the rows, without meta columns.
+    """Return the columns worth a dictionary, judged by a sample, without meta columns.
 
     together: the largest number of rows that share a dictionary.
     """
@@ -269,16 +258,16 @@ def repeating_columns(rows: pl.DataFrame, together: int = ROW_GROUP_ROWS) -> tup
 
 
 class Judgements:
-    """The results of `repeating_columns` for small writes to a table, computed for one write in several.
+    """The results of `repeating_columns`, computed for every few small writes.
 
-    A writer's rows are alike, and judging them costs a tenth of a write of 10,000 rows. Thread-safe.
+    A writer's rows are alike, and judging them costs a tenth of a write. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[tuple[str, ...], int]] = {}
 
     def repeating(self, rows: pl.DataFrame, together: int) -> tuple[str, ...]:
-        """Return `repeating_columns` of these rows, or of about as many earlier rows with the same columns."""
+        """Return `repeating_columns` of these rows, or of as many earlier rows with the same columns."""
         kind = (*rows.schema.items(), min(rows.height, together).bit_length())
         columns, left = self._known.get(kind, ((), 0))
         if not left:
@@ -290,7 +279,7 @@ class Judgements:
 
 
 def incompressible_columns(rows: pl.DataFrame, repeating: Sequence[str], codec: str = ZSTD) -> tuple[str, ...]:
-    """Return the columns of numbers, dates and times besides `repeating` that do not shrink, judged by a sample."""
+    """Return the number, date and time columns besides `repeating` that do not shrink, by a sample."""
     run = rows.slice(max(0, rows.height - _RUN_ROWS) // 2, _RUN_ROWS)
     columns = (run[name] for name in rows.columns if name not in repeating and _has_numbers(rows.schema[name]))
     return tuple(values.name for values in columns if not _gets_smaller(values, codec))
@@ -308,8 +297,7 @@ def _gets_smaller(values: pl.Series, codec: str) -> bool:
 
 @cache
 def _chances() -> npt.NDArray[np.float64]:
-    """Return the sample's positions, as fractions of the rows. They look random, because values may come in runs or
-    periods.
+    """Return the sample's positions, as fractions of the rows: spread, because values may come in runs or periods.
 
     They are always the same, so equal rows give equal files (SplitMix64, Steele et al. 2014).
     """
@@ -320,11 +308,7 @@ def _chances() -> npt.NDArray[np.float64]:
 
 
 def _distinct_values(sample: pl.Series, rows: int) -> int:
-    """Estimate the number of distinct values in a column of `rows` rows from a sample.
-
-    Chao's lower bound for the classes that a sample misses (Chao 1984, "Nonparametric estimation of the number of
-    classes in a population").
-    """
+    """Estimate the number of distinct values in a column from a sample: Chao's lower bound (Chao 1984)."""
     classes = np.bincount(sample.unique_counts().to_numpy(), minlength=3)  # how many values occur so often
     seen, once, twice = int(classes.sum()), int(classes[1]), int(classes[2])
     if len(sample) == rows:

@@ -3,9 +3,8 @@
     footer ── per row group: offset and length ──► header, then blocks of 256 bits
     key ── XXH64 ──► upper half: the block    lower half: eight bits, all set if the block contains the key
 
-In a clustered base file, every row group spans all keys, so statistics skip none. pyarrow writes the filters, in
-releases that can; `row_groups.joining` moves them side by side, and this module reads them at once. polars ignores
-them; Spark, DuckDB and others use them.
+In a clustered base file every row group spans all keys, so statistics skip none. pyarrow writes the filters,
+`row_groups.joining` moves them side by side, and this module reads them at once. polars ignores them.
 
 Source: Parquet's `BloomFilter.md` (the split block filter), and the specification of XXH64.
 """
@@ -32,11 +31,7 @@ FALSE_POSITIVES: Final = 0.01
 
 @cache
 def are_written() -> bool:
-    """Return True if this release of pyarrow writes filters. Without them, a key lookup reads the keys of all row
-    groups.
-
-    This writes a filter, which imports pandas if installed, so it is called only when needed.
-    """
+    """Return True if this release of pyarrow writes filters. Called only when needed, because it imports pandas."""
     sink = pa.BufferOutputStream()
     try:
         pq.write_table(pa.table({"key": ["a"]}), sink, bloom_filter_options={"key": {"ndv": 1, "fpp": 0.5}})
@@ -66,10 +61,9 @@ def options(column: str, rows: int) -> dict[str, Any]:
 
 
 def may_have(source: ParquetSource, column: str, values: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Return the first row and number of rows of each row group that may contain one of these values.
+    """Return the first row and number of rows of each row group that may contain any of these values.
 
-    Returns None if filters are missing or not side by side, as other writers leave them: reading these would take a
-    request per row group.
+    Returns None without filters, or if they are not side by side: these would take a request per row group.
     """
     try:
         places, size = _places(source.metadata(), column), source.size()
@@ -110,7 +104,7 @@ def denied(source: ParquetSource, footer: pq.FileMetaData, group: int, column: s
 
 
 def _places(footer: pq.FileMetaData, column: str) -> list[tuple[int, int, int]]:
-    """Return each row group's number of rows, and offset and length of its filter; empty if one is missing."""
+    """Return each row group's number of rows, and its filter's offset and length; empty if any is missing."""
     number = next((i for i in range(footer.num_columns) if footer.schema.column(i).path == column), None)
     groups = [] if number is None else [footer.row_group(group) for group in range(footer.num_row_groups)]
     found = []
@@ -124,7 +118,7 @@ def _places(footer: pq.FileMetaData, column: str) -> list[tuple[int, int, int]]:
 
 
 def _blocks(data: memoryview) -> npt.NDArray[np.uint32]:
-    """Return the blocks of a filter, a row of eight words each; raise `FormatError` for another kind of filter."""
+    """Return a filter's blocks, a row of eight words each; raise `FormatError` for other kinds."""
     header, size = decode_front(bytes(data[:_HEADER_BYTES_MAX]))
     bits = data[size:]
     if header[1].value != len(bits) or len(bits) % _BLOCK_BYTES or not len(bits) or not _is_split_block(header):
@@ -133,7 +127,6 @@ def _blocks(data: memoryview) -> npt.NDArray[np.uint32]:
 
 
 def _is_split_block(header: Struct) -> bool:
-    """Return True if algorithm, hash and compression are each the first of their unions, the only ones."""
     return all(list(header[field].value) == [1] for field in (2, 3, 4))
 
 
@@ -150,7 +143,7 @@ def _each_in(blocks: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> 
 
 
 def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return `xxh64` of each text (no nulls); texts of equal length are hashed together, as columns of words."""
+    """Return `xxh64` of each text (no nulls); texts of equal length are hashed together."""
     texts = keys.cast(pa.large_string())
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
@@ -164,10 +157,7 @@ def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _hashes_of_length(texts: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint64]:
-    """Return `xxh64` of texts of equal length, one per row, in 64-bit numbers that wrap around.
-
-    The tail is mixed in pieces of eight bytes, then four, then one.
-    """
+    """Return `xxh64` of texts of equal length, a number each, in 64-bit arithmetic that wrap around."""
     at, count = 0, len(texts)
 
     def words(size: int) -> npt.NDArray[np.uint64]:

@@ -1,12 +1,10 @@
-"""The contents of the timeline files of a clean, and of a savepoint, whose files no clean may remove.
+"""The contents of the timeline files of a clean, and of a savepoint. No clean removes a savepoint's files.
 
     T.clean.requested     HoodieCleanerPlan
     T_C.clean             HoodieCleanMetadata
     T_C.savepoint         HoodieSavepointMetadata
 
-Hudi refuses time travel to before `earliest_to_retain` of the newest completed clean. Views at that time or later have
-all their files. Each file is one record, as in `records`. This module knows no file names and does not decide which
-files go.
+Hudi refuses time travel to before `earliest_to_retain` of the newest completed clean. Each file is one record.
 """
 
 from __future__ import annotations
@@ -22,16 +20,15 @@ from crdt_mor.model.names import join_path
 
 KEEP_BY_TIME: Final = "KEEP_LATEST_BY_HOURS"
 KEEP_BY_COMMITS: Final = "KEEP_LATEST_COMMITS"
-"""Hudi's names of the clean policies: keep the state since a time, or at the last commits."""
+"""Hudi's names of the clean policies."""
 
 _VERSION: Final = 2
-"""The version of both records. Since this version, plans list files with a flag, and results name files without folder.
-"""
+"""The version of both records: plans list files with a flag, results name files without folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionInstant:
-    """An instant in Hudi's terms: requested time, action and state (REQUESTED, INFLIGHT or COMPLETED)."""
+    """An instant in Hudi's terms. State: REQUESTED, INFLIGHT or COMPLETED."""
 
     requested: str
     action: str
@@ -42,11 +39,11 @@ class ActionInstant:
 class CleanPlanRecord:
     """The files that a clean will remove, for Hudi.
 
-    earliest_to_retain: the instant from which history is kept; None if there is none.
-    last_completed: requested time of the last completed commit at planning; empty if there was none.
-    policy: Hudi's name of the policy, such as `KEEP_BY_TIME`.
-    files: the names of the files to remove, without folder, by partition path.
-    partitions: the partitions to remove as a whole; None means none.
+    earliest_to_retain: the instant from which history is kept, or None.
+    last_completed: requested time of the last commit completed at planning, or empty.
+    policy: Hudi's name, such as `KEEP_BY_TIME`.
+    files: names without folder, by partition path.
+    partitions: the partitions to remove as a whole.
     """
 
     files: Mapping[str, Sequence[str]]
@@ -59,9 +56,8 @@ class CleanPlanRecord:
 
 @dataclass(frozen=True, slots=True)
 class CleanedPartition:
-    """The files that a clean removed from a partition, without folder.
+    """The files that a clean removed from a partition, without folder, and failed to remove.
 
-    failed: the files that it could not remove.
     deleted: True if the whole partition was removed.
     """
 
@@ -74,10 +70,9 @@ class CleanedPartition:
 class CleanMetadata:
     """The result of a clean.
 
-    started: requested time of the clean.
     earliest_to_retain: views as of this time or later are whole; empty if all are.
-    last_completed: requested time of the last completed commit at planning; empty if there was none.
-    policy: the plan's policy. Each partition stores it, so it is lost without partitions.
+    last_completed: requested time of the last commit completed at planning, or empty.
+    policy: stored in each partition, so it is lost without partitions.
     """
 
     started: str
@@ -120,7 +115,7 @@ def encode_clean_plan(plan: CleanPlanRecord) -> bytes:
 
 
 def decode_clean_plan(data: bytes, path: str) -> CleanPlanRecord:
-    """Decode a `.clean.requested` file of any release of Hudi; raise `FormatError` if it is empty or damaged."""
+    """Decode a `.clean.requested` file of any release; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _PLAN.name)
     try:
         listed = cast("Mapping[str, list[Datum]]", datum.get("filePathsToBeDeletedPerPartition") or {})
@@ -168,7 +163,7 @@ def encode_clean(metadata: CleanMetadata) -> bytes:
 
 
 def decode_clean(data: bytes, path: str) -> CleanMetadata:
-    """Decode a completed `.clean` file of any release of Hudi; raise `FormatError` if it is empty or damaged."""
+    """Decode a `.clean` file of any release; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _METADATA.name)
     try:
         partitions = cast("Mapping[str, Datum]", datum["partitionMetadata"])
@@ -187,7 +182,7 @@ def decode_clean(data: bytes, path: str) -> CleanMetadata:
 
 
 def decode_savepoint(data: bytes, path: str) -> list[str]:
-    """Return the files of a savepoint, as paths inside the table; raise `FormatError` if it is empty or damaged."""
+    """Return the files of a savepoint, as paths inside the table; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _SAVEPOINT_RECORD)
     try:
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])

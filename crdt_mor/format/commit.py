@@ -4,8 +4,7 @@
     T_C.replacecommit                HoodieReplaceCommitMetadata
     T.compaction.requested           HoodieCompactionPlan
 
-Each file is one record, as in `records`. Hudi before version 8 wrote commits as JSON, which is read too. This module
-knows neither file names nor which instants count.
+Each file is one record. Hudi before version 8 wrote commits as JSON, which is read too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from crdt_mor.model.numbers import is_whole
 
 @dataclass(frozen=True, slots=True)
 class RuntimeStats:
-    """Milliseconds that a compaction spent on a file group. Hudi only displays them."""
+    """Milliseconds that a compaction spent on a file group, for display."""
 
     total_scan_time: int | None = 0
     total_create_time: int | None = 0
@@ -82,7 +81,7 @@ class CommitMetadata:
 
 @dataclass(frozen=True, slots=True)
 class CompactionOperation:
-    """A file group of a plan. Paths are file names only; without a base file, `base_instant` is the first log's."""
+    """A file group of a plan, by file names. Without a base file, `base_instant` is the first log's."""
 
     base_instant: str | None
     delta_files: Sequence[str]
@@ -181,7 +180,7 @@ def _operation_datum(operation: CompactionOperation) -> Datum:
 
 
 def decode_commit(data: bytes, path: str, *, replace: bool = False) -> CommitMetadata:
-    """Decode a commit file (`replace`: a replacecommit file); raise `FormatError` if it is empty or damaged."""
+    """Decode a commit file (`replace`: a replacecommit file); raise `FormatError` for damage."""
     record = _REPLACE_COMMIT_RECORD if replace else _COMMIT.name
     datum = _decode_json(data, path, record) if data[:1] == b"{" else avro_record.decode(data, path, record)
     try:
@@ -221,11 +220,11 @@ _STAT_KINDS: Final = tuple(
     (item.name, {"str | None": (str, NoneType), "int | None": (int, NoneType)}.get(str(item.type)))
     for item in fields(WriteStat)
 )
-"""The fields of a write stat and their types; None for fields that are no plain values."""
+"""The plain fields of a write stat and their types; None for others."""
 
 
 def _require_types(metadata: CommitMetadata) -> None:
-    """Raise TypeError for a value that Hudi's schema cannot contain, from JSON or from a file with its own schema."""
+    """Raise TypeError for a value that Hudi's schema cannot contain."""
     texts: list[object] = [*metadata.stats, *metadata.extra, *metadata.extra.values(), *metadata.replaced]
     texts += [file_id for file_ids in metadata.replaced.values() for file_id in file_ids]
     texts += [] if metadata.operation is None else [metadata.operation]
@@ -240,7 +239,7 @@ def _require_types(metadata: CommitMetadata) -> None:
 
 
 def _decode_json(data: bytes, path: str, record: str) -> Datum:
-    """Decode commit metadata in JSON, written by Hudi before version 8; archived instants may contain it."""
+    """Decode commit metadata in JSON, which archived instants of Hudi before version 8 contain."""
     try:
         return cast("Datum", json.loads(data))
     except (ValueError, RecursionError) as error:

@@ -4,14 +4,13 @@
 
 The ordering value is a union of wrapper records, one per type. A plain delete, which removes everything before it, has
 the int 0, like Hudi's own: Hudi's Spark reader fails on null if the deleted row is in a log. A block uses one wrapper
-type, because hudi-rs refuses two. Dates and timestamps are written as days and microseconds, because Spark compares
-them with the numbers in its rows.
+type, because hudi-rs refuses two. Dates and timestamps are days and microseconds, because Spark compares them with the
+numbers in its rows.
 
-Writing joins four columns of bytes. Reading uses the encoding of a union: the number of its branch, then the value. If
-all deletes of a block have the same branch, a schema without a union decodes the block: an int field for the branch,
-then a plain field for the value. polars decodes that at once. Two checks confirm the assumption afterwards. A delete of
-another branch shows its number in the int field. A sentinel appended after the last delete must be decoded unchanged;
-the closing 0 of the array is its null key. If a check fails, fastavro decodes the block delete by delete.
+If all deletes of a block have the same branch of the union, a schema without a union decodes it in polars: an int field
+for the branch, then the value. Two checks confirm this afterwards. A delete of another branch shows its number in the
+int field. A sentinel after the last delete must be decoded unchanged; the closing 0 of the array is its null key. If a
+check fails, fastavro decodes the block delete by delete.
 """
 
 from __future__ import annotations
@@ -98,7 +97,7 @@ def _bytes_of(values: pa.Array) -> bytes:
 
 
 def decode(contents: Sequence[memoryview], places: Sequence[str]) -> list[pl.DataFrame]:
-    """Return `record_key` and `ordering` of every delete of each block. `places`: the blocks, for error messages."""
+    """Return `record_key` and `ordering` of every delete of each block. `places`: for errors."""
     bodies = [_body(content, where) for content, where in zip(contents, places, strict=True)]
     frames: list[pl.DataFrame] = []
     for body, frame, where in zip(bodies, _decode_columns(bodies), places, strict=True):
@@ -137,7 +136,7 @@ def _body(content: memoryview, where: str) -> memoryview:
 class _OneBranch(NamedTuple):
     """The deletes of a block, all of the branch of the first delete, as far as checked.
 
-    height: their number. deletes: their bytes, and the closing 0 of the array.
+    deletes: their bytes, and the closing 0 of the array.
     """
 
     branch: int
@@ -146,10 +145,7 @@ class _OneBranch(NamedTuple):
 
 
 def _decode_columns(bodies: Sequence[memoryview]) -> list[pl.DataFrame | None]:
-    """Decode each block with a single branch; None for other blocks.
-
-    Blocks of one branch are decoded together, because each call of the decoder has a fixed cost.
-    """
+    """Decode blocks of a single branch together, because each call has a fixed cost; None for other blocks."""
     guesses = [_one_branch(body) for body in bodies]
     frames: list[pl.DataFrame | None] = [None] * len(bodies)
     for branch in {guess.branch for guess in guesses if guess is not None}:
@@ -161,7 +157,7 @@ def _decode_columns(bodies: Sequence[memoryview]) -> list[pl.DataFrame | None]:
 
 
 def _one_branch(body: memoryview) -> _OneBranch | None:
-    """Return a block's deletes with the branch of the first; None for an unusual or damaged block."""
+    """Return a block's deletes of the first delete's branch; None for an unusual or damaged block."""
     try:
         count, start = avro.decode_long(body, 0)
         if count <= 0:
@@ -181,7 +177,7 @@ def _one_branch(body: memoryview) -> _OneBranch | None:
 
 
 def _decode_branch(branch: int, blocks: Sequence[_OneBranch]) -> list[pl.DataFrame | None]:
-    """Decode blocks of one branch together; None for a block with other branches too."""
+    """Decode blocks of one branch together; None for a block with other branches."""
     wrapper = WRAPPERS[branch]
     # The closing 0 of each array is its sentinel's null key.
     tail = _SENTINEL + avro.encode_long(branch) + wrapper.zero
@@ -258,7 +254,7 @@ def _union_schema() -> object:
 
 
 def _decode_any(body: memoryview) -> pl.DataFrame:
-    """Decode a block delete by delete, with any branches. No known writer mixes branches."""
+    """Decode a block delete by delete. No known writer mixes branches."""
     buffer = io.BytesIO(body)
     rows = fastavro.schemaless_reader(buffer, _union_schema(), None, return_record_name=True)  # type: ignore[arg-type]
     records = cast("list[dict[str, object]]", rows)

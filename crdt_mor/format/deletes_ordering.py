@@ -1,7 +1,6 @@
-"""Encode and decode the ordering values of deletes: a union of wrapper records, a branch per type.
+"""Encode and decode the ordering values of deletes, a column of equal branch at a time.
 
-A whole column at a time: all deletes of a block have the same branch. `format.deletes` describes the bytes around a
-value.
+`format.deletes` describes the bytes around a value.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _DECIMAL: Final = pa.decimal128(38, 15)
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A branch of the union: its value's Avro type, its Arrow type when read, and a value as bytes."""
+    """A branch of the union: its value's Avro type, Arrow type, and bytes."""
 
     name: str
     avro: Json
@@ -67,7 +66,7 @@ def as_binary(texts: pa.Array) -> pa.Array:
 
 
 def length_prefix(values: pa.Array, before: bytes) -> pa.Array:
-    """Prefix each value with `before` and its Avro length. There are few lengths, so each is encoded once."""
+    """Prefix each value with `before` and its Avro length; each length is encoded once."""
     lengths, places = np.unique(pc.binary_length(values).to_numpy(zero_copy_only=False), return_inverse=True)
     prefixes = pa.array([before + avro.encode_long(int(length)) for length in lengths], pa.large_binary())
     return prefixes.take(pa.array(places))
@@ -108,7 +107,7 @@ def _wide_decimal(ordering: pa.Array) -> pa.Array:
 
 
 def _fixed_tails(ordering: pa.Array, head: bytes) -> pa.Array:
-    """Return numbers as a matrix of bytes, a row each, and a mask of the used bytes."""
+    """Return numbers as a matrix of bytes, and a mask of the used ones."""
     type_ = ordering.type
     if pa.types.is_boolean(type_):
         numbers = pc.fill_null(ordering, False).to_numpy(zero_copy_only=False)
@@ -147,7 +146,7 @@ def _varints(numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Encode length and unscaled value in as few bytes as its sign allows, big-endian: Java's BigInteger."""
+    """Encode length and unscaled value in the fewest bytes, big-endian: Java's BigInteger."""
     raw = np.frombuffer(ordering.buffers()[1], np.uint8).reshape(-1, 16)[ordering.offset :][: len(ordering)]
     big = raw[:, ::-1].copy()
     big[ordering.is_null().to_numpy(zero_copy_only=False)] = 0
@@ -161,7 +160,6 @@ def _decimal_bytes(ordering: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.bo
 
 
 def decoded_ordering(rows: pl.DataFrame, wrapper: Wrapper) -> pa.Array:
-    """Return the ordering values of one branch from the values that polars decoded."""
     if pa.types.is_null(wrapper.arrow):
         return pa.nulls(rows.height)
     values = rows["ordering"].to_arrow()
@@ -179,7 +177,6 @@ def _decimals(values: Sequence[bytes | None]) -> pa.Array:
 
 
 def typed_ordering(values: list[object], wrapper: Wrapper) -> pa.Array:
-    """Return the ordering values of one branch from single values that fastavro decoded."""
     if pa.types.is_decimal(wrapper.arrow):
         return _decimals(cast("list[bytes | None]", values))
     plain = {"int": pa.int32(), "long": pa.int64()}.get(str(wrapper.avro), wrapper.arrow)

@@ -3,12 +3,10 @@
     "#HUDI#" | size 8 | version 4 | kind 4 | headers | content length 8 | content | footers | bytes before this field 8
 
 All numbers are big-endian. `size` counts the bytes after it, so a block has `size` + 14 bytes, and its last field is
-`size` + 6. Headers are int32 ordinals with texts. Every block contains its INSTANT_TIME and the Avro schema of its
-rows.
+`size` + 6. Headers are int32 ordinals with texts, among them INSTANT_TIME and the rows' Avro schema.
 
-Hudi's readers drop a block that they do not understand, and drop a good block before garbage. This module skips
-nothing: damage is a `FormatError` with path and offset. Reading copies nothing: a block's content is a view into the
-file. The merge decides which delete removes which row.
+Hudi's readers drop blocks that they do not understand, and a good block before garbage. Here damage is a `FormatError`
+with path and offset. A block's content is a view into the file, not a copy.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _ROLLBACK_COMMAND: Final = "0"
 _ENCRYPTED: Final = b"PARE"
 """The end of a Parquet file with an encrypted footer."""
 _ORDERED: Final = ',"crdt_mor.ordered":true}'
-"""The end of a delete block's Avro schema if all its ordering values count. Avro allows such properties."""
+"""The end of a delete block's Avro schema if all its ordering values count."""
 
 
 class BlockKind(IntEnum):
@@ -71,7 +69,7 @@ class HeaderKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A block of rows or deletes. `content` is a view that keeps the file's bytes alive."""
+    """A block of rows or deletes. `content` is a view into the file's bytes."""
 
     kind: BlockKind
     instant: InstantTime
@@ -82,11 +80,11 @@ class LogBlock:
     offset: int
     path: str
     stands_for: tuple[InstantTime, ...] = ()
-    """The instants whose blocks this block of Hudi's log compaction replaces."""
+    """The instants with blocks that this block of Hudi's log compaction replaces."""
 
     @property
     def ordered(self) -> bool:
-        """True if every delete has an ordering value, also the int 0. In Hudi's blocks, 0 means none."""
+        """True if every ordering value counts, also the int 0. In Hudi's blocks, 0 means none."""
         return self.schema.endswith(_ORDERED)
 
     @property
@@ -99,16 +97,16 @@ class LogBlock:
 
 
 Buffers = list[bytes | memoryview]
-"""The bytes of a block in several buffers, so that the large content is not copied after its small head."""
+"""A block in several buffers, so that the large content is not copied after its head."""
 
 
 def parquet_block(
     instant: InstantTime, schema_json: str, parquet: bytes | memoryview, partial: bool = False
 ) -> Buffers:
-    """Encode a block of rows. `parquet` is a whole Parquet file with the meta columns; `partial` if columns are
-    missing.
+    """Encode a block of rows.
 
-    `schema_json` is the Avro schema of the block's columns, the meta columns first.
+    `parquet` is a whole file with the meta columns; `partial` if columns are missing. `schema_json` is the Avro schema
+    of its columns, the meta columns first.
     """
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
     if partial:
@@ -123,7 +121,7 @@ def delete_block(
     partition: str,
     ordering: pa.Array | None,
 ) -> Buffers:
-    """Encode a block of deletes in one partition: plain ones, or with an ordering value each (see `format.deletes`)."""
+    """Encode a block of deletes in one partition: plain, or with an ordering value each."""
     if ordering is not None and not pa.types.is_null(ordering.type) and not ordering.null_count:
         schema_json = schema_json.rstrip().removesuffix("}") + _ORDERED
     headers = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: schema_json}
@@ -153,13 +151,13 @@ def _block(kind: BlockKind, headers: Mapping[HeaderKey, str], content: bytes | m
 
 
 def read_log(data: bytes | memoryview, path: str) -> list[LogBlock]:
-    """Return the blocks of a log file that count, in file order; see `read_blocks` and `standing`."""
+    """Return the blocks of a log file that count, in file order."""
     blocks = read_blocks(data, path)
     return [block for block, stands in zip(blocks, standing(blocks), strict=True) if stands]
 
 
 def read_blocks(data: bytes | memoryview, path: str) -> list[LogBlock]:
-    """Return all blocks of a log file, in file order. An empty file contains none; damage raises `FormatError`."""
+    """Return all blocks of a log file, in file order; damage raises `FormatError`."""
     view = memoryview(data)
     blocks: list[LogBlock] = []
     offset = 0
@@ -170,10 +168,9 @@ def read_blocks(data: bytes | memoryview, path: str) -> list[LogBlock]:
 
 
 def standing(blocks: Sequence[LogBlock]) -> list[bool]:
-    """Return for each block whether it counts. Blocks are in the order of their log files, then in file order.
+    """Return for each block whether it counts. Blocks are in file order.
 
-    A rollback command, written by Hudi before version 8, cancels the earlier blocks of its target, also in an earlier
-    file. The command contains no rows.
+    A rollback command of Hudi before version 8 cancels the earlier blocks of its target, also in an earlier file.
     """
     stands: list[bool] = []
     undone: set[str] = set()
@@ -246,7 +243,7 @@ def _read_headers(body: memoryview, position: int) -> tuple[dict[int, str], int]
 
 
 def _typed(number: int, headers: dict[int, str], content: memoryview, offset: int, path: str) -> LogBlock:
-    """Return the block as a value; refuse kinds and headers without a defined meaning."""
+    """Return the block as a value; refuse undefined kinds and headers."""
     try:
         kind = BlockKind(number)
     except ValueError:
@@ -279,8 +276,7 @@ def _rollback_target(command: LogBlock) -> str:
 
 
 def decode_deletes(blocks: Sequence[LogBlock]) -> list[pl.DataFrame]:
-    """Return the deletes of each block: `record_key` (string) and `ordering` (its own type; null type for plain
-    deletes).
+    """Return `record_key` and `ordering` (null type for plain deletes) of each block's deletes.
 
     An integer ordering value 0 stays 0; the caller knows that it is Hudi's natural order.
     """
@@ -289,9 +285,9 @@ def decode_deletes(blocks: Sequence[LogBlock]) -> list[pl.DataFrame]:
 
 
 def decode_avro(block: LogBlock) -> pa.Table:
-    """Return the rows of an Avro block: its columns, in types chosen by the decoder.
+    """Return the rows of an Avro block, in types chosen by the decoder.
 
-    A column that the block lacks stays absent; the merge decides whether that is null.
+    Missing columns stay absent; the merge decides whether they are null.
     """
     assert block.kind is BlockKind.AVRO, block.kind
     return avro_rows.decode(block.content, block.schema, block.path, block.offset)

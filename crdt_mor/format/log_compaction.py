@@ -1,12 +1,12 @@
 """Find the blocks of a file slice that count, and their positions, after Hudi's log compactions.
 
-A log compaction writes a log file per file group. Its blocks replace the blocks of the instants in their header.
-Replaced blocks stay in their files, and the new block takes the position of the newest one:
+A log compaction's blocks replace the blocks of the instants in their header, which stay in their files. The new block
+takes the position of the newest of them:
 
     instants 1 2 3 4, and 5 that replaces 1, 2 and 3      ->    5 4
 
-A later log compaction may name an earlier one, and then replaces all its instants too. Replaced blocks may be missing,
-as in an earlier view; a block with all of them missing does not count.
+A log compaction that names an earlier log compaction replaces its instants too. In an earlier view replaced blocks may
+be missing; if all are, the block does not count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crdt_mor.model.instant import InstantTime
 
 
 def places(blocks: Sequence[LogBlock]) -> list[InstantTime | None]:
-    """Return for each block of a slice the instant of its position; None if the block does not count."""
+    """Return for each block the instant of its position; None if the block does not count."""
     stands_for = {block.instant: block.stands_for for block in blocks if block.stands_for}
     if not stands_for:
         return [block.instant for block in blocks]

@@ -3,8 +3,7 @@
     #comment
     key=value        `\\` escapes, `\\uXXXX` per UTF-16 unit, a line that ends in `\\` continues in the next
 
-`.hoodie_partition_metadata` has this format too. `model.config` interprets the keys, and `model.config_properties`
-names them.
+`.hoodie_partition_metadata` has this format too. `model.config` interprets the keys.
 """
 
 from __future__ import annotations
@@ -25,11 +24,10 @@ _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])|\\u?", re.DOTALL)
 _ESCAPED: Final = re.compile(r"[\\=:#!]|[^ -~]")
 """Characters that are always escaped."""
 _PAIR: Final = re.compile(r"((?:[^\\=: \t\f]+|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
-"""A line: a key, which ends before an unescaped separator, and its value."""
 
 
 def encode(properties: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """Encode `properties`, in their order, after the comment lines. Equal input gives equal bytes."""
+    """Encode `properties` after the comment lines. Equal input gives equal bytes."""
     lines = [f"#{line}" for comment in comments for line in _LINE_END.split(comment)]
     lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in properties.items()]
     return ("\n".join(lines) + "\n").encode("latin-1", "replace")
@@ -52,7 +50,7 @@ def decode(data: bytes, path: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the non-empty lines, with continuations joined, and the number of their first line."""
+    """Yield the non-empty lines, continuations joined, with the number of their first line."""
     pending, first = "", 0
     for number, natural in enumerate(_LINE_END.split(text), 1):
         line = natural.lstrip(_SPACE)
@@ -110,5 +108,5 @@ def decode_table(data: bytes, path: str) -> dict[str, str]:
 
 
 def partition_metadata(commit_time: str, depth: int) -> bytes:
-    """Encode the file by which Hudi finds a partition: the first commit there, and the number of path levels."""
+    """Encode the file by which Hudi finds a partition: its first commit, and its path levels."""
     return encode({"commitTime": commit_time, "partitionDepth": str(depth)}, ["partition metadata"])

@@ -3,9 +3,8 @@
     T.rollback.requested     HoodieRollbackPlan
     T_C.rollback             HoodieRollbackMetadata
 
-Neither record has a place for a writer's own metadata, so crdt_mor's key is in the header of the Avro container, which
-Hudi's readers ignore. Equal values give equal bytes. This module knows neither file names nor which writes are given
-up.
+crdt_mor's key is in the header of the Avro container, because the records have no place for it. Equal values give equal
+bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """A rollback without removed files: the files of its write were removed before.
+    """A rollback of a write after its files were removed.
 
     started: requested time of the rollback.
     undone, action: requested time and action of the write.
@@ -64,5 +63,5 @@ def _instant(rollback: Rollback) -> Datum:
 
 
 def rollback_notes(data: bytes, path: str) -> Mapping[str, str]:
-    """Return the header of either file, with crdt_mor's key if it wrote the file; `FormatError` if it is damaged."""
+    """Return the header of either file, with crdt_mor's key if it wrote the file."""
     return avro_record.notes_of(data, path)

@@ -4,9 +4,8 @@
     T.restore.requested                     HoodieRestorePlan
     T_C.restore                             HoodieRestoreMetadata
 
-None of these records has a place for a writer's own metadata, so crdt_mor's key is in the header of the Avro container,
-which Hudi's readers ignore. Hudi leaves the inflight file of a savepoint empty. crdt_mor's equals the completed one,
-which makes it recognisable. Equal values give equal bytes. `clean` reads the files of a savepoint.
+crdt_mor's key is in the header of the Avro container, because the records have no place for it. Hudi leaves the
+inflight file empty; crdt_mor's equals the completed file, which identifies it. `clean` reads the files of a savepoint.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _PLAN_VERSION: Final = 2
 _VERSION: Final = 1
 
 Instant = tuple[str, str]
-"""An instant in Hudi's terms: its requested time, and the action of its completed file."""
+"""An instant in Hudi's terms: requested time, and action."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointRecord:
     """The content of a savepoint.
 
-    saved_ms: its time, in ms since 1970. files: the names of its files, without folder, by partition.
+    saved_ms: its time, in ms since 1970. files: names without folder, by partition.
     """
 
     by: str
@@ -62,7 +61,7 @@ def encode_savepoint(savepoint: SavepointRecord) -> bytes:
 
 
 def decode_savepoint_record(data: bytes, path: str) -> SavepointRecord:
-    """Decode a `.savepoint` file of any release of Hudi; raise `FormatError` if it is empty or damaged."""
+    """Decode a `.savepoint` file of any release; raise `FormatError` for damage."""
     datum = avro_record.decode(data, path, _SAVEPOINT.name)
     try:
         partitions = cast("Mapping[str, Mapping[str, list[str]]]", datum["partitionMetadata"])
@@ -89,10 +88,7 @@ def encode_restore_plan(instants: Iterable[Instant], restored_to: str) -> bytes:
 
 
 def encode_restore(started: str, milliseconds: int, dropped: Mapping[Instant, Mapping[str, Sequence[str]]]) -> bytes:
-    """Encode a completed `.restore` file.
-
-    dropped: by instant, the newest first, the names of its removed files, by partition.
-    """
+    """Encode a completed `.restore` file. dropped: by instant, newest first, the removed files by partition."""
     return avro_record.encode(
         _METADATA,
         {
@@ -128,7 +124,5 @@ def _instant(instant: Instant) -> Datum:
 
 
 def notes(data: bytes, path: str) -> Mapping[str, str]:
-    """Return the header of any of these files, with crdt_mor's key if it wrote the file; raise `FormatError` if
-    damaged.
-    """
+    """Return the header of any of these files, with crdt_mor's key if it wrote the file."""
     return avro_record.notes_of(data, path)

@@ -1,9 +1,9 @@
-"""Some columns and row groups of a Parquet file as a smaller file, of bytes that are fetched for it alone.
+"""Make a smaller Parquet file of some columns and row groups, from bytes fetched for it alone.
 
     footer ─ choose ─► places of the chunks that are needed ─ fetch ─► PAR1 [chunks] footer, its length, PAR1
 
-Whatever reads Parquet reads such a file as it would have read the whole one, statistics included. Indexes of pages and
-Bloom filters, which lie elsewhere in the file, are left out, and so is the metadata of the whole file.
+Readers see the same values and statistics as in the whole file. Page indexes, Bloom filters and the whole file's
+metadata are left out.
 
 Source: the field numbers in Parquet's `parquet.thrift`.
 """
@@ -31,7 +31,7 @@ _ARROW_SCHEMA: Final = b"ARROW:schema"
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What is needed of a file. places: of its chunks, the first byte and the length, in the order they will have."""
+    """The needed parts of a file. places: first byte and length of each chunk, in file order."""
 
     places: tuple[tuple[int, int], ...]
     _footer: Struct
@@ -42,7 +42,7 @@ class Chosen:
         return sum(length for _, length in self.places)
 
     def is_before(self, end: int) -> bool:
-        """Whether all of it lies before a byte of the file, as it does before the footer."""
+        """Return True if all chunks lie before a byte of the file, such as the footer's."""
         return all(start >= len(MAGIC) and 0 <= length <= end - start for start, length in self.places)
 
     def file(self, chunks: Sequence[bytes]) -> bytes:
@@ -52,12 +52,12 @@ class Chosen:
 
 
 def choose(footer: bytes, columns: Collection[str] | None, groups: Collection[int]) -> Chosen | None:
-    """Some columns, by their names at the top, and some row groups, by their numbers, of the file with this footer.
+    """Choose columns, by top-level name, and row groups, by number, from the file with this footer.
 
-    columns: None: all. Names that the file lacks do not matter. None where one has to have the whole file: it is
-    encrypted, or its columns are in other files, or described by Arrow beside their Parquet types.
+    columns: None for all; unknown names are ignored.
 
-    Raises `FormatError` for bytes that are no footer.
+    Returns None if the whole file is needed: it is encrypted, its columns are in other files, or Arrow's schema
+    describes them. Raises `FormatError` for bytes that are no footer.
     """
     try:
         return _choose(decode(footer), columns, groups)
@@ -66,7 +66,6 @@ def choose(footer: bytes, columns: Collection[str] | None, groups: Collection[in
 
 
 def _choose(whole: Struct, columns: Collection[str] | None, groups: Collection[int]) -> Chosen | None:
-    """The same of a footer that is decoded; its fields may be of any kind."""
     elements: Sequence[Struct] = whole[_FILE_SCHEMA].value.values
     if columns is not None and _has_arrow_schema(whole):
         return None
@@ -105,9 +104,9 @@ def _has_arrow_schema(footer: Struct) -> bool:
 
 
 def _kept_schema(elements: Sequence[Struct], columns: Collection[str] | None) -> tuple[list[Struct], set[int]]:
-    """The elements of the schema that the columns have, and the numbers of their leaves.
+    """Return the schema elements of the columns and the numbers of their leaves.
 
-    Where the file has none of the columns, its first one is kept, so that the number of rows is.
+    If the file lacks all columns, its first column is kept, for the number of rows.
     """
     tops: list[tuple[str, int, list[int]]] = []
     at, leaf = 1, 0
@@ -130,7 +129,7 @@ def _kept_schema(elements: Sequence[Struct], columns: Collection[str] | None) ->
 
 
 def _subtree(elements: Sequence[Struct], at: int, leaf: int) -> tuple[int, list[int]]:
-    """Where the element at a place ends with all below it, and the numbers of its leaves, the first one given."""
+    """Return the end of the subtree at a place, and the numbers of its leaves."""
     children = elements[at][_ELEMENT_CHILDREN].value if _ELEMENT_CHILDREN in elements[at] else 0
     if not children:
         return at + 1, [leaf]
@@ -142,7 +141,7 @@ def _subtree(elements: Sequence[Struct], at: int, leaf: int) -> tuple[int, list[
 
 
 def _place(chunk: Struct) -> tuple[int, int] | None:
-    """Where the pages of a column chunk are; None where they are in another file, or encrypted."""
+    """Return the place of a chunk's pages; None if in another file or encrypted."""
     if _COLUMN_META not in chunk or _COLUMN_FILE in chunk:
         return None
     meta = chunk[_COLUMN_META].value
@@ -153,7 +152,7 @@ def _place(chunk: Struct) -> tuple[int, int] | None:
 
 
 def _moved(chunk: Struct, distance: int) -> Struct:
-    """A column chunk whose pages lie elsewhere, without what lies outside of them."""
+    """Return a moved column chunk, without references outside of its pages."""
     meta = {number: value for number, value in chunk[_COLUMN_META].value.items() if number not in _META_ELSEWHERE}
     for number in (_META_DATA, _META_INDEX, _META_DICTIONARY):
         if number in meta and meta[number].value > 0:
@@ -162,7 +161,7 @@ def _moved(chunk: Struct, distance: int) -> Struct:
 
 
 def _group(group: Struct, chunks: Sequence[Struct]) -> Struct:
-    """A row group of these chunks alone; what is said of all its columns together is left out."""
+    """Return a row group of these chunks, without totals over all columns."""
     metas = [chunk[_COLUMN_META].value for chunk in chunks]
     stored = sum(meta[_META_STORED].value for meta in metas)
     return {

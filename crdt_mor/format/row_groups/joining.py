@@ -1,12 +1,12 @@
-"""Joins Parquet files that were encoded side by side into one, and encodes nothing again.
+"""Join Parquet files that were encoded in parallel, without encoding them again.
 
     PAR1 [pages of each file] [Bloom filters] [column indexes] [offset indexes] footer, its length, PAR1
 
-Row groups know nothing of each other, so their pages move as they are. Only what says where pages lie, the footer and
-the offset indexes, is decoded, moved and encoded. The result is, byte for byte, what one writer would have written; but
-for Bloom filters, which it puts side by side, so that a reader gets them in one piece.
+Row groups are independent, so their pages move unchanged. Only footers and offset indexes contain places, and are
+decoded, moved and encoded. The result equals a single writer's file byte by byte, except for Bloom filters: they lie
+side by side, so that one request reads them.
 
-Source: the field numbers in Parquet's `parquet.thrift`; the order of the indexes in its `PageIndex.md`.
+Source: Parquet's `parquet.thrift`, and `PageIndex.md` for the order of the indexes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from crdt_mor.ground.thrift import BINARY, LIST, STRUCT, Items, Struct, Value, d
 _FILE_ROWS, _FILE_ROW_GROUPS, _FILE_METADATA = 3, 4, 5
 _GROUP_COLUMNS, _GROUP_OFFSET = 1, 5
 _COLUMN_META, _COLUMN_INDEX, _OFFSET_INDEX = 3, (6, 7), (4, 5)
-"""Of an index: the field with its offset, and the field with its length."""
+"""The fields of an index's offset and length."""
 _META_PAGES: Final = (9, 10, 11)
-"""The offsets of the first data page, of the index page and of the dictionary page."""
+"""The offsets of the first data page, the index page and the dictionary page."""
 _META_FILTER = 14, 15
 """The offset and the length of the Bloom filter."""
 _INDEX_PAGES, _PAGE_OFFSET = 1, 1
@@ -33,12 +33,10 @@ _INDEX_PAGES, _PAGE_OFFSET = 1, 1
 def join_row_groups(
     files: Iterable[memoryview], metadata: Callable[[], Mapping[str, str]]
 ) -> Iterator[bytes | memoryview]:
-    """The row groups of `files`, in their order, as the pieces of one Parquet file.
+    """Join the row groups of `files`, in order, into the pieces of one Parquet file.
 
-    files: at least one, as `write_parquet` makes them, and all of one schema; a file is let go before the next is
-        taken, so that not all of them are in memory.
-    metadata: gives the key-value metadata of the joined file; called after the last file was taken. What the files
-        have themselves is left out.
+    files: at least one, from `write_parquet`, of one schema; each is freed before the next is taken.
+    metadata: returns the joined file's key-value metadata, which replaces the files' own; called after the last file.
     """
     footer: Struct = {}
     groups: list[Struct] = []
@@ -92,7 +90,7 @@ def _move(struct: Struct, field: int, distance: int) -> None:
 
 
 def _moved(offset_index: bytes, distance: int) -> bytes:
-    """An encoded offset index whose pages all lie `distance` further on."""
+    """Move all pages of an encoded offset index by `distance`."""
     index = decode(offset_index)
     for page in index[_INDEX_PAGES].value.values:
         _move(page, _PAGE_OFFSET, distance)
@@ -100,7 +98,7 @@ def _moved(offset_index: bytes, distance: int) -> bytes:
 
 
 def _with_metadata(footer: Struct, metadata: Mapping[str, str]) -> Struct:
-    """A footer with this key-value metadata in place of its own, its fields in order; without any if it is empty."""
+    """Replace a footer's key-value metadata; without any if `metadata` is empty."""
     fields = {field: value for field, value in footer.items() if field != _FILE_METADATA}
     if metadata:
         pairs = [{1: Value(BINARY, k.encode()), 2: Value(BINARY, v.encode())} for k, v in metadata.items()]
