@@ -1,7 +1,7 @@
 """Merge or decode the logs of several slices together, then read their base files.
 
-A slice with a `Slice.resolution` was merged before and its visible rows are known. Only the requested columns are
-decoded. The logs of all other slices are merged in one call, because a merge has a fixed cost.
+A slice with a `Slice.resolution` was merged before and its visible rows are known. The logs of all other slices are
+merged in one call, because a merge has a fixed cost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class AtOnce(NamedTuple):
     """A slice with merged logs.
 
     live: the winning rows of the logs. won: their positions among all log rows; None if only some keys were requested.
-    stand: the visible rows of the base, or the keys of the invisible ones.
     """
 
     live: pl.DataFrame

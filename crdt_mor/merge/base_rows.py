@@ -24,13 +24,12 @@ from crdt_mor.merge.key_words import Keys, Numbers, places_of
 from crdt_mor.merge.resolution import Mask, all_but
 
 IN_SCAN_KEYS_MAX = 200_000
-"""The largest number of keys that a scan drops itself. The scan builds a hash table of the keys for every row group.
-With more keys, finding positions in decoded rows is faster: for a million rows in eight row groups, 250 ms instead of
-280 ms for 400,000 keys, and 290 instead of 455 ms for 800,000.
+"""The largest number of keys that a scan drops itself: it builds a hash table of the keys for every row group. With
+more keys, finding positions in decoded rows is faster.
 """
 
 IN_SCAN_WORDS_MAX = 30_000
-"""The same limit for keys that are machine words, which are found faster."""
+"""The same limit for keys that are machine words."""
 
 SMALL_BYTES = 1 << 20
 """The largest base, in bytes, or set of bases in memory, with all columns decoded at once."""
@@ -62,7 +61,6 @@ class Scanned:
         return rows if self.part is None else rows.slice(*self.part)
 
     def begun(self, select: Sequence[str], pool: Executor) -> Scanned:
-        """Start reading the rows that meet the predicate in `pool`, while the caller merges the logs."""
         return replace(self, ahead=pool.submit(self.matching(select).collect))
 
     def matching(self, select: Sequence[str]) -> pl.LazyFrame:
@@ -97,7 +95,6 @@ class Scanned:
 
     @property
     def is_small(self) -> bool:
-        """Return True if opening the files takes about as long as decoding them."""
         held = self.source.contents
         return (sum(map(len, held)) if held else self.source.size()) <= SMALL_BYTES
 
@@ -106,7 +103,6 @@ class Scanned:
         return self.part is None and self.ranges is None
 
     def scan_without(self, drop: Keys, select: Sequence[str]) -> tuple[pl.LazyFrame, bool]:
-        """Return the scan for `without`, and True if it still contains rows of the keys in `drop`."""
         whole = self.is_whole and self.predicate is None
         many = len(drop) > IN_SCAN_KEYS_MAX or (len(drop) > IN_SCAN_WORDS_MAX and drop.are_words())
         if many or not whole:  # polars cannot drop keys while it scans a part
@@ -130,7 +126,6 @@ class Scanned:
 class Decoded:
     """A base in memory, with the positions of touched keys.
 
-    keys: the touched keys, distinct.
     places: the positions of rows with a touched key, ascending.
     numbers: for each of these rows, the index of its key in `keys`.
     """
@@ -142,7 +137,6 @@ class Decoded:
 
     @classmethod
     def of(cls, frame: pl.DataFrame, key: str, wanted: Keys) -> Decoded:
-        """Locate the wanted keys in `frame`: as machine words if both are, otherwise by hash and then exactly."""
         found = places_of(wanted, frame[key]) or _places_by_hash(wanted.texts, frame[key])
         return cls(frame, wanted.texts, *found)
 
@@ -152,7 +146,6 @@ class Decoded:
         return narrow.with_columns(hit[LINE_KEY]).select(LINE_KEY, *narrow.columns)
 
     def standing(self, drop: Keys) -> Mask:
-        """Return a mask of the rows without the keys in `drop`, a subset of the touched keys."""
         drops_all = len(drop) == len(self.keys)
         places = self.places if drops_all else self._hit(drop.texts)[_PLACE].to_numpy()
         return all_but(places, self.frame.height)
@@ -166,7 +159,6 @@ class Decoded:
 
 
 def _places_by_hash(wanted: pl.Series, keys: pl.Series) -> tuple[Numbers, Numbers]:
-    """Locate keys of any type in any order, by hash and then exactly. See `places_of`."""
     hashes = keys.hash().alias(_HASH).to_frame().lazy().with_row_index(_PLACE)
     numbers = wanted.hash().alias(_HASH).to_frame().lazy().with_row_index(_NUMBER)
     joined = hashes.join(numbers, on=_HASH, how="inner").select(_PLACE, _NUMBER).collect().sort(_PLACE)
@@ -184,12 +176,7 @@ def begun_each(bases: Sequence[Scanned], select: Sequence[str]) -> list[Scanned]
 
 
 def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]) -> list[pl.DataFrame]:
-    """Return `Scanned.without` for several bases, decoded in parallel by polars.
-
-    For eight bases of 125,000 rows this takes 10 % less CPU time than eight scans in two threads. Decoding all rows and
-    dropping keys afterwards, a few thousand rows at a time, takes another 10 % less than filtering in the scan. A
-    filter goes into the scan only if statistics can exclude row groups.
-    """
+    """Return `Scanned.without` for several bases, decoded in parallel by polars."""
     asked = [base.scan_without(drop, select) for base, drop in zip(bases, drops, strict=True)]
     statistics = any(base.predicate is not None for base in bases)
     frames = pl.collect_all([rows for rows, _ in asked], optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))
@@ -204,8 +191,7 @@ def standing_each(
 ) -> list[tuple[pl.DataFrame, Mask]]:
     """Return `without_each` for several whole bases, and masks of the returned rows.
 
-    The keys are decoded first, then the other columns of the remaining rows. Small bases are decoded in one pass,
-    because opening them takes as long: for 800 bases of 1,250 rows this takes 10 % less time.
+    The keys are decoded first, then the other columns of the remaining rows.
     """
     key = bases[0].key
     if all(base.is_small for base in bases):
@@ -224,10 +210,7 @@ def standing_each(
 
 
 def _with_keys(rest: pl.DataFrame, keys: pl.Series) -> pl.DataFrame:
-    """Put rows and keys side by side, in chunks of equal sizes. Otherwise polars copies each column into one chunk.
-
-    For a million rows of ten columns this takes 12 ms of CPU time instead of 70, and 75 MB less memory.
-    """
+    """Put rows and keys side by side, in chunks of equal sizes. Otherwise polars copies each column into one chunk."""
     if not rest.width:
         return keys.to_frame()
     ends = accumulate(rest.to_series(0).chunk_lengths(), initial=0)
@@ -244,7 +227,6 @@ def _standing(keys: pl.Series, drop: Keys) -> Mask:
 
 
 def kept_each(bases: Sequence[Scanned], masks: Sequence[pl.Series], select: Sequence[str]) -> list[pl.DataFrame]:
-    """Return for each whole base the rows that its mask keeps and that meet the predicate, decoded in parallel."""
     kept = [base.kept(mask, select) for base, mask in zip(bases, masks, strict=True)]
     statistics = any(base.predicate is not None for base in bases)
     return pl.collect_all(kept, optimizations=pl.QueryOptFlags(predicate_pushdown=statistics))

@@ -37,10 +37,8 @@ class DataBlock:
     given: the user columns that the rows set; None for all columns of the file. Only partial updates use it.
     unset: in a table with one of Hudi's partial update modes, the values that leave a column unchanged.
     own_times: each row has its own requested time in `_hoodie_commit_time`, instead of `instant`.
-    continues: the block before it belongs to the same commit and file and shares no key with it. The run counts as one
-        block, which halves the CPU time of reading a slice that begins with one.
-    height: the number of rows, if the commit contains it. Opening footers instead costs a tenth of merging small
-        blocks.
+    continues: the block before it belongs to the same commit and file and shares no key with it.
+    height: the number of rows, if the commit contains it.
     """
 
     instant: str
@@ -77,18 +75,15 @@ class Slice:
     blocks: tuple[DataBlock | DeleteBlock, ...] = ()
     base_rows: tuple[int, int] | None = None
     base_ranges: tuple[tuple[int, int], ...] | None = None
-    """If only some keys are requested: the first row and number of rows of each base range that may contain them.
-    Merging other keys would be wrong, and the predicate excludes them. None for all.
-    """
+    """The base ranges, as first row and number of rows, that may contain the requested keys; None for all."""
     resolution: Resolution | None = None
-    """The result of an earlier merge of the same files, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The table's user columns in their current types. A file may lack newer ones or contain a narrower type.
 
-    key_column: the only user column whose text is the record key, if there is one. Reading it saves a column.
+    key_column: the only user column whose text is the record key, if there is one.
     numbered: text columns that a file of Hudi may contain as integers with the same digits.
     """
 
@@ -121,7 +116,6 @@ class Columns:
         return [*META_COLUMNS, *self.stored]
 
     def select_own(self) -> list[str]:
-        """Time, sequence number and record key, then the user's columns: the columns that vary within a file."""
         return [COMMIT_TIME, SEQUENCE, RECORD_KEY, *self.stored]
 
 

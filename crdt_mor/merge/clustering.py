@@ -34,11 +34,7 @@ def clustered_places(rows: pl.DataFrame, layout: Layout) -> pl.Series:
 
 
 def _z_values(columns: Sequence[pl.Series]) -> npt.NDArray[np.uint64]:
-    """Return the interleaved bits of each row's positions in the columns, the first column's bit first.
-
-    A position is the share of rows with a smaller value. Each bit therefore halves the remaining rows, even for skewed
-    values.
-    """
+    """Return the interleaved bits of each row's positions in the columns, the first column's bit first."""
     bits = min(32, _BITS // len(columns))
     value = np.zeros(len(columns[0]), dtype=np.uint64)
     for number, column in enumerate(columns):
@@ -50,6 +46,5 @@ def _z_values(columns: Sequence[pl.Series]) -> npt.NDArray[np.uint64]:
 
 
 def _shares(column: pl.Series, bits: int) -> npt.NDArray[np.uint64]:
-    """Return the share of rows with a smaller value, as a fraction of 2 ** bits; nulls are smallest."""
     smaller = column.rank("min").cast(pl.Int64).fill_null(1 - column.null_count()) - 1 + column.null_count()
     return (smaller.to_numpy().astype(np.uint64) << np.uint64(bits)) // np.uint64(max(1, len(column)))

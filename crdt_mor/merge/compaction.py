@@ -59,8 +59,8 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import latest_in, merge, promote, resolve
 
 PART_BASE_ROWS_MIN: Final = 98_304
-"""The smallest number of base rows in a part. Row groups of compacted files have more rows (3/4 to 3/2 of 131,072), so
-each row group becomes a part.
+"""The smallest number of base rows in a part: each row group of a compacted file (3/4 to 3/2 of 131,072 rows) is a
+part.
 """
 
 Carry = list[DataBlock | DeleteBlock]
@@ -71,9 +71,7 @@ class CompactedSlice:
     """The result of compacting a slice.
 
     parts: the base rows, sorted by key. Any thread may call a part, once, which merges it.
-    carry: the carried blocks in START_COMMIT_TIME order; called after all parts are merged. A block's instant is its
-        position in that order: for a delete block the earliest contribution of its gap, for a data block with
-        `own_times` its latest row.
+    carry: the carried blocks in START_COMMIT_TIME order; called after all parts are merged.
     """
 
     parts: Sequence[Callable[[], pl.DataFrame]]
@@ -81,10 +79,7 @@ class CompactedSlice:
 
 
 def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: str | None) -> CompactedSlice:
-    """Compact an overwrite-latest table. Only deletes are carried, in one block, each with its own time.
-
-    stable_before: S; None if nothing is pending, so no delete is carried.
-    """
+    """Compact an overwrite-latest table. Only deletes are carried, in one block, each with its own time."""
     assert rule.kind == "latest"
     dead: list[pl.DataFrame] = []
     parts = _fold(files, rule, columns, dead, timed=stable_before is not None)
@@ -101,7 +96,6 @@ def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: 
 
 
 def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> CompactedSlice:
-    """Compact under any other rule. `pending`: the requested times of pending writes, ascending."""
     stable, unstable = _split(files.blocks, columns, pending[0] if pending else None)
     if rule.kind != "columns" and any(is_partial(block) for block in unstable):
         raise UnsupportedFeatureError(
@@ -127,12 +121,10 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
 def compact_logs(files: Slice, rule: MergeRule, columns: Columns, pending: Sequence[str]) -> Carry | None:
     """Return the carry of a log compaction: all log contributions in START_COMMIT_TIME order.
 
-    Each row, and under `latest` each delete, keeps its own requested time. Later writes therefore find their place
-    among them, and the carried rows find theirs beside the base.
+    Each row, and under `latest` each delete, keeps its own requested time.
 
     Returns None if the logs cannot be folded without the base. This happens only with Hudi's blocks: partial updates,
     and under `ordering` logs older than commits in the base, whose deletes lie between base rows.
-    pending: the requested times of pending writes, ascending.
     """
     if rule.kind == "latest":
         return None if any(is_partial(block) for block in files.blocks) else _carry_latest(files, rule, columns)
@@ -180,7 +172,6 @@ def _merge_columns(files: Slice, rule: MergeRule, columns: Columns, *, seen: boo
 def _fold(
     files: Slice, rule: MergeRule, columns: Columns, dead: list[pl.DataFrame], *, timed: bool
 ) -> list[Callable[[], pl.DataFrame]]:
-    """Merge a slice under the other rules, in parts. Each part appends the winning deletes to `dead`."""
     every, columns = columns.select_own(), columns.by_text()
 
     def fold(part: Slice) -> pl.DataFrame:
@@ -197,7 +188,6 @@ def _fold(
 
 
 def _merged(base: Decoded, drop: Keys, live: pl.DataFrame) -> pl.DataFrame:
-    """Merge the rows of `base` without the keys in `drop`, and the sorted rows `live`, in key order."""
     rows = pl.concat([base.frame.select(live.columns), live], rechunk=True)
     standing = np.flatnonzero(base.standing(drop))
     keys = base.frame[RECORD_KEY].gather(standing)
@@ -233,7 +223,6 @@ def _split(
 
 
 def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
-    """Decode a block with its own columns only: these are the columns that it sets."""
     if isinstance(block.rows, pl.DataFrame):
         return block.rows
     data = raw(block.rows)
@@ -242,7 +231,6 @@ def _rows(block: DataBlock, columns: Columns) -> pl.DataFrame:
 
 
 def _latest(files: Slice) -> str:
-    """Return a stable time at or after every contribution of a stable slice."""
     return max([files.base_latest or "", *(block.instant for block in files.blocks)])
 
 

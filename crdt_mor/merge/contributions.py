@@ -4,8 +4,7 @@
     deletes    all the deletes
     lines      _crdt_key | kind | at (position in rows or deletes) | time | ordering     in START_COMMIT_TIME order
 
-Decisions use the narrow lines. The wide rows are collected once, by position, after the winners are known. Rows and
-deletes with keys that a reader does not request are skipped while decoding, see `merge/asked.py`.
+Decisions use the narrow lines. The wide rows are collected once, by position, after the winners are known.
 """
 
 from __future__ import annotations
@@ -53,7 +52,6 @@ class Contributions:
     """The rows, deletes and lines of blocks, see the module.
 
     given: for each column, a mask of the rows whose block sets it; for the rule `columns` only.
-    sizes: the number of rows or deletes per block, if the caller of `gather` wants blocks `sized`.
     """
 
     rows: pl.DataFrame
@@ -64,10 +62,7 @@ class Contributions:
 
 
 def scan(source: ParquetSource, columns: Columns, place: str | None = None) -> pl.LazyFrame:
-    """Scan Parquet files as the table's current columns: newer columns are null, narrower types are widened exactly.
-
-    place: see `ParquetSource.scan`; for one file of crdt_mor, without integers in text columns.
-    """
+    """Scan Parquet files as the table's current columns: newer columns are null, narrower types are widened exactly."""
     if not columns.numbered or place is not None:
         return source.scan(columns.schema, _WIDEN, place)
     return pl.concat([_with_texts(file, columns) for file in source.at_hand().one_by_one()])
@@ -91,8 +86,6 @@ def scan_contents(contents: Sequence[bytes], columns: Columns) -> pl.LazyFrame:
 
 
 class RowGroup(NamedTuple):
-    """Statistics of a Parquet row group: its rows, and the least and greatest value of a column."""
-
     rows: int
     least: Any
     greatest: Any
@@ -129,7 +122,6 @@ def conform(frame: pl.DataFrame, columns: Columns, need: Sequence[str]) -> pl.Da
 
 
 def raw(data: bytes | memoryview) -> bytes:
-    """Return bytes for polars; copied if `data` is a view of a larger buffer."""
     return data if isinstance(data, bytes) else data.tobytes()
 
 
@@ -190,12 +182,10 @@ def _in_turn(
 
 
 def needed(need: Sequence[str], rule: MergeRule, key: str, own: bool) -> list[str]:
-    """Return the block columns that a merge reads to return the columns `need`. `own`: see `have_own_times`."""
     return distinct(need, [key], [rule.ordering] if rule.ordering else [], [COMMIT_TIME] if own else [])
 
 
 def have_own_times(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
-    """Return True if rows or deletes were requested at another time than their block's instant."""
     return any(_has_own_times(block) for block in blocks)
 
 
@@ -212,7 +202,6 @@ def decode(
 
 
 def keys_where(predicate: pl.Expr, blocks: Sequence[DataBlock], columns: Columns, key: str) -> pl.Series:
-    """Return the keys of the rows that meet a predicate, without decoding other columns."""
     need, found = distinct(predicate.meta.root_names(), [key]), [pl.Series(key, [], columns.schema[key])]
     for run in _runs(blocks):
         contents = [raw(block.rows) for block in run if not isinstance(block.rows, pl.DataFrame)]
@@ -256,10 +245,7 @@ def _runs(blocks: Sequence[DataBlock]) -> Iterator[list[DataBlock]]:
 def _decoded(
     run: Sequence[DataBlock], columns: Columns, need: Sequence[str], asked: Asked | None, *, placed: bool = False
 ) -> pl.DataFrame:
-    """Decode the rows of a run, or the requested ones. placed: with each row's position among all rows.
-
-    `need` contains the key if only some keys are requested.
-    """
+    """Decode the rows of a run, or the requested ones. placed: with each row's position among all rows."""
     contents: list[bytes] = []
     for block in run:
         if isinstance(block.rows, pl.DataFrame):
@@ -293,7 +279,6 @@ def height(block: DataBlock) -> int:
 def _in_order(
     blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int], written: pl.DataFrame, deleted: pl.DataFrame
 ) -> pl.DataFrame:
-    """Put the lines of rows and deletes into the order of the blocks."""
     parts: list[pl.DataFrame] = []
     row = delete = 0
     for block, size in zip(blocks, sizes, strict=True):
@@ -352,7 +337,6 @@ def _given_or(keys: pl.DataFrame, name: str, instead: str | None, kind: pl.DataT
 
 
 def _delete_keys(keys: pl.DataFrame, key: str, columns: Columns) -> pl.Series:
-    """Convert the deletes' record keys, which are text, to merge keys."""
     merge_keys = keys[key] if key in keys.columns else keys[RECORD_KEY].cast(columns.stored[key])
     return merge_keys.alias(LINE_KEY)
 

@@ -41,8 +41,6 @@ def alive(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 class Winners(NamedTuple):
-    """The winning lines, one per key, and their keys."""
-
     lines: pl.DataFrame
     keys: Keys
 

@@ -111,10 +111,7 @@ def _base_rows(base: ParquetSource | None, columns: Columns, keys: pl.Series) ->
 
 @dataclass
 class _Key:
-    """The fold of a key's log contributions so far. `tombstone`: the greatest tombstone's ordering value.
-
-    values: the columns that rows set. left: the columns that rows contain but leave unchanged.
-    """
+    """The fold of a key's log contributions so far. `tombstone`: the greatest tombstone's ordering value."""
 
     ordering: str | None
     unset: tuple[str | None, ...] = ()
@@ -144,7 +141,6 @@ class _Key:
             self.values, self.left, self.whole, self.tombstone = {}, {}, False, tombstone
 
     def on(self, base: Row | None, key: str) -> Row | None:
-        """Fold onto the base row; None if no row remains."""
         buried = self.tombstone is not None and base is not None and _is_at_least(self.tombstone, self._order(base))
         below = None if self.cleared or buried else base
         if not self.values:
@@ -164,7 +160,6 @@ class _Key:
         return {**below, **self.values}
 
     def _split(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Split a row into the columns it sets and the values in the columns it leaves unchanged."""
         if not self.unset:
             return dict(row), {}
         left = {name: value for name, value in row.items() if _leaves(value, self.unset) and name != self.ordering}

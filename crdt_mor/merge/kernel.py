@@ -1,10 +1,4 @@
-"""The public interface of the merge kernel. The other modules do the work:
-
-blocks.py         the input of a merge      contributions.py   from blocks to narrow lines fold.py           folding a
-key's lines     visible.py         the rows that a reader sees asked.py          the requested keys compaction.py
-new base rows, and carried contributions precombine.py     the rows that a transaction writes order.py          keys as
-machine words     parts.py           large slices as small ones, and back
-"""
+"""The public interface of the merge kernel."""
 
 from __future__ import annotations
 
@@ -75,10 +69,7 @@ def polars_type(arrow: pa.DataType) -> pl.DataType:
 
 
 def to_arrow(frame: pl.DataFrame) -> pa.Table:
-    """Convert a frame to stored Arrow types: `string` and `binary` instead of views, which pyarrow cannot process.
-
-    A frame becomes one chunk; a chunk with more than 2 GiB of text is split.
-    """
+    """Convert a frame to stored Arrow types: `string` and `binary` instead of views, which pyarrow cannot process."""
     table = in_views(frame)
     target = pa.schema([field.with_type(_small(field.type)) for field in table.schema])
     return table if table.schema == target else table.cast(target)
@@ -100,7 +91,6 @@ def in_views(frame: pl.DataFrame) -> pa.Table:
 
 @lru_cache(maxsize=1024)
 def _small(arrow: pa.DataType) -> pa.DataType:
-    """Return an Arrow type with 32-bit offsets and without views, at every depth."""
     if pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow):
         return pa.string()
     if pa.types.is_large_binary(arrow) or pa.types.is_binary_view(arrow):

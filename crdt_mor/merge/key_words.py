@@ -20,12 +20,10 @@ Numbers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 _FEW = 1024
-"""Up to this many keys, polars' own sort is as fast, and much faster for a handful."""
+"""Up to this many keys, polars' own sort is as fast."""
 
 _MANY = 60_000
-"""From this many keys on, sorting words is faster than a hash table of texts, which no longer fits the CPU cache. The
-sorted keys also match a base.
-"""
+"""From this many keys on, sorting words is faster than a hash table of texts, which no longer fits the CPU cache."""
 
 _WORD = 8
 _VIEW = 16
@@ -36,10 +34,7 @@ _INLINE = 12
 
 
 def text_order(keys: pl.Series) -> pl.Series:
-    """Return the positions of `keys` (no nulls) in ascending UTF-8 order; equal keys in any order.
-
-    For keys in any order. polars sorts nearly sorted keys as fast.
-    """
+    """Return the positions of `keys` (no nulls) in ascending UTF-8 order; equal keys in any order."""
     if len(keys) < 2:
         return pl.Series(np.arange(len(keys)))
     if len(keys) <= _FEW:
@@ -126,7 +121,6 @@ def places_of(wanted: Keys, keys: pl.Series) -> tuple[Numbers, Numbers] | None:
 
 
 def _words_alike(columns: Sequence[pl.Series], ends: Sequence[object]) -> list[Words] | None:
-    """Convert columns of texts to numbers with a common prefix, as `words_of`. `ends`: the extremes of all texts."""
     sizes = [texts.str.len_bytes().to_numpy() for texts in columns]
     shortest, longest = min(some.min() for some in sizes), max(some.max() for some in sizes)
     at = _common(ends)
@@ -136,7 +130,6 @@ def _words_alike(columns: Sequence[pl.Series], ends: Sequence[object]) -> list[W
 
 
 def _order(words: Words) -> Numbers:
-    """Return the positions of `words` in ascending order, on all cores; equal words in any order."""
     return pl.Series(words).arg_sort().to_numpy().astype(np.int64)
 
 
@@ -166,7 +159,6 @@ def _words(data: pl.Series, at: int) -> Words:
 
 
 def _words_from(texts: pl.Series, at: int) -> Words:
-    """Return the eight bytes from `at` of each view as a number, big-endian."""
     result: Words = np.empty(len(texts), np.uint64)
     row = 0
     for chunk in texts.to_frame().to_arrow(compat_level=pl.CompatLevel.newest()).column(0).chunks:

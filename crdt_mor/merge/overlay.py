@@ -1,7 +1,6 @@
 """Merge under the rule `columns`: overlay the logs' patches on the base rows.
 
-`merge.patches` folds the logs of a slice. The base is read only where it can contribute. Base rows without a patch pass
-through its scan.
+`merge.patches` folds the logs of a slice. The base is read only where it can contribute.
 """
 
 from __future__ import annotations
@@ -75,10 +74,7 @@ def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, un
 
 
 def _beside_newest(folded: Patches, merged: dict[str, pl.Series], others: Sequence[str]) -> pl.DataFrame:
-    """Return the newest log rows, filtered as whole rows in order, with the columns `merged` beside them.
-
-    This is faster than collecting rows column by column.
-    """
+    """Return the newest log rows, filtered as whole rows in order, with the columns `merged` beside them."""
     rows_of_logs = folded.contributions.rows
     live = np.flatnonzero(folded.newest >= 0)
     key_of = np.full(rows_of_logs.height, -1, dtype=np.int64)

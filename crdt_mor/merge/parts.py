@@ -4,9 +4,8 @@
     log 1    | keys <= k1     | k1 < keys <= k2 | ...     each block cut at the greatest key of the row groups
     log 2    | keys <= k1     | k1 < keys <= k2 | ...
 
-No key is in two parts, so merging part by part gives the same rows under every rule. Hash tables of keys then stay in
-the CPU cache, and a stream of rows never holds more than a few parts. For the same reason, small slices without common
-keys can be joined, which saves the fixed cost of a merge.
+No key is in two parts, so merging part by part gives the same rows under every rule. For the same reason, small slices
+without common keys can be joined, which saves the fixed cost of a merge.
 """
 
 from __future__ import annotations
@@ -27,9 +26,7 @@ from crdt_mor.merge.rule import MergeRule
 from crdt_mor.merge.visible import is_late
 
 SCAN_PART_ROWS_MIN: Final = 4 * 131_072
-"""The smallest number of base rows in a part of a scan. If logs touch a tenth of them, the hash tables of the touched
-keys fit into the CPU cache.
-"""
+"""The smallest number of base rows in a part of a scan."""
 
 SCAN_CUT_ROWS_MIN: Final = 4 * SCAN_PART_ROWS_MIN
 """A smaller base, in rows, is merged as a whole: one scan that drops keys is faster than several parts."""
@@ -42,7 +39,6 @@ def parts(
 ) -> list[Slice]:
     """Split a slice for a merge of the columns `select`; a small or unsorted slice is returned whole.
 
-    rows: the number of base rows, so that a small base's footer is not read.
     enough: the number of merged rows that suffice, if not all, so that the first parts may do.
     """
     if files.base is None or not files.blocks:
@@ -53,7 +49,6 @@ def parts(
 
 
 def in_parts(files: Slice, rows_min: int, rule: MergeRule, columns: Columns, select: Sequence[str]) -> list[Slice]:
-    """Split a slice by key ranges, each with at least `rows_min` base rows; the last may have fewer."""
     ranges = _ranges(files.base, rows_min) if files.base is not None else []
     if len(ranges) < 2:
         return [files]
@@ -85,8 +80,6 @@ def joined(slices: Sequence[Slice]) -> Slice | None:
 
 
 class _Range(NamedTuple):
-    """Neighbouring row groups of a base file: their first row, number of rows and greatest key."""
-
     first: int
     rows: int
     greatest: str

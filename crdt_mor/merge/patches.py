@@ -1,8 +1,9 @@
 """Fold column by column: for each key, find the row that sets each column and merge payload states.
 
-lines ─ keys ─► codes       every array has one entry per key, in the order of `keys` cut                         a
-key's last plain delete: earlier contributions never count again newest, value, given        positions in the log rows,
--1 for none states                      the fold of a payload, on top of the base's state
+lines ─ keys ─► codes        every array has one entry per key, in the order of `keys`
+cut                          a key's last plain delete: earlier contributions never count again
+newest, value, given         positions in the log rows, -1 for none
+states                       the fold of a payload, on top of the base's state
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ from crdt_mor.merge.states import fold_states, take
 class Patches:
     """Contributions folded column by column, see the module. A fully deleted key has no `newest` row.
 
-    at, code: the rows that no delete removes, in order, and the key number of each.
     reset: a mask of the keys that a plain delete separates from their base row.
-    value, given: by column, the row that sets its value, and the last row that contains it. They differ where nulls set
-        nothing.
+    value, given: by column, the row that sets its value, and the last row that contains it.
     """
 
     contributions: Contributions
@@ -87,7 +86,6 @@ class Patches:
 
 
 def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Patches:
-    """Fold `lines` of `contributions` column by column. `Patches.states` folds payloads later."""
     keys, code = _codes(lines[LINE_KEY])
     count = len(keys)
     reset, at = np.zeros(count, dtype=bool), lines[AT].to_numpy()
@@ -119,7 +117,6 @@ def patches(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, 
 
 
 def _codes(keys: pl.Series) -> tuple[pl.Series, np.ndarray]:
-    """Return the distinct keys and the key number of each line; raise `FormatError` for a missing key."""
     if keys.null_count():
         raise FormatError(
             "a row has no record key, so the file group is damaged. Run crdt-mor verify to find the file. "

@@ -7,7 +7,6 @@
 
 A payload defines the value of a column after several commits wrote it. `join` defines it for two states as Python
 values, in the words of a paper. `merge` is the same for all states of a key at once, as a polars expression, for speed.
-Without `lift` and `value`, a payload's written value, state and visible value are the same.
 
 The table stores a payload by name and parameters, never as an object. Every process resolves the same text to the same
 payload (laws/resolve.py), and the law check (laws/check.py) tests the laws of its kind:
@@ -162,7 +161,6 @@ class Payload:
 
     @property
     def stateful(self) -> bool:
-        """True if written value, state and visible value can differ."""
         return type(self).value is not Payload.value or type(self).state is not Payload.state
 
 

@@ -1,11 +1,9 @@
 """Fold a transaction's statements: each key is deleted at most once, then written at most once.
 
-    statements   upsert(a: 1)  delete(a)  upsert(a: 2, b: 1)  upsert(b: 2)
-    latest       one row a: 2, one row b: 2                        an overwritten delete is dropped
-    ordering     delete a, then the greatest row or tombstone; of equal ones the later
-    columns      delete a, then per column the last value given, or the payload's merge of all
-
-This is the fold of the merge itself (fold.py), in the order of statements and rows.
+statements   upsert(a: 1)  delete(a)  upsert(a: 2, b: 1)  upsert(b: 2)
+latest       one row a: 2, one row b: 2                        an overwritten delete is dropped
+ordering     delete a, then the greatest row or tombstone; of equal ones the later
+columns      delete a, then per column the last value given, or the payload's merge of all
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ class RowsWrite:
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """The rows as a frame with one chunk per column: polars selects rows of several chunks ten times as slowly."""
         return pl.DataFrame(self.data if isinstance(self.data, pl.DataFrame) else pl.from_arrow(self.data)).rechunk()
 
 
@@ -88,7 +85,6 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
 
 
 def all_differ(rows: pl.DataFrame) -> bool:
-    """Return True if no key occurs twice in a partition, judged by hashes. A hash collision returns False."""
     if rows.height < 2:
         return True
     many = PARTITION_PATH in rows.columns and rows[PARTITION_PATH].n_unique() > 1
@@ -101,7 +97,7 @@ def _passed_on(write: RowsWrite, given: tuple[str, ...]) -> list[str]:
 
 
 def _block(write: RowsWrite | DeleteWrite, frame: pl.DataFrame) -> DataBlock | DeleteBlock:
-    """Convert a statement to a block. All statements share a time; their order is the order of the list."""
+    """Convert a statement to a block."""
     if isinstance(write, DeleteWrite):
         return DeleteBlock("", frame)
     given = None if write.given is None else (*write.given, *_passed_on(write, write.given))

@@ -1,7 +1,6 @@
 """The result of merging a file slice: one bit per base row and log row that is visible.
 
-It depends only on files that never change. The next scan of the slice decodes only the requested columns and no keys:
-for two of ten columns this takes a third of the CPU time or less.
+It depends only on files that never change.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class Bits:
 
     @property
     def series(self) -> pl.Series:
-        """Return the mask as a series, without a copy."""
         bits = pa.Array.from_buffers(pa.bool_(), self.rows, [None, pa.py_buffer(self.packed)])
         return pl.Series(pl.from_arrow(bits))
 

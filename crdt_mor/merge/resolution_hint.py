@@ -61,7 +61,6 @@ def from_bytes(hint: bytes, name: bytes) -> Resolution | None:
 
 
 def _is_counted(bits: Bits) -> bool:
-    """Return True if the number of bits, and of ones, equals the stored counts."""
     return len(bits.packed) == _bytes_of(bits.rows) and bits.series.sum() == bits.ones
 
 

@@ -36,7 +36,6 @@ class Member:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The payload's names of its columns, by the table's names."""
         assert isinstance(self.kind, pl.Struct), "a payload of several columns"
         return dict(zip(self.columns, (field.name for field in self.kind.fields), strict=True))
 
@@ -117,7 +116,6 @@ def naming_payload(payload: Payload, columns: Sequence[str]) -> Iterator[None]:
 class MergeRule:
     """The merge rule of a table, see the module.
 
-    ordering: the ordering column, for the kind "ordering" only.
     nulls, whole, members: for the kind "columns" only.
     nulls: with "keep", a null sets nothing in a column without a payload.
     whole: every row sets every column, null if its block lacks it. Otherwise a block sets the columns it contains.

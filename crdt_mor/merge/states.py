@@ -2,7 +2,7 @@
 
     states   every contribution's state, in the table's order       code   the key number of each state
 
-A key with a single state keeps it. All others are folded in one `group_by`.
+Keys with several states are folded in one `group_by`.
 """
 
 from __future__ import annotations
@@ -64,10 +64,7 @@ def shown(member: Member, states: pl.Series, need: Sequence[str], keys: pl.Serie
 def _naming_key(
     error: PayloadError, keys: pl.Series, codes: pl.Series, work: Callable[[pl.Series], object]
 ) -> PayloadError:
-    """Add the first failing key to an error, found by bisection, because the error itself does not name it.
-
-    codes: positions in `keys`. work: the failing function, for some of the codes.
-    """
+    """Add the first failing key to an error, found by bisection, because the error itself does not name it."""
     while len(codes) > 1:
         half = codes[: len(codes) // 2]
         codes = half if _fails(work, half) else codes[len(half) :]
@@ -88,7 +85,6 @@ def _merged(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def vectorised(payload: Payload, frame: pl.DataFrame) -> pl.DataFrame:
-    """Merge the states of each `code`; codes in any order."""
     # polars concatenates neighbouring lists of a key without a copy.
     nested = frame.schema["state"].is_nested()
     frame = frame.sort("code", maintain_order=True) if nested else frame
@@ -114,7 +110,6 @@ def _joins(payload: Payload, frame: pl.DataFrame) -> Iterator[tuple[int, object]
 
 
 def take(series: pl.Series, index: np.ndarray) -> pl.Series:
-    """Return `series` at `index`; null where the index is negative."""
     if series.dtype.is_nested():
         series = series.rechunk()  # lists in several chunks are gathered a hundred times slower
     positions = pl.Series(index)

@@ -6,8 +6,7 @@
                              through it without being hashed, sorted or copied
 
 A predicate is pushed into the scan of step 3 and applied to merged rows after merging. Without a base file, the largest
-block plays the base (a first load goes to logs). This module knows columns and keys, neither file names nor the
-timeline.
+block plays the base (a first load goes to logs).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ from crdt_mor.merge.resolution import Bits, Mask, Resolution, only
 from crdt_mor.merge.rule import MergeRule
 
 PLAYS_BASE_BYTES_MIN = 1 << 20
-"""The smallest block or run, in bytes, that plays the base. Merging smaller ones costs less."""
+"""The smallest block or run, in bytes, that plays the base."""
 
 _BASE_ORDER, _CUT = "base_ordering", "cut"
 
@@ -160,7 +159,6 @@ def written(
 def versions(
     blocks: Sequence[DataBlock | DeleteBlock], columns: Columns, select: Sequence[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of `blocks`, and per row and delete a line: LINE_KEY, TIME, and AT, null for a delete."""
     found = gather(blocks, MergeRule(), columns, columns.merge_key, select, timed=True)
     at = pl.when(pl.col(KIND) == ROW).then(pl.col(AT))
     return found.rows.select(select), found.lines.select(LINE_KEY, TIME, at.alias(AT))
@@ -189,8 +187,7 @@ def promote(
     """Put the largest run of blocks that continue each other in the place of a missing base file.
 
     After a first load the run comes first, and nothing more is needed. Otherwise its rows with keys of other blocks are
-    also kept as a log block and merged in order. Scanning a million rows then takes half the CPU time if they were
-    loaded first, two thirds if they were loaded later.
+    also kept as a log block and merged in order.
     """
     if files.base is not None or not files.blocks:
         return files
@@ -217,7 +214,6 @@ def promote(
 
 
 def _largest(blocks: Sequence[DataBlock | DeleteBlock], sizes: Sequence[int]) -> tuple[int, int]:
-    """Find the largest run of blocks that continue each other; return its first and end positions."""
     starts = [i for i, b in enumerate(blocks) if not (isinstance(b, DataBlock) and b.continues)]
     return max(pairwise([*starts, len(blocks)]), key=lambda run: sum(sizes[slice(*run)]))
 
@@ -292,7 +288,6 @@ def resolve(
 
 
 def is_late(files: Slice) -> bool:
-    """Return True if a log may have been requested before a commit in the base."""
     if files.base is None or files.base_latest == NEVER_COMPARED:
         return False
     latest = files.base_latest if files.base_latest is not None else latest_in(files.base)
@@ -313,10 +308,7 @@ def latest_in(base: ParquetSource) -> str | None:
 
 
 def _newer_in_base(base: Scanned, best: pl.DataFrame, latest: str | None) -> pl.Series:
-    """Under `latest`, return the keys whose base row beats the logs' winner. Rows older than all winners are not read.
-
-    latest: the greatest requested time in the base, if known.
-    """
+    """Under `latest`, return the keys with a base row that beats the logs' winner. Older rows are not read."""
     late = best if latest is None else best.filter(pl.col(TIME) <= latest)
     oldest = late[TIME].min()
     if not isinstance(oldest, str):
