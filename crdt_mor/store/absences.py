@@ -1,7 +1,7 @@
 """Look twice before an object that something names is called lost.
 
-A network mount can remember for seconds that a name was absent. The folder's listing shows the object, and most mounts
-then look the name up again. `LocalStore` does this by itself; this module serves other stores and mounts.
+A network mount can remember for seconds that a name was absent. Its folder's listing shows the object, and most mounts
+then look again. `LocalStore` does this by itself.
 """
 
 from __future__ import annotations

@@ -20,10 +20,7 @@ PART_BYTES: Final = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An object in parts; can be iterated repeatedly. Raises `FileNotFoundError` if the object is gone.
-
-    read: returns bytes of the object, by start and length.
-    """
+    """An object in parts, to be iterated repeatedly. Raises `FileNotFoundError` if the object is gone."""
 
     stat: Stat
     read: Callable[[int, int], bytes]
@@ -69,7 +66,6 @@ def bytes_held(target: Store, stat: Stat) -> int:
 
 
 def is_same(one: Store, other: Store, path: str, size: int) -> bool:
-    """Return True if both stores contain the same bytes at a path."""
     stat = Stat(path, size, 0)
     try:
         pairs = zip(Parts.of(one, stat), Parts.of(other, stat), strict=True)

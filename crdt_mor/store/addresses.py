@@ -7,8 +7,7 @@
     https://account.blob.core.windows.net/container/path   and other addresses that providers show:
         https://bucket.s3.region.amazonaws.com/path, https://account.r2.cloudflarestorage.com/bucket/path, …
 
-Messages, logs and table files contain addresses. Addresses with a user, a password or a SAS signature are therefore
-refused.
+Messages, logs and files contain addresses, so an address with a user, a password or a SAS signature is refused.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ KNOWN: Final = (
 class Place:
     """A folder in a bucket.
 
-    uri: the address, in the form that polars uses for the same objects.
+    uri: the address in polars' form.
     bucket: the bucket or, on Azure, the container. root: the key of the folder; "" is the bucket itself.
     options: connection options from the address, by the names of `store.options`.
     """

@@ -28,7 +28,7 @@ RETRY_TIMEOUT_S: Final = 60.0
 """Seconds for which a request is retried by default."""
 
 UNREACHED_S: Final = 5.0
-"""Seconds of retries before the store has ever answered: the endpoint is then wrong more often than down."""
+"""Seconds of retries before the first answer: the endpoint is then more often wrong than down."""
 
 _RAISED: Final = (exceptions.BaseError, OSError, ValueError, RuntimeError)
 """Exceptions of the client library, except panics."""
@@ -67,8 +67,6 @@ def monotonic_ms(environment: Environment) -> int | None:
 
 
 class Tries:
-    """The tries of a request within an operation."""
-
     def __init__(self, asked: Asked, asking: Asking) -> None:
         self.asked = asked
         self.environment = asking.environment
@@ -88,7 +86,6 @@ class Tries:
         return (self._now_ms() - self._began_ms) / 1000
 
     def require_life(self) -> None:
-        """Raise `StorageUnavailableError` if the operation has given the store up."""
         dead = self._patience.dead(self._began_ms)
         if dead is not None:
             raise unavailable(
@@ -99,7 +96,6 @@ class Tries:
         self._patience.note_answer(self.asked)
 
     def note_look(self) -> None:
-        """Note that the store answered a look at the object of a put."""
         self._patience.note_answer(Asked("stat", self.asked.path, changes=False))
 
     def again(self, failure: Failure) -> bool:
@@ -131,8 +127,7 @@ class Tries:
 class Asking:
     """Requests to a bucket.
 
-    reached: True once the store has answered. bucket_seen: True once the bucket is known to exist.
-    bucket: identifies the bucket. deadline_s: seconds of retries.
+    reached: the store has answered. bucket_seen: the bucket exists. deadline_s: seconds of retries.
     """
 
     def __init__(self, place: Place, options: Mapping[str, str], secrets: Secrets, environment: Environment) -> None:
@@ -159,7 +154,6 @@ class Asking:
             return self._clients
 
     def prepare(self) -> None:
-        """Make a client without a request, to refuse wrong options now."""
         try:
             self.clients.brief()
         except _RAISED as error:
@@ -229,7 +223,7 @@ class Asking:
     ) -> T | Failure:
         """Send a repeatable request and return its result, or a failure that is an answer (absent, taken, range).
 
-        words: the same request with a body in its answer, sent after a refusal without a body to learn the reason.
+        words: the same request with a body in its answer, to learn a refusal's reason.
 
         Raises:
             StorageRefusedError: Retries cannot help.

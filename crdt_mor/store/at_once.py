@@ -12,10 +12,10 @@ from crdt_mor.ground.deadlines import current_operation
 T = TypeVar("T")
 
 REQUESTS_AT_ONCE: Final = 64
-"""Requests of a store that run side by side, at most, such as reads of posted writes."""
+"""Most requests of a store side by side."""
 
 FILES_AT_ONCE: Final = 16
-"""Data files made and put at once, at most: each is in memory meanwhile."""
+"""Most data files put at once: each is in memory meanwhile."""
 
 
 class AtOnce:
@@ -48,7 +48,7 @@ class AtOnce:
     def afterwards(self, call: Callable[[], None]) -> None:
         """Start a call that raises nothing, without waiting.
 
-        The process waits for the call before exit. The call is not part of the current operation.
+        The process waits for it before exit. It is not part of the current operation.
         """
         self._pool("afterwards", 1).submit(call)
 

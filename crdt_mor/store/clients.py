@@ -1,7 +1,6 @@
 """Make the clients of an object store, per request timeout.
 
-Clients never retry: a hidden retry of a put would report the object of its own first try as existing. The caller
-decides about retries (`store.puts`).
+Clients never retry: a hidden retry of a put would report its own first object as existing.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from crdt_mor.store.secrets import Secrets
 Client: TypeAlias = S3Store | AzureStore | GCSStore
 
 TIMEOUT_S: Final = 30.0
-"""Seconds for a request by default, from its first byte to the last of the answer; long bodies get more."""
+"""Default seconds for a whole request; long bodies get more."""
 
 _BYTES_PER_SECOND: Final = 1 << 20
 """A put gets another second for each of these bytes."""
@@ -61,7 +60,6 @@ class Clients:
                 )
 
     def texts(self) -> dict[str, str]:
-        """Return the options with the current credentials."""
         given = {} if self.vending is None else self.vending.options()
         ours = (RETRY_TIMEOUT, CREDENTIAL_PROVIDER, PROFILE)
         return {name: value for name, value in {**self._public, **self._secret, **given}.items() if name not in ours}

@@ -6,8 +6,8 @@
 The first available source is used: a provider in the options, keys in the options, the options' profile, keys in the
 environment, the environment's profile, the profile `default`. Otherwise the client library looks for a role.
 
-A provider is asked again shortly before expiry, and if the store refuses credentials that it had accepted: a token can
-be revoked. Credentials are never written, shown or pickled.
+A provider is asked again shortly before expiry, and if the store refuses credentials that it had accepted. Credentials
+are never written, shown or pickled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIELDS: Final[Mapping[str, str]] = {
     "azure_storage_account_key": "access_key", "azure_storage_sas_token": "sas_token", "azure_storage_token": "token",
     "google_bearer_token": "token",
 }  # fmt: skip
-"""Options that are credentials, with the client library's names for a provider's answer."""
+"""Credential options, with the client library's names."""
 
 _WANTED: Final[Mapping[Provider, tuple[frozenset[str], ...]]] = {
     "s3": (frozenset({"aws_access_key_id", "aws_secret_access_key"}),),
@@ -44,7 +44,7 @@ _WANTED: Final[Mapping[Provider, tuple[frozenset[str], ...]]] = {
 
 _EXPIRY: Final = "expires_at"
 _EARLY_MS: Final = 300_000
-"""Renew credentials this long before they expire, or at half of their life if that is shorter."""
+"""Renew credentials this long before expiry, at the latest at half their life."""
 
 _KEYS: Final = frozenset({"aws_access_key_id", "aws_secret_access_key"})
 
@@ -59,7 +59,7 @@ class VendingError(Exception):
 
 
 class VendingPausedError(VendingError):
-    """A credential provider could not reach its source; a retry may succeed."""
+    """A credential provider could not reach its source."""
 
 
 class Vending:
@@ -80,7 +80,6 @@ class Vending:
 
     @property
     def config(self) -> Mapping[str, object]:
-        """Connection options of an obstore provider, such as a region."""
         found = getattr(self._ask, "config", None)
         return found if isinstance(found, Mapping) else {}
 
@@ -90,7 +89,6 @@ class Vending:
         return {**given, _EXPIRY: datetime.fromtimestamp(0, UTC)}
 
     def options(self) -> dict[str, str]:
-        """Return the credentials as store options. Raises `StorageRefusedError` if there are none."""
         try:
             return {name: str(value) for name, value in self._current().items()}
         except VendingError as error:
@@ -123,8 +121,7 @@ class Vending:
     def renews(self, number: int) -> bool:
         """Return True if a refused request should be sent again with other credentials.
 
-        True if newer credentials exist than `number`. Otherwise the current ones are dropped, unless the store never
-        accepted them.
+        Drops the current ones if none are newer than `number` and the store had accepted them.
         """
         with self._lock:
             if number == self._given_count:
@@ -193,7 +190,6 @@ def _callable(source: object) -> Callable[[], object]:
 
 
 def imported(name: str) -> object:
-    """Import `module:name`. Raises `InvalidInputError` if that fails."""
     module, colon, path = name.partition(":")
     try:
         if not (module and colon and path):
@@ -233,7 +229,6 @@ def _default_profile() -> str | None:
 
 
 def _of_profile(profile: str) -> Callable[[], object]:
-    """Return a provider for an AWS profile through boto3: keys, SSO, roles, processes."""
     try:
         import boto3
         from obstore.auth.boto3 import Boto3CredentialProvider
@@ -254,7 +249,6 @@ def _of_profile(profile: str) -> Callable[[], object]:
 
 
 def options_beside(vending: Vending, provider: Provider, public: Mapping[str, str]) -> dict[str, str]:
-    """Return the provider's connection options that neither options nor environment set."""
     names, found = known_names(provider), dict[str, str]()
     for name, value in vending.config.items():
         full = names.get(str(name).lower())

@@ -20,7 +20,7 @@ _DISKS = frozenset({
     "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs",
 })  # fmt: skip
 _ASKS_AGAIN = frozenset({"lookupcache=pos", "lookupcache=positive", "lookupcache=none"})
-"""NFS mount options, in all spellings, that do not remember absent names."""
+"""NFS mount options that do not remember absent names."""
 
 _ELSEWHERE = "/proc/version"
 _LOOKS = frozenset({"read", "stat", "list"})
@@ -100,7 +100,7 @@ def link_again(source: str, target: str) -> bool:
 
 
 def _links(temp: str, path: str, error: OSError) -> int:
-    """Return the link count of the temporary file: two if a link that reported failure had worked."""
+    """Return the temporary file's link count: two if a failed link had worked."""
     try:
         return os.stat(temp).st_nlink
     except FileNotFoundError:  # swept while this process was frozen, so nothing was linked
@@ -115,7 +115,7 @@ def _links(temp: str, path: str, error: OSError) -> int:
 def remembers_absences(mount: machine.Mount | None) -> bool:
     """Return True if the kernel may remember a name as absent that another machine has created.
 
-    Network and FUSE mounts do, unless their options say otherwise.
+    Network and FUSE mounts do by default.
     """
     return mount is not None and not is_disk(mount) and _ASKS_AGAIN.isdisjoint(mount.options)
 
@@ -151,7 +151,6 @@ def can_open(path: str) -> bool:
 
 
 def write_whole(file: int, chunk: bytes | memoryview) -> None:
-    """Write all bytes; a system call may write fewer."""
     rest = memoryview(chunk)
     while rest:
         rest = rest[os.write(file, rest) :]
@@ -193,7 +192,6 @@ def fsync_nearest(folder: str, root: str) -> None:
 
 
 def make_root(root: Path) -> None:
-    """Make the store's folder durably."""
     missing = [root]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
@@ -209,7 +207,6 @@ def stat_of(path: str, status: os.stat_result) -> Stat:
 
 
 def stat_of_file(path: str, status: os.stat_result) -> Stat | None:
-    """Return `stat_of` for regular files, else None."""
     return stat_of(path, status) if mode.S_ISREG(status.st_mode) else None
 
 

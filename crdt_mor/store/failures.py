@@ -6,8 +6,7 @@
     BUSY         the store or the network failed for now: retry until a deadline
     REFUSED      retries cannot help: bucket, access, credentials or region
 
-The client's message is read only here, because it may contain signed addresses. Status, code and the store's own
-message remain, without secrets.
+The client's message may contain signed addresses, so it is read only here. Status, code and the store's message remain.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class Kind(Enum):
 class Failure:
     """One failed request.
 
-    cause: the store's or network's words, in a line. advice: the action after a refusal.
-    unsent: True if the request cannot have reached the store, so nothing can have changed.
-    bodiless: True if the answer had no body, as for HEAD: a missing bucket then looks like a missing object.
-    answered: True if the store itself answered. fleeting: True if a refusal can pass once the store had accepted the
-    credentials. of_keys: True if other credentials can help.
+    cause: the store's words, in a line. advice: the action after a refusal.
+    unsent: the request cannot have reached the store, so nothing can have changed.
+    bodiless: the answer had no body: a missing bucket then looks like a missing object.
+    answered: the store itself answered. fleeting: a refusal can pass once the store had accepted the credentials.
+    of_keys: other credentials can help.
     """
 
     kind: Kind
@@ -82,7 +81,7 @@ _ARCHIVED: Final = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRe
 _METADATA_SERVICE: Final = ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "metadata.google.internal")
 
 _PROVIDER = re.compile(r"(?P<kind>VendingError|VendingPausedError): (?P<said>[^\n]{1,300})")
-"""An error of a credential provider (`store.credentials`), as the client library reports it."""
+"""A credential provider's error, as the client library reports it."""
 
 _GENERIC = re.compile(r"^Generic [^:\n]*: ")
 _QUOTED = re.compile(r'"([^"\n]{1,100})"')
@@ -140,7 +139,6 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
 
 
 def misuse_of(error: Exception, place: Place, options: Mapping[str, str], secrets: Secrets) -> Failure:
-    """Translate the client library's refusal to make a client of these options."""
     failure = failure_of(error, place, secrets)
     said = _QUOTED.search(failure.cause)
     named = [name for name, value in options.items() if said and value == said[1]]

@@ -2,8 +2,7 @@
 
     Table.open("s3://lake/events", store=S3Store("lake", credential_provider=provider))
 
-Bucket, prefix, options and credential provider are taken over, but not its client, which may retry puts
-(`store.clients`).
+Its bucket, prefix, options and credential provider are used, but not its client, which may retry puts.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ _PROVIDERS: Final[Mapping[str, tuple[Provider, str, str]]] = {
     "GCSStore": ("gs", "gs", "bucket"),
     "AzureStore": ("azure", "az", "container_name"),
 }
-"""Classes of obstore: provider, scheme, and the setting of the bucket."""
 
 _METHODS: Final = tuple(name for name, member in vars(Store).items() if callable(member) and not name.startswith("_"))
 
@@ -65,7 +63,6 @@ def taken(store: Store | Handed, uri: str | os.PathLike[str], environment: Envir
 
 
 def _require_store(handed: object) -> None:
-    """Raise `InvalidInputError` if methods of a store are missing, as for an address."""
     missing = [name for name in _METHODS if not callable(getattr(handed, name, None))]
     if isinstance(handed, type) or missing:
         raise InvalidInputError(

@@ -17,8 +17,7 @@ from crdt_mor.store.protocol import Store
 class Lake:
     """Another table format.
 
-    folder, endings: its tables contain files with these endings there. rows: Python expression for the rows of a first
-    load.
+    folder, endings: its tables contain such files. rows: Python expression for a first load.
     """
 
     name: str
@@ -42,7 +41,6 @@ LAKES: Final = (
 
 
 def lake_in(store: Store) -> Lake | None:
-    """Return the foreign format of the table in a store, or None."""
     for lake in LAKES:
         if any(stat.path.endswith(lake.endings) for stat in store.list(lake.folder)):
             return lake

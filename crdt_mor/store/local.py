@@ -8,14 +8,11 @@ makes the whole file, or fails because the name is taken. (`O_EXCL` would show h
 
 A failure before the link raises `StorageUnavailableError`. If the folder's fsync fails after the link, a power cut may
 remove the name: `CommitUnknownError`. A process that later finds the name fsyncs the folder again. That answer is
-reliable, because a journal that failed once fails every later fsync. A file's pages are dropped after a failed fsync,
-so failed content is written anew. The temporary file's link count detects lost replies of network disks.
+reliable, because a journal that failed once fails every later fsync. A failed fsync drops a file's pages, so failed
+content is written anew. The temporary file's link count detects lost replies of network disks.
 
-Files that belong together are put with `durable="content"`, which fsyncs only the content. `make_durable` then fsyncs
-their folder once, before anything builds on the names. A later put can name them as `after` instead: with a journal,
-the fsync of its own content covers these names already (`docs/design/one-event.md`).
-
-The first put of a process removes temporary files that are a day old.
+Files that belong together are put with `durable="content"`. `make_durable` then fsyncs their folder once, before
+anything builds on the names. Or a later put names them as `after` (`docs/design/one-event.md`).
 """
 
 from __future__ import annotations
@@ -158,7 +155,7 @@ class LocalStore:
             self._touch(path)
 
     def make_durable(self, path: str) -> None:
-        """Make an object's name or its deletion survive a power cut. Free for objects that this store made durable."""
+        """Make an object's name or deletion survive a power cut."""
         if path in self._durable_files:
             return
         try:  # the folder itself is durable since its first link
@@ -176,7 +173,6 @@ class LocalStore:
             self._durable_files.pop(path, None)
 
     def now_ms(self) -> int:
-        """Return the file system's clock."""
         with disk.answering("now", CLOCKS):
             try:
                 status = self._touch(CLOCKS)
@@ -192,7 +188,6 @@ class LocalStore:
             return ParquetSource.file(self._at(path)) if self.stat(path) and disk.can_open(self._at(path)) else None
 
     def nearest_above(self, path: str) -> str | None:
-        """Return the nearest folder above with an object at `path`, or None."""
         folders = Path(os.path.realpath(self.root)).parents
         return next((str(folder) for folder in folders if os.path.lexists(folder / object_path(path))), None)
 
@@ -265,7 +260,7 @@ class LocalStore:
     def _remove_empty(self, folder: str) -> None:
         """Remove a data folder without objects, and empty folders above it.
 
-        Safe beside other processes, because a put makes its folder again (`_in_folders`).
+        Safe, because a put makes its folder again (`_in_folders`).
         """
         while folder and not stays_empty(folder):
             try:
@@ -357,7 +352,6 @@ class LocalStore:
             os.close(file)
 
     def _scan(self, folder: str) -> tuple[builtins.list[Stat], builtins.list[str]]:
-        """Return files and folders directly in `folder`."""
         files: list[Stat] = []
         folders: list[str] = []
         start = f"{folder}/" if folder else ""

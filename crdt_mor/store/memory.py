@@ -1,6 +1,6 @@
 """A store in a dictionary, for tests and simulations, with a disk's promises.
 
-A lock makes each operation a single step. Other processes cannot see the objects, and no address leads to them.
+A lock makes each operation a single step.
 """
 
 from __future__ import annotations

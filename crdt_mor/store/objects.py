@@ -1,8 +1,7 @@
 """A store in a bucket: Amazon S3 and compatible stores, Azure, Google Cloud Storage.
 
-`put` is the provider's conditional put (`store.puts`). Requests are retried only here, with growing pauses, until a
-deadline (`retry_timeout`); the client never retries. Permanent failures, such as a missing bucket, raise
-`StorageRefusedError` at once. Times of objects and the store's clock are whole seconds.
+`put` is the provider's conditional put (`store.puts`). Permanent failures, such as a missing bucket, raise
+`StorageRefusedError` at once; others are retried until `retry_timeout`. Times are whole seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _EMPTIES_NOTED: Final = 256
 class ObjectStore:
     """Objects below an address of a bucket. Thread-safe; a forked process makes its own connections.
 
-    options: `storage_options` without secrets. secrets: the others, never pickled or shown.
+    secrets: never pickled or shown.
     """
 
     def __init__(
@@ -138,7 +137,6 @@ class ObjectStore:
         return self._files.file(path, size, lambda some: self._ranges(path, size, some))
 
     def _ranges(self, path: str, size: int, ranges: Sequence[Range]) -> builtins.list[bytes]:
-        """Return byte ranges of an object of that size, read side by side."""
         key = self.key(path)
         starts, lengths = zip(*ranges, strict=True)
 
@@ -258,8 +256,8 @@ class ObjectStore:
     def now_ms(self) -> int:
         """Return the store's own clock, in whole seconds.
 
-        The time comes from an object of this process, because stores limit puts per name. The monotonic clock continues
-        it for a minute. The result is never ahead of the true time, so ages are never too large.
+        The time of an object of this process (stores limit puts per name), continued for a minute by the monotonic
+        clock. It is never ahead of the true time, so ages are never too large.
         """
         with self._lock:
             local_ms = monotonic_ms(self.environment)

@@ -1,7 +1,6 @@
 """Open the store of an address, and pass stores between processes.
 
-Paths and `file://` are local disks; `store.addresses` parses object stores. Other schemes are refused, never guessed.
-The client of object stores is imported only when needed.
+Paths and `file://` are local disks; `store.addresses` parses object stores. Other schemes are refused.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def store_at(
 def storage_options(uri: str | os.PathLike[str], options: Mapping[str, Any] | None) -> dict[str, str]:
     """Check the options of an address; a pickle of the result contains no keys.
 
-    Raises `InvalidInputError` for options that the address does not know.
+    Raises `InvalidInputError` for unknown options.
     """
     place = place_of(uri)
     if place is None:
@@ -69,7 +68,6 @@ def storage_options(uri: str | os.PathLike[str], options: Mapping[str, Any] | No
 
 
 def absolute(uri: str | os.PathLike[str]) -> str:
-    """Return the same address for processes in other folders."""
     place = place_of(uri)
     return os.path.abspath(_local_path(uri)) if place is None else place.uri
 
@@ -119,7 +117,6 @@ def _shown(uri: str) -> str:
 
 
 def _not_local(why: str, uri: str) -> InvalidInputError:
-    """Make the error of a text that looks like a remote place."""
     shown = re.sub(r"[^/]*@", "", re.split(r"[?#]", uri)[0])
     return InvalidInputError(f"{why}: pass {KNOWN}; for a folder of this name put ./ in front. uri={shown}")
 

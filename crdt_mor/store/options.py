@@ -1,9 +1,8 @@
 """Read `storage_options`, the options of object stores.
 
-Names are the client library's, shared with deltalake and polars, in any case and with or without the provider's prefix:
-`AWS_REGION`, `aws_region`, `region`. Values are texts; an empty text counts as absent. Two names are ours:
-`retry_timeout` and `credential_provider` (`store.credentials`). Secrets are kept apart, so that they are never written,
-shown or pickled (`store.secrets`).
+Names are the client library's, in any case and with or without the provider's prefix: `AWS_REGION`, `aws_region`,
+`region`. An empty text counts as absent. Two names are ours: `retry_timeout` and `credential_provider`. Secrets are
+kept apart, so that they are never written, shown or pickled (`store.secrets`).
 """
 
 from __future__ import annotations
@@ -108,17 +107,16 @@ _ADDRESSES: Final = frozenset(
         "azure_storage_authority_host", "azure_msi_endpoint", "azure_identity_endpoint", "google_base_url",
     }
 )  # fmt: skip
-"""Options that are web addresses. A wrong one makes the client library panic at the first request."""
+"""Options with web addresses; a wrong one makes the client library panic."""
 
 NEAR_MAX: Final = 3
-"""Similar options in the error for an unknown one, at most."""
+"""Most suggestions for an unknown option."""
 
 
 class Options(dict[str, str]):
     """The options of a store by their full names: a dictionary for polars and others.
 
-    secret: the hidden options and the credential provider. `repr` and pickles omit their values (`store.secrets`). A
-    credential provider appears by its importable name.
+    secret: the hidden options and the credential provider; `repr` and pickles omit their values.
     """
 
     def __init__(self, public: Mapping[str, str], secret: Secrets) -> None:
@@ -168,14 +166,12 @@ def read_options(options: object, provider: Provider) -> Options:
 
 
 def shared(options: object, provider: Provider, others: Iterable[Provider]) -> dict[str, Any] | None:
-    """Return a user's options without the names that only the other providers know."""
     theirs = {name for other in others if other != provider for name in known_names(other)}
     ours = known_names(provider)
     return {n: v for n, v in _pairs(options) if n.lower() in ours or n.lower() not in theirs} or None
 
 
 def check_address(name: str, text: str) -> None:
-    """Raise `InvalidInputError` if an endpoint is no web address."""
     try:
         parts = urlsplit(text)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"\s", text)
@@ -219,7 +215,6 @@ def secret_options(options: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_form(options: object) -> None:
-    """Raise `InvalidInputError` if `storage_options` are not texts by name."""
     _pairs(options)
 
 
@@ -243,7 +238,6 @@ def _pairs(options: object) -> Iterable[tuple[str, Any]]:
 
 
 def known_names(provider: Provider) -> dict[str, str]:
-    """Return every accepted name in lower case, with its full name."""
     names = {}
     for full, others in _NAMES[provider].items():
         names.update(dict.fromkeys([full, *others.split()], full))

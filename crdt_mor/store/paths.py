@@ -37,7 +37,6 @@ def _is_unicode(path: str) -> bool:
 
 
 def folder_path(folder: str) -> str:
-    """Return `folder` without a trailing slash; "" is the root."""
     folder = folder.removesuffix("/")
     return object_path(folder) if folder else ""
 
@@ -48,7 +47,6 @@ def one_of_each_folder(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def in_hoodie(folder: str) -> bool:
-    """Return True for `.hoodie` and folders in it."""
     return folder == ".hoodie" or folder.startswith(".hoodie/")
 
 

@@ -20,7 +20,6 @@ Chunks: TypeAlias = Iterable[bytes | memoryview]
 """Content in chunks, which may be made during the put. Errors in making them are raised unchanged."""
 
 Content: TypeAlias = bytes | memoryview | Chunks
-"""The content of an object."""
 
 
 Durable: TypeAlias = bool | Literal["content"]
@@ -92,8 +91,8 @@ class Store(Protocol):
     def make_durable(self, path: str) -> None:
         """Make another process's object, and its neighbours' names, survive a power cut.
 
-        Call this before building on an existing object: its process may have died before it could. If the object is
-        absent, its deletion and other deletions in its folder become durable.
+        Call this before building on an existing object: its process may have died before. If the object is absent,
+        deletions in its folder become durable.
         """
         ...
 

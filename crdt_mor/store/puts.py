@@ -29,14 +29,11 @@ NONCE: Final = "crdtmornonce"
 """Metadata name of a put's nonce. Azure allows letters, digits and `_`; proxies of others drop names with `_`."""
 
 PUT_MAX: Final[Mapping[str, int]] = {"s3": 5 << 30, "azure": 5000 << 20, "gs": 5 << 40}
-"""Bytes of a conditional put at each provider, at most."""
+"""Most bytes of a conditional put."""
 
 
 class Puts:
-    """Puts and copies in a bucket.
-
-    key: returns an object's name in the bucket. read: returns a whole object.
-    """
+    """Puts and copies in a bucket."""
 
     def __init__(
         self, place: Place, asking: Asking, key: Callable[[str], str], read: Callable[[str], bytes | None]

@@ -4,8 +4,8 @@
     look     the object contains the winner's content
     again    with other names: a race may be won by chance
 
-A store that checks and then writes refuses a later put, but accepts several simultaneous ones. Each of these writers
-would believe that its commit exists.
+A store that checks and then writes accepts several simultaneous puts, and each writer would believe that its commit
+exists.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PUTS: Final = 16
 """Threads per name."""
 
 SIZES: Final = (2 << 10, 64 << 10)
-"""Bytes of the objects, in turn, as of timeline versions. Large objects reveal more double wins."""
+"""Bytes of the objects, in turn. Large objects reveal more double wins."""
 
 KEYS_OF_A_PROBE: Final = 8
-"""Names raced before a table is created. Each costs `PUTS` requests, a look and a delete."""
+"""Names raced before a table is created; each costs `PUTS` requests."""
 
 FOLDER: Final = TEMP_FOLDER
 
@@ -119,7 +119,6 @@ def _content(number: int, size: int) -> bytes:
 
 
 def require_safe(check: StoreCheck) -> None:
-    """Raise `UnsupportedFeatureError` if the store is unsafe for tables."""
     if not check.is_safe:
         raise UnsupportedFeatureError(
             f"{check.reason}. Use a store or release with atomic If-None-Match puts; docs/stores.md lists tested "

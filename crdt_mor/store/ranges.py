@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO, Final, cast
 
 TAIL_BYTES: Final = 64 << 10
-"""Bytes of the end that are read first: more than most footers."""
+"""Bytes of the end read first: more than most footers."""
 
 WHOLE_BYTES_MAX: Final = 512 << 10
-"""Bytes up to which a file is read whole: that takes no longer than another round trip."""
+"""Bytes up to which a file is read whole, no slower than another round trip."""
 
 _GAPS: Final = (64 << 10, 256 << 10, 1 << 20)
 """Places closer than this share a request. The first gap with few requests is used."""
@@ -29,7 +29,7 @@ _KEPT_BYTES: Final = 64 << 20
 _KEPT_FILES: Final = 1024
 
 Range = tuple[int, int]
-"""First byte and number of bytes."""
+"""First byte and length."""
 
 Request = Callable[[Sequence[Range]], list[bytes]]
 """Returns byte ranges of an object. Raises `FileNotFoundError` if the object is gone."""
@@ -53,11 +53,9 @@ class RangedFile:
         return len(self._end[1])
 
     def open(self) -> BinaryIO:
-        """Return the object as a file for Arrow."""
         return cast(BinaryIO, _File(self))
 
     def read(self, start: int, length: int) -> bytes:
-        """Return some bytes, and cache the end of the object."""
         start, end = min(start, self._size), min(start + length, self._size)
         with self._lock:
             first, known = self._end

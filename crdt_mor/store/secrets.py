@@ -1,8 +1,7 @@
 """Keep secrets of object stores in this process's memory, and nowhere else.
 
-A pickled store carries the name of its secrets. The same process, or a later fork of it, finds them by this name. Any
-other process uses its own environment: variables of the same names, or the provider's other sources (a profile, a
-role). A credential provider travels by its importable name.
+A pickled store carries the name of its secrets, by which the same process or a later fork finds them. Any other process
+uses its own environment. A credential provider travels by its importable name.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PROVIDER: Final = "credential_provider"
 _PROFILE_GIVES: Final = (
     "aws_access_key_id", "sso_session", "sso_start_url", "role_arn", "credential_process", "login_session",
 )  # fmt: skip
-"""Settings of an AWS profile that give credentials; others set a region or a format."""
+"""Settings of an AWS profile that give credentials."""
 
 _OTHER_WAYS: Final[Mapping[Provider, tuple[str, ...]]] = {
     "s3": (
@@ -68,7 +67,6 @@ class Secrets(Mapping[str, str]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the hidden options, and of a provider without importable name."""
         unnamed = (_PROVIDER,) if self.provider is not None and not self.provider_name else ()
         return (*self._values, *unnamed)
 
@@ -162,7 +160,6 @@ def importable_name(provider: object) -> str:
 
 
 def has_default_profile() -> bool:
-    """Return True if this machine's AWS profile `default` gives credentials."""
     import configparser
 
     for variable, path in (("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"), ("AWS_CONFIG_FILE", "~/.aws/config")):
