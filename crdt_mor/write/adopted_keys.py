@@ -198,7 +198,7 @@ def _way(config: TableConfig, what: str, sample: Sequence[tuple[FileSlice, pl.Da
     if what != "bucket":
         return others
     if fitting := _fitting(config, sample):
-        return f"set in hoodie.properties, which fits the sampled rows: {fitting}. Otherwise {others}"
+        return f"set in hoodie.properties: {fitting}. The sampled rows fit this. Otherwise {others}"
     return f"no single number of buckets fits; perhaps {PARTITION_BUCKETS} gives partitions their own: {others}"
 
 

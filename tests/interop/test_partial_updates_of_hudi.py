@@ -231,7 +231,7 @@ def test_a_tombstone_that_won_over_a_partial_update_is_carried_through_a_compact
 
 def test_partial_updates_that_a_pending_write_may_come_between_are_not_compacted() -> None:
     files = Slice(BASE, None, (part("4", {"id": "x", "n": 20, "a": "A"}),))
-    with pytest.raises(UnsupportedFeatureError, match="nothing is pending"):
+    with pytest.raises(UnsupportedFeatureError, match="while no write is pending"):
         kernel.compact_stable(files, BY_N, COLUMNS, ["3"])
 
 

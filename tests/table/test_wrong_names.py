@@ -114,7 +114,7 @@ MERGING: dict[str, Callable[[Table, pa.Table], object]] = {
 
 @pytest.mark.parametrize("door", MERGING)
 def test_a_renamed_column_gets_no_second_one_of_its_former_name(table: Table, door: str) -> None:
-    with pytest.raises(SchemaMismatchError, match=r"^'old' was renamed to 'new': write it as 'new'(\.|; where)"):
+    with pytest.raises(SchemaMismatchError, match=r"^'old' was renamed to 'new': write it as 'new'[.;]"):
         MERGING[door](table, row(id="a", land="DE", old=1, more=2))
     assert table.schema.names == ["id", "land", "new", "price"]
 
@@ -161,8 +161,6 @@ def test_no_new_column_has_a_name_of_the_tables_or_the_changes_own(name: str) ->
         lambda: table.upsert(own),
     ]
     for refused in doors:
-        with pytest.raises(
-            (InvalidInputError, SchemaMismatchError), match=r"belong to the table|changes (have|add)|own columns"
-        ):
+        with pytest.raises((InvalidInputError, SchemaMismatchError), match="reserved"):
             refused()
     assert table.schema.names == ["id", "n"]
