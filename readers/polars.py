@@ -63,7 +63,6 @@ def _frames(
 
 
 def _selected(frame: pl.DataFrame, columns: list[str] | None) -> pl.DataFrame:
-    """Select columns. For no columns it keeps the number of rows, which polars' own `select` drops."""
     if columns is None:
         return frame
     return frame.select(columns) if columns else pl.DataFrame(height=frame.height)

@@ -63,13 +63,10 @@ def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
 
 @dataclass(frozen=True)
 class Catalog:
-    """The catalog's view of a table. name: its format; address: the table's location."""
-
     name: str
     address: str
 
     def check_read(self, asked: StructType, table: StructType) -> None:
-        """Raise `SchemaMismatchError`, with the repair, unless the catalog's columns are the table's."""
         called = self._called(asked)
         if called:
             self._check_names(called, asked, table)
@@ -140,7 +137,6 @@ class Catalog:
         return GivenWriter(planned, self, doubtful)
 
     def refusal(self, columns: Iterable[str]) -> InvalidInputError:
-        """Return the error for columns that the statement may have omitted."""
         return InvalidInputError(
             "these columns are null in every row, and Spark hides whether the statement omitted them. Null would "
             f"erase stored values. If they were omitted, {self._made_anew}, and name every column; or write some "
@@ -150,7 +146,6 @@ class Catalog:
 
 
 def nulls_meant(options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-    """Return the options without `missing`, and True if nulls are intended."""
     said = {name.lower(): value for name, value in options.items()}.get(MISSING)
     if said not in (None, "null"):
         raise InvalidInputError(f"{MISSING} is null, for columns that may be null in every row. {MISSING}={said!r}")
@@ -175,7 +170,7 @@ class GivenWriter(BatchWriter):
 
     @message_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedWithNulls:
-        """Stage a task's rows, and note the columns without a value. Called in a task."""
+        """Stage a task's rows, and note the columns without a value."""
         nulls: list[frozenset[str]] = []
 
         def looked_at() -> Iterator[pa.RecordBatch]:
@@ -189,7 +184,7 @@ class GivenWriter(BatchWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit the batch. Called on the driver after every task has succeeded."""
+        """Commit the batch, on the driver."""
         noted = [message.nulls for message in messages if isinstance(message, StagedWithNulls)]
         with_rows = [nulls for nulls in noted if nulls is not None]
         if with_rows and (missing := frozenset.intersection(*with_rows)):

@@ -4,7 +4,7 @@
     maintain(spark, "/lake/events")            # and all other due upkeep, on the driver
 
 Tasks put files under the names in the plan, if absent. A task that runs twice, or late, finds its work done and changes
-nothing. The same holds for any other process with the same plan.
+nothing.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ def compact(
     """Execute every open plan, oldest first, and then a new one. See `Maintenance.compact`.
 
     Args:
-        spark: the session.
-        path: the table's address.
         log_files_min: plan file groups with at least this many log files.
         logs_only: merge logs into one log and keep the base files.
         rewrite: "order" also rewrites base files with another row order than the table's properties.
@@ -64,12 +62,8 @@ def maintain(
     """Do the due upkeep of a table: compactions as Spark tasks, the rest on the driver. See `Maintenance.maintain`.
 
     Args:
-        spark: the session.
-        path: the table's address.
         keep: the age of history to keep.
         keep_commits: the number of commits whose views to keep.
-        payloads: custom payloads, as for `Table.open`.
-        storage_options: options of the object store, as for `Table.open`.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     run = partial(_execute, spark, table)

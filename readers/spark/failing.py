@@ -26,7 +26,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _WITHOUT_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""The environment variable that pyspark reads when an error occurs."""
 
 _OURS: Final = re.compile(
     rf"\b{re.escape(mor.CrdtMorError.__module__)}\.(\w+): (.*?)(?=\n *SQLSTATE|\n\s+at |\n\n|\s*\Z)", re.DOTALL
@@ -36,7 +35,6 @@ _OURS: Final = re.compile(
 _VIOLATION: Final = re.compile(
     r"\. constraint=(['\"])(?P<rule>.*?)(?:: .*?)?\1 key=(?P<key>\{.*?\}) values=.* rows=(?P<rows>\d+)"
 )
-"""The facts at the end of the message of a broken rule."""
 
 
 def message_first(answer: Callable[P, R]) -> Callable[P, R]:
@@ -72,7 +70,6 @@ def _without_traceback() -> Iterator[None]:
 
 
 def _is_sparks_process() -> bool:
-    """Return True if Spark has started this process, and no user program."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
 
@@ -90,7 +87,7 @@ def own_errors() -> Iterator[None]:
 
 
 def told_by(text: str) -> mor.CrdtMorError | None:
-    """Return the crdt_mor error in Spark's text, or None. The last one is the result of the earlier ones."""
+    """Return the crdt_mor error in Spark's text, or None."""
     for name, message in reversed(_OURS.findall(text)):
         kind = getattr(mor, name, None)
         if isinstance(kind, type) and issubclass(kind, mor.CrdtMorError):

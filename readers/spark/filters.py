@@ -74,7 +74,6 @@ def _negated(filter: sd.Filter, schema: pa.Schema) -> pl.Expr | None:
 
 
 def _column(filter: sd.Filter, schema: pa.Schema) -> pa.Field | None:
-    """Return the column of a condition, if Spark and polars compare values of its type alike."""
     path: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(path) != 1 or path[0] not in schema.names:
         return None

@@ -41,8 +41,6 @@ Offset = dict[str, str]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches in a driver process, and reads their parts in workers."""
-
     def __init__(self, asked: Mapping[str, str], schema: StructType) -> None:
         """asked: the options. The first method call checks them, because Spark loses an error raised here."""
         self._asked = asked
@@ -56,7 +54,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Return the start of a query without checkpoint: `since`, or the empty table."""
         return {"checkpoint": self._between(self._options.since, None).since}
 
     @message_first
@@ -74,13 +71,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def reportLatestOffset(self) -> dict[str, str | int]:  # noqa: N802
-        """Return the newest readable position and the number of commits behind, for the query's progress."""
         left = self._between(self._options.since if self._end is None else self._end, None)
         return {"checkpoint": left.checkpoint, "commits": left.commits}
 
     @message_first
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return no limit, unless the options limit a batch. `latestOffset` applies limits unknown to Spark."""
         return ReadMaxBytes(NO_LIMIT) if self._options.limits else ReadAllAvailable()
 
     @message_first
@@ -90,7 +85,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @message_first
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return one Spark partition per part of the changes between two offsets."""
         return [Part(rows) for rows in self._between(start["checkpoint"], end["checkpoint"]).parts()]
 
     @rows_message_first

@@ -56,8 +56,7 @@ def merge(
 ) -> mor.MergeInto:
     """Merge the rows of a frame into a table by clauses: `merge(...).when_matched_update_all().execute()`.
 
-    See `Table.merge`. Conditions and values are SQL texts or polars expressions, not Spark columns. The frame is
-    shuffled once by the bucket of its key; spark.sql.shuffle.partitions limits the number of tasks. A merge on other
+    See `Table.merge`. Conditions and values are SQL texts or polars expressions, not Spark columns. A merge on other
     columns than the key, or that inserts rows under other keys than the frame's, is a single task.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
@@ -88,8 +87,7 @@ def move(
 ) -> mor.Merged:
     """Move the rows with a frame's keys to another partition: `move(df, path, partition={"country": "FR"})`.
 
-    See `Table.move`, which takes local keys without Spark. The frame contains the columns of the key; duplicate keys
-    count once.
+    See `Table.move`, which takes local keys without Spark.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession
@@ -114,7 +112,6 @@ def _execute(
     parts: Sequence[mor.MergePart],
     spread: mor.MergeSpread,
 ) -> list[Outcome]:
-    """Merge in tasks, and return the outcome of each part. columns: of the source, as the table takes them."""
     rows = _rows(source, spread)
     pickled = [(part.number, bytearray(pickle.dumps(part))) for part in parts]
     of_parts = spark.createDataFrame(pickled, f"{_NUMBER} int, {_PART} binary")
@@ -151,7 +148,6 @@ class _Job:
         self.spread = spread
 
     def outcomes(self, batches: Iterator[pa.RecordBatch]) -> dict[int, bytes]:
-        """Merge the parts of this task; return pickled outcomes by part, and invalid rows."""
         parts: dict[int, bytes] = {}
         given: dict[int, list[pa.RecordBatch]] = {}
         for batch in batches:
@@ -185,29 +181,24 @@ class Told(WriterCommitMessage):
 
 
 class TasksWriter(DataSourceArrowWriter):
-    """The tasks of a merge. Spark commits in a separate process, which reports to the driver."""
+    """The tasks of a merge."""
 
     def __init__(self, job: _Job) -> None:
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Told:
-        """Merge the parts of this task's rows. Called in a task."""
         return Told(self._job.outcomes(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Report the outcomes. Called after every task has succeeded."""
         told = [message.outcomes for message in messages if isinstance(message, Told)]
         outcomes = {number: pickle.loads(outcome) for task in told for number, outcome in task.items()}
         self._job.spread.tell(pickle.dumps(outcomes))
 
 
 class MergeTasks(DataSource):
-    """A data source that takes the rows of a merge's parts and merges them."""
-
     @classmethod
     def name(cls) -> str:
         return "crdt_mor_merge_tasks"
 
     def writer(self, schema: StructType, overwrite: bool) -> TasksWriter:  # noqa: ARG002  it only appends
-        """Return the writer of one merge, pickled in the option `job`."""
         return TasksWriter(job_of(self.options))

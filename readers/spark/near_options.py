@@ -70,7 +70,6 @@ WAYS = {
 _BY_NAME = {name.lower(): (name, way) for name, way in WAYS.items()}
 
 _CLOSE = 0.8
-"""The similarity, up to 1, above which a name may be a misspelling of another."""
 
 
 def instead(options: Mapping[str, str], known: Sequence[str] = ()) -> str:

@@ -1,14 +1,12 @@
 """The options of a read, as users set them with `.option(...)`, checked before anything is read.
 
-    a snapshot       asOf, consistency, filter, meta, pushdown, names = now | then
-    changes          changes = merged | images | raw, since, until, consistency, names
-    a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger,
-                     maxRowsPerTrigger, maxBytesPerTrigger
-    any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
-                     storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`,
-                     and none of its keys
-
-Spark hands options over in lower case and as text.
+a snapshot       asOf, consistency, filter, meta, pushdown, names = now | then
+changes          changes = merged | images | raw, since, until, consistency, names
+a stream         as changes, without an end or names; maxCommitsPerTrigger, maxFilesPerTrigger,
+                 maxRowsPerTrigger, maxBytesPerTrigger
+any of them      path, columns; payloads = the modules of your own payloads, as in `crdt_mor.allow_payloads`
+                 storage.NAME = an option of the object store, as in `storage_options` of `crdt_mor.Table.open`,
+                 and none of its keys
 """
 
 from __future__ import annotations
@@ -52,8 +50,6 @@ KNOWN = ("path", "columns", "payloads", "consistency", "names", *SNAPSHOT_ONLY, 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The table and view to read. `changes`: None for a snapshot, or for a stream's default."""
-
     path: str
     columns: list[str] | None = None
     payloads: tuple[str, ...] = ()
@@ -71,7 +67,6 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Parse the options of a read; raise `InvalidInputError` for meaningless ones."""
         of_users = {name: value for name, value in options.items() if name.lower() not in CATALOG}
         of_users, stored = without_storage(of_users)
         settings = by_name(of_users, KNOWN, "read")
@@ -108,14 +103,12 @@ class ReadOptions:
         return Table.open(self.path, payloads=self.payloads, storage_options=self.storage)
 
     def for_batch(self) -> ReadOptions:
-        """Return the options for a batch; raise for options that only apply to streams."""
         limits = [name for name, word in LIMITS.items() if word in self.limits]
         if limits:
             raise InvalidInputError(f"these limit the batches of a stream: leave them out of a read. given={limits}")
         return self
 
     def for_stream(self) -> ReadOptions:
-        """Return the options for a stream; raise for options that do not apply to streams."""
         of_batches = {"asOf": self.as_of, "filter": self.filter, "until": self.until}
         of_batches |= {"meta": self.meta or None, "pushdown": self.pushdown or None}
         of_batches |= {"names": None if self.names == "now" else self.names}
@@ -148,7 +141,6 @@ def payloads(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def names_of(name: str, settings: Mapping[str, str]) -> list[str] | None:
-    """Parse a list of names, such as `id, price`; None if the option is not set."""
     return [one.strip() for one in settings[name].split(",")] if name in settings else None
 
 
@@ -179,7 +171,6 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 def flag(name: str, settings: Mapping[str, str]) -> bool:
-    """Return True if the option is true; False if it is not set."""
     return _one_of(name, settings.get(name, "false").lower(), ("true", "false")) == "true"
 
 

@@ -1,7 +1,8 @@
 """Batch reads: snapshots and changes, sealed once, read in parts.
 
-schema()       in one Spark process: returns the columns partitions()   in a later process: seals the snapshot; each
-part of it becomes a partition read()         in a worker: reads only the files of its part
+schema()       in one Spark process: returns the columns
+partitions()   in a later process: seals the snapshot; each part of it becomes a partition
+read()         in a worker: reads only the files of its part
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ def reader(options: ReadOptions, schema: StructType, check: Check = check_schema
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    """Return the columns of the requested snapshot or changes."""
     if options.changes is not None:
         return spark_schema(changes(options.open(), options).schema)
     return spark_schema(snapshot(options).schema)
@@ -129,7 +129,7 @@ class RowsReader(DataSourceReader):
 
     @rows_message_first
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a part. For a read without parts, Spark passes an empty partition of its own."""
+        """For a read without parts, Spark passes an empty partition of its own."""
         if isinstance(partition, Part):
             yield from fitted(partition.rows.to_reader(), self._schema)
 
@@ -142,7 +142,6 @@ class PushingReader(RowsReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take the conditions that the scan can apply; yield the others for Spark."""
         from crdt_mor.readers.spark.filters import expression  # Spark 4.0 has no classes of conditions
 
         assert isinstance(self._rows, Scan)

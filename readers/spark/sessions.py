@@ -42,7 +42,6 @@ def make_active(spark: SparkSession) -> None:
 
 @contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """Activate the session in the block, and restore the previous one afterwards."""
     if not isinstance(spark, SparkSession):
         yield
         return

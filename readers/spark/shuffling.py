@@ -26,11 +26,7 @@ Numbers = Callable[[pa.RecordBatch], pa.Array]
 
 
 def shuffled(df: DataFrame, names: Sequence[str], tasks: int, make: Callable[[], Numbers]) -> DataFrame:
-    """Shuffle a frame so that one task has all rows with the same number.
-
-    names: the columns that determine the number. tasks: the number of tasks, unless Spark counts rows first.
-    make: called once in each task.
-    """
+    """Shuffle a frame so that one task has all rows with the same number."""
     counts_first = _counts_first(df)
     if SPARK >= HANDS_KEYS_ALONE:
         number = _number(df, names, make)
@@ -50,7 +46,6 @@ def _counts_first(df: DataFrame) -> bool:
 
 
 def numbered(df: DataFrame, names: Sequence[str], column: str, make: Callable[[], Numbers]) -> DataFrame:
-    """Add the number of each row as a column."""
     if SPARK >= HANDS_KEYS_ALONE:
         return df.withColumn(column, _number(df, names, make))
 

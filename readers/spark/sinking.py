@@ -65,7 +65,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """Commit a batch. Called on the driver after every task has succeeded. Without tasks there is no commit."""
+        """Commit a batch. Without tasks there is no commit."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
             job, query = staged[0].job, staged[0].query
@@ -77,9 +77,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
-        """Abandon a batch. Called on the driver after a task has failed for good. If no task has ended, the write
-        expires.
-        """
+        """Abandon a batch. If no task has ended, the write expires."""
         staged = [message for message in messages if isinstance(message, StagedBatch)]
         if staged:
             table_of(staged[0].job).abandon_write(staged[0].job)

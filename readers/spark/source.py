@@ -73,9 +73,8 @@ class CrdtMorSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Register the format for `df.write.format("crdt_mor")` in this session and this thread.
 
-    The session becomes the thread's active one, as after `spark.createDataFrame`. Spark 4.0 needs this call in each
-    session, before all else. Spark 4.1 and later find the format by themselves, and need the call only in threads that
-    did not make the session. The functions of `crdt_mor.readers.spark` never need it.
+    Spark 4.0 needs this call in each session, before all else. Spark 4.1 and later find the format by themselves, and
+    need the call only in threads that did not make the session.
     """
     make_active(spark)
     know(spark, CrdtMorSource)

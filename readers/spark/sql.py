@@ -43,9 +43,7 @@ def register_path(
     The format is known in this session. A table created with it lasts as long as its catalog.
 
     Args:
-        spark: the session.
         name: letters, digits and `_`.
-        path: the table's address.
         storage_options: options of the object store, as for `Table.open`.
 
     Raises:
@@ -71,20 +69,17 @@ def register_path(
 
         @message_first
         def schema(self) -> StructType:
-            """Return the columns, marked for the catalog of CREATE TABLE."""
             columns = super().schema()
             return catalog.marked(columns, name, key) if "provider" in self.options else columns
 
         @message_first
         def reader(self, schema: StructType) -> DataSourceReader:
-            """Return the reader of a batch, for columns that the catalog or the user requests."""
             options = ReadOptions.of(self.options).for_batch()
             of_table = options.columns is None and options.names == "now"
             return reading.reader(options, schema, said.check_read if of_table else check_schema)
 
         @message_first
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-            """Return the writer of a batch that may contain nulls from Spark."""
             options, nulls_meant = catalog.nulls_meant(self.options)
             try:
                 planned = writing.plan_batch(options, schema, overwrite)
@@ -104,7 +99,6 @@ def register_path(
 
 
 def _refuse_another_format(spark: SparkSession, name: str) -> None:
-    """Raise `InvalidInputError` if a catalog table has the name and another format."""
     if not spark.catalog.tableExists(name):
         return
     described = spark.sql(f"DESCRIBE EXTENDED `{name}`").collect()
@@ -118,10 +112,7 @@ def _refuse_another_format(spark: SparkSession, name: str) -> None:
 
 
 def require_java() -> int:
-    """Return the version of the Java that Spark will start; raise `UnsupportedVersionError` if it would fail.
-
-    Call it before making a session: pyspark itself only reports that the gateway exited.
-    """
+    """Return the version of the Java that Spark will start; raise `UnsupportedVersionError` if it would fail."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     version = "none" if java is None else _version(java)

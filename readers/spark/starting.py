@@ -38,10 +38,6 @@ def stream(
     """Start a query that writes a streaming frame to a table, each batch as one commit.
 
     Args:
-        rows: the streaming frame.
-        path: the table's address.
-        checkpoint: the query's checkpointLocation.
-        name: the query's name.
         trigger: arguments of Spark's `trigger`, such as {"availableNow": True}; None runs batch after batch.
         options: options of the write, such as {"operation": "append"}.
         storage_options: options of the object store, as for `Table.open`.
@@ -65,15 +61,11 @@ def stream(
 
 
 def application_of(query: str) -> str:
-    """Return the application name in the tokens of a query's batches."""
     return f"spark-stream/{query}"
 
 
 def require_known(table: mor.Table, query: str, batches: int) -> None:
-    """Raise `InvalidInputError` if a query has completed batches that the table lacks.
-
-    batches: the number of batches in its checkpoint.
-    """
+    """Raise `InvalidInputError` if a query has completed batches that the table lacks."""
     application = application_of(query)
     if application in table.inspect.tokens()["application"].to_pylist():
         return

@@ -23,8 +23,6 @@ def create(columns: DataFrame | StructType, path: str, *, key: str | Sequence[st
 
     Args:
         columns: a frame or a `StructType`.
-        path: the table's address.
-        key: the key column or columns.
         settings: `partition_by`, `ordering`, `merge` and all other arguments of `Table.create`.
     """
     if not isinstance(columns, StructType) and not isinstance(getattr(columns, "schema", None), StructType):

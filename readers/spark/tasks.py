@@ -1,7 +1,6 @@
 """Run the engine's work as Spark tasks: inputs are pickled for tasks, and outcomes for the driver.
 
-A large part is a task. Small parts share one, because each task costs Spark the same. The number of tasks is
-spark.sql.shuffle.partitions, or more if a task would exceed `TASK_BYTES`.
+A large part is a task. Small parts share one, because each task costs Spark the same.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ TASK_BYTES = 128 << 20
 
 
 def hand_over(rows: DataFrame, source: type[DataSource], job: object) -> None:
-    """Write the rows of a frame with a source of this package. job: the tasks' input, see `job_of`."""
     spark = rows.sparkSession
     with own_errors(), active(spark):
         know(spark, source)
@@ -42,7 +40,6 @@ def hand_over(rows: DataFrame, source: type[DataSource], job: object) -> None:
 
 
 def job_of(options: Mapping[str, str]) -> Any:
-    """Return the input of `hand_over` from the source's options."""
     return pickle.loads(b64decode(options[_JOB]))
 
 
@@ -56,7 +53,6 @@ def in_tasks(
     """Return the result of `execute` for each part, or its error.
 
     final: returns True for an error that no retry avoids. Spark retries after any other error.
-    sizes: the bytes that each part reads; empty for one task per part.
     """
     at_once = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     tasks = packed(sizes, at_once) if sizes else [[number] for number in range(len(parts))]
@@ -77,10 +73,7 @@ def in_tasks(
 
 
 def packed(sizes: Sequence[int], at_once: int) -> list[list[int]]:
-    """Assign parts to tasks: `at_once` of them, or more if these would be too large.
-
-    Each part goes to the task with the fewest bytes, largest part first.
-    """
+    """Assign parts to tasks: `at_once` of them, or more if these would be too large."""
     count = min(len(sizes), max(at_once, -(-sum(sizes) // TASK_BYTES)))
     tasks: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(count)]
     for part in sorted(range(len(sizes)), key=lambda part: -sizes[part]):
@@ -95,7 +88,6 @@ def _executed(execute: Callable[[P], R], part: bytes) -> R:
 
 
 def pickled_outcome(execute: Callable[[], object], final: Callable[[mor.CrdtMorError], bool]) -> bytes:
-    """Return the pickled result of `execute`, or its final error, for the driver."""
     try:
         return pickle.dumps(execute())
     except mor.CrdtMorError as error:

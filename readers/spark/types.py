@@ -1,8 +1,8 @@
 """Convert Arrow types and batches of a table to Spark's, and back.
 
 Spark has fewer types. It reads an unsigned integer as the next wider signed one, a dictionary as its values, each kind
-of list as an array, and a time of day as microseconds since midnight. No value changes. A time without a zone is a
-`timestamp_ntz`. A time with a zone is a `timestamp`, the same moment in every session's time zone.
+of list as an array, and a time of day as microseconds since midnight. A time without a zone is a `timestamp_ntz`. A
+time with a zone is a `timestamp`, the same moment in every session's time zone.
 
 Fields inside a column are nullable, whatever a table or frame declares: a null struct contains nulls in NOT NULL
 fields, in both systems.
@@ -48,7 +48,6 @@ BATCH_BYTES = 4 << 20
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
-    """Return the Spark columns of a scan or of changes."""
     return st.StructType([st.StructField(f.name, spark_type(f.type), f.nullable) for f in schema])
 
 
@@ -96,10 +95,7 @@ def check_schema(requested: st.StructType, available: st.StructType) -> None:
 
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark requires for batches of these columns.
-
-    Tasks receive rows in it too, except for the time zone of moments, which changes no value.
-    """
+    """Return the Arrow schema that Spark requires for batches of these columns."""
     return to_arrow_schema(schema, timezone="UTC") if SPARK >= (4, 2) else to_arrow_schema(schema)
 
 
@@ -110,10 +106,7 @@ _OPAQUE = {
     "YearMonthIntervalType": "a number of months",
     "CalendarIntervalType": "numbers of its months, days and microseconds, in a column each",
 }
-"""Spark types without an Arrow type, by class (older releases lack some), and a substitute.
-
-pyspark turns some into Arrow structs. A table would store these as structs, and the type would be lost.
-"""
+"""Spark types without an Arrow type, by class (older releases lack some), and a substitute."""
 
 
 def written_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
@@ -190,7 +183,6 @@ def _refuse_inside(name: str, whole: st.DataType, part: st.DataType) -> None:
 
 
 def fitted(batches: pa.RecordBatchReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of `schema` from each batch, in its types, in pieces that are easy to send."""
     for batch in batches:
         if not batch.num_rows:
             continue

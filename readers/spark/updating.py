@@ -47,13 +47,9 @@ def update(
     """Change columns of the rows that fulfil `where`, in place. See `Table.update`.
 
     Args:
-        spark: the session.
-        path: the table's address.
         set: new values by column: SQL texts, polars expressions or values, but no Spark columns.
         where: SQL text or polars expression; None for all rows.
         wait: the wait for writes that began earlier.
-        token, commit_info: as for `Table.update`.
-        payloads, storage_options: as for `Table.open`.
     """
     _refuse_columns(set, where)
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
@@ -85,7 +81,6 @@ def _execute(spark: SparkSession, parts: Sequence[mor.UpdatePart]) -> list[mor.P
 
 
 def _refuse_columns(set: object, where: object) -> None:
-    """Raise `InvalidInputError` for Spark columns, which only Spark can compute."""
     values = set.values() if isinstance(set, Mapping) else ()
     columns = [one for one in (*values, where) if isinstance(one, Column)]
     if columns:

@@ -14,7 +14,6 @@ import pyspark
 from crdt_mor import UnsupportedVersionError
 
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-"""The release in this process, such as (4, 3)."""
 
 FINDS_SOURCES = (4, 1)
 ONE_SNAPSHOT_A_FRAME = (4, 1)

@@ -12,8 +12,7 @@ Each step of the driver may run in a separate Python process. They share only th
 
 A file group gets one log file per commit. If one task has all rows of a group, its file becomes that log file
 unchanged. Otherwise the driver makes one file: it joins the tasks' blocks if no key is in two tasks, and folds them if
-one is. `by_file_group` shuffles all rows of a group to one task. An overwrite's tasks stage base files, and the driver
-merges those of one group.
+one is. `by_file_group` shuffles all rows of a group to one task.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ Partitions = Literal["dynamic"] | Collection[object] | None
 
 
 def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, overwrite: bool) -> Planned:
-    """Plan the requested write, checked against the table. `known`: the valid option names."""
     options, stored = without_storage(options)
     settings = by_name(options, known, "write")
     if "path" not in settings:
@@ -76,7 +74,6 @@ def plan(options: Mapping[str, str], known: Sequence[str], schema: StructType, o
 
 
 def plan_batch(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Planned:
-    """Plan the write of a batch, which may carry a token and may replace rows."""
     return plan(options, (*OPTIONS, *BATCH_OPTIONS), schema, overwrite)
 
 
@@ -126,13 +123,12 @@ def _token(settings: Mapping[str, str]) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A planned write. columns: of the frame, as the table takes them."""
+    """A planned write."""
 
     job: mor.WriteJob
     columns: pa.Schema
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> mor.Receipt:
-        """Stage the rows of this task, numbered by Spark as its partition."""
         rows = pa.RecordBatchReader.from_batches(self.columns, (batch.cast(self.columns) for batch in batches))
         context = TaskContext.get()
         assert context is not None, "called in a task"
@@ -147,7 +143,6 @@ class Staged(WriterCommitMessage):
 
 
 def table_of(job: mor.WriteJob) -> mor.Table:
-    """Open the table of a job, for driver steps in a separate process."""
     return mor.Table.open(job.uri, store=job.store)
 
 
@@ -164,13 +159,13 @@ class BatchWriter(DataSourceArrowWriter):
 
     @message_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit. Called on the driver after every task has succeeded. A job without tasks has no messages."""
+        """Commit. A job without tasks has no messages."""
         receipts = [message.receipt for message in messages if isinstance(message, Staged)]
         table_of(self._planned.job).complete_write(self._planned.job, receipts)
 
     @message_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002  the job says it all
-        """Abandon the write. Called on the driver after a task, or the commit, has failed for good."""
+        """Abandon the write."""
         table_of(self._planned.job).abandon_write(self._planned.job)
 
 
@@ -185,7 +180,6 @@ class PlannedWrites(DataSource):
         return "crdt_mor_planned_writes"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002  the job says it all
-        """Return the writer of the job pickled in the option `job`."""
         return BatchWriter(job_of(self.options))
 
 
@@ -227,13 +221,9 @@ def upsert(
     """Insert or update the rows of a frame by key, shuffled by file group once. See `Table.upsert`.
 
     Args:
-        df: the frame.
-        path: the table's address.
         partitions, columns: all partitions and columns of the rows, as for `Table.transaction`. Updates of others then
             do not wait for this write. Rows with others are refused.
         schema_mode: "merge" adds new columns of the frame to the table.
-        token, commit_info: as for `Table.upsert`.
-        payloads, storage_options: as for `Table.open`.
     """
     asked = _Asked("upsert", partitions, columns, schema_mode, token=token, commit_info=commit_info)
     return _write(df, path, asked, payloads, storage_options)
@@ -304,7 +294,6 @@ def by_file_group(df: DataFrame, path: str, *, storage_options: Mapping[str, Any
 
 @message_first
 def _group_numbers(table: mor.Table, keys: pa.RecordBatch) -> pa.Array:
-    """Return a number for each row: equal within a file group, usually different otherwise."""
     groups = table.file_groups(pa.Table.from_batches([keys]))
     partitions = groups["partition"].combine_chunks().dictionary_encode()
     firsts = np.array([zlib.crc32(path.encode()) & 0x3FFFFFFF for path in partitions.dictionary.to_pylist()], np.int64)
