@@ -1,8 +1,7 @@
 """Check that Hudi's rows lie where this engine would put them, or a rewritten row would live twice.
 
-The options of Hudi's writers decide a key's file group: the number of buckets and the hashed columns. Users repeat them
-in `hoodie.properties`, perhaps wrongly. So before the first write to a table made by Hudi, `require_placed_keys` keys a
-sample of rows again and compares record key, partition path and bucket. `services.verify` checks every visible row.
+The options of Hudi's writers decide a key's file group. Users repeat them in `hoodie.properties`, perhaps wrongly. So
+before the first write to a table made by Hudi, `require_placed_keys` keys a sample of rows again.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.open_slice import base_source, open_slice
 
 FILES_MAX: Final = 32
-"""The number of sampled files, each of another file group."""
+"""Sampled files, each of another file group."""
 
 ROWS_MAX: Final = 1_000
 """Sampled rows per file."""
 
 _COUNTS_TRIED: Final = 1 << 10
-"""Upper bound of the bucket numbers tried for a hint in the error."""
+"""Most bucket numbers tried for a hint in the error."""
 
 _HASHING_FOLDER: Final = ".hoodie/.bucket_index/partition_bucket_index_meta"
 """Hudi's folder with the bucket numbers of single partitions."""
@@ -52,7 +51,7 @@ class Misplaced:
     """A row that would get another key, partition or bucket if it were written again.
 
     what: "record key", "partition path" or "bucket".
-    found, made: the stored value and the recomputed one; None: there is no such bucket.
+    found, made: the stored and the recomputed value; None: there is no such bucket.
     """
 
     what: str
@@ -113,7 +112,6 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
 
 
 def _spread(files: Sequence[tuple[FileSlice, DataFile]]) -> list[tuple[FileSlice, DataFile]]:
-    """Return a file for each of some file groups, spread over the partitions."""
     groups = {slice_.group: (slice_, file) for slice_, file in files}
     seen = Counter[str]()
     ranked = []
@@ -149,7 +147,6 @@ def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[
 
 
 def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Misplaced]:
-    """Yield the misplaced rows of a file group."""
     if not frame.height:
         return
     data, key = frame.to_arrow(), config.key

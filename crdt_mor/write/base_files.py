@@ -57,7 +57,6 @@ def base_file(
 
     file_name: the value of `_hoodie_file_name`.
     rows: the stored columns of `schema` and Hudi's varying columns, sorted by key; at least one frame.
-    threads: the number of row groups encoded at a time.
     """
     statistics = RowStatistics()
     constants = {"_hoodie_partition_path": partition, "_hoodie_file_name": file_name}
@@ -93,7 +92,7 @@ def base_file(
 def _arranged(rows: Iterable[pl.DataFrame], layout: Layout) -> Iterator[pl.DataFrame]:
     """Yield key-sorted rows as row groups in the order of `layout`.
 
-    Any order but the keys' holds all rows of the file group in memory.
+    Any other order than the keys' holds all rows in memory.
     """
     if layout.by_key:
         yield from _row_groups(rows, ROW_GROUP_ROWS)
@@ -104,10 +103,7 @@ def _arranged(rows: Iterable[pl.DataFrame], layout: Layout) -> Iterator[pl.DataF
 
 
 def _row_groups(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """Yield even slices of about `rows` rows; without rows, one empty frame.
-
-    A frame not much larger than a row group stays whole.
-    """
+    """Yield even slices of about `rows` rows; without rows, one empty frame."""
     empty, has_rows = pl.DataFrame(), False
     for frame in frames:
         if not frame.height:

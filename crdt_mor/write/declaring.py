@@ -26,7 +26,7 @@ from crdt_mor.write.named import shown_table
 from crdt_mor.write.open_write import OpenWrite
 
 Declare = Callable[[Timeline], Declared]
-"""Compute a write's declaration from the value at its begin, whose columns and rules matter."""
+"""Compute a write's declaration from the value at its begin."""
 
 
 def begin(session: Session, token: tuple[str, int] | None, info: Info, declare: Declare | None) -> OpenWrite:
@@ -93,7 +93,6 @@ def _refuse_unknown(columns: Collection[str], config: TableConfig, tail: Timelin
 
 
 def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> list[str]:
-    """Return the stored names of columns that rows set, without key and partition, including new columns."""
     if isinstance(columns, str | bytes | Mapping) or not all(isinstance(name, str) for name in columns):
         raise InvalidInputError(f'pass columns as a list of names, ["price"]. columns={columns!r}')
     if not config.merge.partial:

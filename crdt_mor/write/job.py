@@ -8,17 +8,16 @@
 Hudi's readers show every log file of a completed instant by its name, so no task writes under a final name. Files of
 failed, repeated or late tasks lie where no reader looks; the end of the write or a later sweep removes them.
 
-The write begins with its first task, because nobody could refresh its heartbeat in the hours before. A job begins once,
-and after its commit every call returns that commit.
+The write begins with its first task, because nobody could refresh its heartbeat before. A job begins once, and after
+its commit every call returns that commit.
 
 Drivers may run at once with different receipts, so with other bytes for a file group. A driver therefore first *takes
 the write over* by an event: from then on it alone may complete, and its number is in each placed file's name. No two
 drivers place files of the same name, so a commit's facts are true of the bytes under that name. The driver removes
 files of earlier drivers; a sweep removes files that they place later.
 
-A commit puts one log file into a file group, with each key at most once. If several tasks staged rows of a group, the
-driver joins their blocks if no key repeats, and otherwise folds them in the order of the tasks. `file_groups` lets a
-program group the rows first. An overwrite stages base files instead: `write.job_overwrite`.
+A commit puts one log file into a file group, with each key at most once (`write.job_files`). An overwrite stages base
+files instead (`write.job_overwrite`).
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def plan(
 ) -> Job:
     """Check everything that needs no rows; then `mode="merge"` grows the table's schema.
 
-    replaced: the partitions of an overwrite, which also declare it; False: no overwrite.
+    replaced: the partitions of an overwrite; False: no overwrite.
     declared: everything that any other write may touch.
 
     Growth stays even if the rows are refused later: delayed growth might conflict with another writer's.
@@ -96,7 +95,6 @@ def planned(
 ) -> Job:
     """Return a job that may begin, or is marked as repeated.
 
-    job: without its name and the table's facts.
     rehearse: makes statements without rows, raises for a write that is always refused, and returns the replaced scope.
     declare: computes the declaration; None: the job's own.
     """
@@ -127,10 +125,7 @@ def planned(
 
 
 def stage(session: Session, job: Job, read: Callable[[Callable[[], pa.Schema]], pa.Table], task: int) -> Receipt:
-    """Stage rows as invisible log files; do nothing if the job is done.
-
-    read: returns the rows; its argument returns the text types, as `text_types` does.
-    """
+    """Stage rows as invisible log files; do nothing if the job is done."""
 
     def collect(write: OpenWrite) -> int:
         rows = read(NamedStatements(write.statements, job.names).text_types)
@@ -180,10 +175,7 @@ def stage_part(session: Session, job: Job, collect: Callable[[OpenWrite], int], 
 def complete(
     session: Session, job: Job, receipts: Sequence[Receipt], token: tuple[str, int] | None, info: Info = ()
 ) -> events.WriteOutcome:
-    """Publish the receipts' files as one commit, and remove all other staged files.
-
-    info: the commit's entries, in addition to the job's.
-    """
+    """Publish the receipts' files as one commit, and remove all other staged files."""
     application = application_of(info, token) or job.application
     session.require_table(job.table_id)
     token = token or job.token
@@ -253,7 +245,6 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
 
 
 def _clear(session: Session, job: Job, begun: Pending) -> None:
-    """Remove the staged files, unless another driver continues the write."""
     with suppress(Exception):  # otherwise a sweep removes them
         session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
 
@@ -268,7 +259,6 @@ def _collect(
     *,
     are_new: bool,
 ) -> None:
-    """Add the rows as the write's only statement; `names` are their columns' names."""
     statements = NamedStatements(write.statements, names)
     if operation == "DELETE":
         statements.delete(rows, plain)

@@ -1,8 +1,7 @@
 """Place the staged files of a distributed write: one log file per file group, under its final name.
 
-A group's only file is copied. If several tasks staged many rows of a group with disjoint keys, their blocks are
-concatenated, and only the keys are read. Otherwise the files are read back as statements and folded in the order of
-the tasks. Many files are placed at once, on a disk as well, because its journal makes them durable together.
+A group's only file is copied. Blocks of several tasks with many rows and disjoint keys are concatenated. Otherwise the
+files are read back as statements and folded in the order of the tasks.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statement, has_places, refuse_repeats
 
 JOINED_ROWS_MIN: Final = 8_192
-"""Least average rows per task for concatenating blocks. A block costs a reader as much as some thousand rows, so
-smaller ones are folded."""
+"""Least average rows per task for concatenating blocks: a block costs a reader as much as some thousand rows."""
 
 
 def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Receipt]) -> list[DataFile]:
@@ -110,7 +108,6 @@ def _join(write: OpenWrite, parts: Sequence[StagedFile]) -> DataFile | None:
 
 
 def _fold(write: OpenWrite, operation: Operation, parts: Sequence[tuple[Receipt, StagedFile]]) -> DataFile:
-    """Fold the staged files of a group into one log file with unique keys."""
     refuse_crowded(write, [receipt for receipt, _ in parts])
     statements = [statement for _, staged in parts for statement in reopen(write, staged)]
     if operation == "INSERT":
@@ -168,7 +165,6 @@ def _blocks(write: OpenWrite, staged: StagedFile, data: memoryview) -> list[Data
 
 
 def bucket_of(group: FileGroup) -> Group:
-    """Return the bucket of a file group. Tasks may know different file groups of the same bucket."""
     partition, file_id = group
     bucket = bucket_of_file_id(file_id)
     assert bucket is not None, "writes refuse tables with other file groups"
@@ -176,6 +172,5 @@ def bucket_of(group: FileGroup) -> Group:
 
 
 def of_group(group: FileGroup) -> dict[str, pl.Expr]:
-    """Return the partition and bucket columns of a file group's rows."""
     partition, bucket = bucket_of(group)
     return {PARTITION_PATH: pl.lit(partition), BUCKET: pl.lit(bucket, pl.Int32)}

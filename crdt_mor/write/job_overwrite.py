@@ -5,9 +5,8 @@
                               order of the tasks into another
               publish         `events.overwrite`: one event, by the last driver that took the write over
 
-A staged base file contains the visible rows, without payload states and without a record of omitted columns. So in
-tables that merge by columns each task also stages its rows as log files. The driver reads them if tasks share a file
-group, and they are removed in any case.
+A staged base file lacks payload states and a record of omitted columns. So in tables that merge by columns each task
+also stages log files, read if tasks share a file group.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from crdt_mor.write.overwrite import BaseStaging, require_inside, scope_of_rows
 from crdt_mor.write.statements import Statement
 
 Part = tuple[Receipt, StagedBase, StagedFile | None]
-"""A task's receipt, its base file of a group, and its log file of the same rows, if any."""
+"""A task's receipt, its base file of a group, and its log file, if any."""
 
 
 # --- the task's part --------------------------------------------------------------------------------------------------
@@ -47,7 +46,6 @@ def stage_part(write: OpenWrite, statements: Sequence[Statement], replacing: Rep
 
 
 def needs_logs(write: OpenWrite) -> bool:
-    """Return True if merging rows of several tasks needs more than base files contain."""
     return write.statements.merging.rule.kind == "columns"
 
 

@@ -1,4 +1,4 @@
-"""Values that the processes of a distributed write exchange. Jobs and receipts are pickled."""
+"""Pickled values that the processes of a distributed write exchange."""
 
 from __future__ import annotations
 
@@ -28,11 +28,9 @@ class Job:
 
     name: unique; also the nonce of its begin.
     repeated: the token was used before, so nothing is written.
-    table_id: None before the table has an id.
     planned: the table's clock at planning, a lower bound of the begin.
     application, info: the commit's author, unless `complete_write` overrides them.
     payloads: the payload classes, which tasks need not import.
-    replacing: the scope of an overwrite, else None.
     declared: everything that its tasks may touch.
     names: the column names at planning, used by the tasks' rows.
     """
@@ -66,7 +64,7 @@ class Receipt:
 
     requested: the requested time of the write; None if the write's token was used before.
     files: its log files; none without rows or if the write was already complete.
-    bases: the base files of an overwrite. Log files of the same rows accompany them if merging needs them.
+    bases: the base files of an overwrite.
     """
 
     task: int

@@ -2,9 +2,8 @@
 
     batches ─ checked, keyed, lifted ─► runs ─ merged (load_sorting.py) ─► a base file for each file group ─► one commit
 
-Base files are the fastest to read. Only the first write of a table may put them under its own time: a base file begins
-a file slice, and would hide earlier rows and folds of others. So the table stays invisible until the load is complete
-(`events/load.py`). Repeated keys are found in the sorted rows, without all keys in memory.
+Only the first write of a table may put base files under its own time: a base file begins a file slice, and would hide
+earlier rows and folds of others. So the table stays invisible until the load is complete (`events/load.py`).
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def _states(merging: Merging) -> set[str]:
 
 
 def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, bool]]:
-    """Yield tables of at most `RUN_ROWS` rows and about `RUN_BYTES` bytes, each with True if it is the last."""
+    """Yield tables of limited rows and bytes, each with True if it is the last."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -200,7 +199,6 @@ def _by_group(frames: Iterable[pl.DataFrame]) -> Iterator[tuple[Group, pl.DataFr
 
 
 def _in_row_groups(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """Yield the rows in frames of at least a row group, except for the last."""
     waiting: list[pl.DataFrame] = []
     for piece in pieces:
         waiting.append(piece)

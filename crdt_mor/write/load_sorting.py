@@ -4,8 +4,8 @@
                                                           ├─ merged, a piece of each run in memory ─► sorted frames
     rows ─ …                     ─► sorted, put as a run ─┘
 
-A single part stays in memory. If there are more runs than can be merged at once, some become a longer run first. Memory
-holds a part of the rows while runs are put, and `FAN_IN` pieces during the merge, independent of the number of rows.
+A single part stays in memory. Too many runs are first merged to longer ones. Memory holds one part of the rows, or
+`FAN_IN` pieces during the merge.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Run:
 class Sorting:
     """An external sort.
 
-    name: returns a fresh path for each object of a run. run_rows, piece_rows, fan_in: see the module's constants.
+    name: returns a fresh path for each object of a run.
     """
 
     store: Store
@@ -101,8 +101,6 @@ class Sorting:
 
 @dataclass
 class _Cursor:
-    """A position in a run; `rows` are read and not yet taken."""
-
     pieces: Iterator[pl.DataFrame]
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)
 
@@ -129,7 +127,7 @@ class _Cursor:
 
 
 def in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort rows by `ORDER`, six times as fast as polars' own sort by these columns."""
+    """Sort rows by `ORDER`, faster than polars' own sort by these columns."""
     rows = rows.rechunk()  # gathering from several chunks is ten times slower
     return rows[in_groups(rows, sorted(by_group(rows), key=itemgetter(0)))]
 

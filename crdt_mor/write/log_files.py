@@ -43,7 +43,7 @@ else:
 BUCKET = "__bucket"
 
 BLOCK_ROWS_MAX: Final = 65_536
-"""Most rows in a data block. More rows become several blocks in key order, encoded in parallel."""
+"""Most rows in a data block. More become several blocks, encoded in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,6 @@ class StoredRows:
         return cls(frame.height, frame.columns, repeating_columns(frame, BLOCK_ROWS_MAX), cut)
 
     def encoded(self) -> Iterator[memoryview]:
-        """Yield the rows in order, as Parquet files encoded in parallel."""
         count = max(1, -(-self.height // BLOCK_ROWS_MAX))
         step = max(1, -(-self.height // count))
 
@@ -126,7 +125,7 @@ def put_log(store: Store, path: str, content: Chunks, file: DataFile, *, durable
 def put_chunks(store: Store, path: str, content: Chunks, *, durable: Durable = True) -> tuple[int, bool]:
     """Put an object while its chunks are made; return its size, and True if this call put it.
 
-    An existing object is made durable, because others build on it now.
+    An existing object is made durable, because others build on it.
     """
     size = 0
 
@@ -209,7 +208,7 @@ def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
 def in_groups(frame: pl.DataFrame, groups: Sequence[tuple[Group, pl.Series]]) -> pl.Series:
     """Return all row positions, group by group, each in key order.
 
-    groups: from `by_group`, in any order. Sorting all keys together is faster than group by group.
+    groups: from `by_group`, in any order.
     """
     by_key = text_order(frame[RECORD_KEY])
     if len(groups) < 2:
@@ -226,7 +225,7 @@ def numbered_rows(
 ) -> pa.Table:
     """Return rows in log file form, without the meta columns that are constant in a file.
 
-    rows: their positions in `frame`.
+    rows: positions in `frame`.
     first: the first sequence number. writer: the number of a distributed write's task, which counts separately.
     """
     names = [RECORD_KEY, *(name for name in frame.columns if name not in (*META_COLUMNS, BUCKET))]
@@ -241,7 +240,6 @@ def numbered(rows: pa.Table, instant: InstantTime, first: int, writer: int) -> p
 
 
 def rows_of_group(rows: pa.Table, group: FileGroup, instant: InstantTime) -> pa.Table:
-    """Complete `numbered_rows` to the five meta columns of a file group."""
     partition, file_id = group
     return with_constants(
         rows, {"_hoodie_commit_time": instant, PARTITION_PATH: partition, "_hoodie_file_name": file_id}
@@ -249,7 +247,6 @@ def rows_of_group(rows: pa.Table, group: FileGroup, instant: InstantTime) -> pa.
 
 
 def stored_table(frame: pl.DataFrame, schema: TableSchema) -> pa.Table:
-    """Convert a frame to stored types. Text becomes views, without a copy."""
     return in_views(frame).cast(_stored_columns(schema, tuple(frame.columns)))
 
 
@@ -261,10 +258,7 @@ def _stored_columns(schema: TableSchema, names: Sequence[str]) -> pa.Schema:
 
 
 def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
-    """Add constant meta columns to a table, in the order of `META_COLUMNS`.
-
-    They are dictionaries, so a writer need not look at every row.
-    """
+    """Add constant meta columns to a table, in the order of `META_COLUMNS`."""
     names, columns = table.column_names, table.columns
     for name, value in constants.items():
         names.insert(META_COLUMNS.index(name), name)

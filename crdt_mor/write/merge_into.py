@@ -4,8 +4,8 @@
     only in source   a row of the source without a match                     insert it
     only in target   a row of the table without a match                      update or delete it
 
-The first clause of a kind with a true condition applies. Clauses name two structs: `source.price` is a column of the
-source's row, `target.price` a column of the table's row after all earlier writes.
+The first clause of a kind with a true condition applies. Clauses name columns as `source.price` and `target.price`, of
+the row after all earlier writes.
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ class Outcome:
 
 
 def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Outcome:
-    """Apply the clauses to each pair.
-
-    target: the rows of the table that may match, or all rows, with all columns.
-    """
+    """Apply the clauses to each pair."""
     schema, config = statements.schema, statements.config
     target = target.cast(pa.schema([column.with_type(without_views(column.type)) for column in target.schema]))
     pairs = plan.joined(target, schema)
@@ -100,15 +97,12 @@ def merged(plan: MergePlan, target: pa.Table, statements: NamedStatements) -> Ou
 
 
 def _columns(clause: Clause, pairs: pl.DataFrame, plan: MergePlan) -> pl.Schema:
-    """Return the columns that a clause may name: the rows of its pairs."""
     source, table = plan.aliases
     there = {"matched": (source, table), "only in source": (source,), "only in target": (table,)}[clause.kind]
     return pl.Schema({alias: pairs.schema[alias] for alias in there})
 
 
 def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: TableConfig) -> KeyOf:
-    """Return the key of a pair: the table row's, or the unmatched `on` columns of the source's row."""
-
     def key(row: int) -> Mapping[str, object]:
         number = pairs[ROW][row]
         if number is not None:
@@ -120,7 +114,6 @@ def _key_of(plan: MergePlan, pairs: pl.DataFrame, target: pa.Table, config: Tabl
 
 
 def _holds(clause: Clause, pairs: pl.DataFrame, plan: MergePlan, key: KeyOf, schema: TableSchema) -> pl.Series:
-    """Return the pairs for which a clause's condition is true; null is false."""
     condition = clause.condition
     if condition is None:
         return pl.repeat(True, pairs.height, dtype=pl.Boolean, eager=True)
@@ -231,7 +224,6 @@ def is_by_key(plan: MergePlan, schema: TableSchema, config: TableConfig) -> bool
 
 
 def _has_keys_of_source(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
-    """Return True if inserted rows have exactly the keys by which the source's rows matched nothing."""
     return {column for _, column in plan.on} == {*config.key.fields} and _keeps_key(values, plan, config)
 
 
@@ -241,7 +233,6 @@ def _names_places(plan: MergePlan, config: TableConfig) -> bool:
 
 
 def _keeps_key(values: Assignments, plan: MergePlan, config: TableConfig) -> bool:
-    """Return True if inserted rows keep the key of the source's row, a match column."""
     met = {column: pl.col(plan.aliases[0]).struct.field(name) for name, column in plan.on}
     return all(name in met and met[name].meta.eq(values[name]) for name in config.key.fields)
 
@@ -330,7 +321,6 @@ def _places(tables: Sequence[pa.Table], statements: NamedStatements) -> pl.DataF
 
 
 def _names_of_places(config: TableConfig) -> list[str]:
-    """Return the partition and key columns."""
     return [*dict.fromkeys([*config.key.partition_fields, *config.key.fields])]
 
 
@@ -352,7 +342,6 @@ def refuse_there(plan: MergePlan, inserted: pa.Table, there: pa.Table, statement
 
 
 def _ways_out(plan: MergePlan, config: TableConfig) -> str:
-    """Return possible `on` columns, so that a row may be inserted."""
     key, places = [*config.key.fields], _names_of_places(config)
     if {*key} == {*places} or _names_places(plan, config):
         return f"on the key, on={key}, or choose other rows"

@@ -4,8 +4,8 @@
                          ├── by their key ──┼── part 1: those of buckets 1, 5, 9, …
     rows of the table ───┘                  └── …
 
-Rows that match by the table's key share it, and a changed or moved row keeps it, so parts are independent merges. If
-rows match by other columns, or are inserted under other keys, any two rows may be related, and there is one part.
+Rows that match by the table's key share it, and a changed or moved row keeps it, so parts are independent merges. For
+other matches or inserted keys any two rows may be related, so there is one part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Spread:
 
     @classmethod
     def of(cls, plan: MergePlan, schema: TableSchema, config: TableConfig, names: Names, parts_max: int) -> Spread:
-        """Spread the merge over at most `parts_max` parts. schema: in shown names."""
         assert config.buckets is not None
         shown = shown_config(config, names)
         spread = cls(plan.on, schema, shown.key.fields, config.key, config.buckets, 1)

@@ -61,17 +61,14 @@ class MergePlan:
         return any(clause.kind == "only in target" for clause in self.clauses)
 
     def meets(self, schema: TableSchema) -> pl.Expr:
-        """Return a condition that all possibly matching rows of the table fulfil."""
         keys = polars_frame(self.source_keys(schema))
         conditions = [pl.col(column).is_in(keys[column].drop_nulls().unique().implode()) for _, column in self.on]
         return joined(conditions, and_)
 
     def stored_keys(self, schema: TableSchema) -> pa.Table:
-        """Return the source's matching columns, in the table's names and stored types."""
         return self._nullable_keys(schema)[1]
 
     def source_keys(self, schema: TableSchema) -> pa.Table:
-        """Return `stored_keys` in the declared types."""
         types, keys = self._nullable_keys(schema)
         return types.restore(keys)
 
@@ -89,7 +86,7 @@ class MergePlan:
         return types, types.normalise(given)
 
     def joined(self, target: pa.Table, schema: TableSchema) -> pl.DataFrame:
-        """Return all pairs: the two aliases as structs, null if missing, and the target's row number."""
+        """Return all pairs: two structs, null if missing, and the target's row number."""
         source, table = self.aliases
         columns = {column: f"_crdt_on_{number}" for number, (_, column) in enumerate(self.on)}
         given, rows = polars_frame(self.source), polars_frame(target)

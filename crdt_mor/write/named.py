@@ -1,7 +1,6 @@
 """Statements of a write under shown column names.
 
-Updates and merges compute rows under shown names, with the table's settings and rules in the same names. Only the
-written rows get stored names.
+Updates and merges compute rows under shown names. Only the written rows get stored names.
 """
 
 from __future__ import annotations
@@ -156,7 +155,6 @@ def shown_rules(value: Timeline) -> Rules:
 
 
 def known_columns(data: pa.Table, names: Names, schema: TableSchema) -> pa.Table:
-    """Return the columns that the table knows, under their stored names."""
     if names.are_stored:
         return data
     known = names.by_shown(schema.declared.names)

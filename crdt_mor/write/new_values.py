@@ -34,13 +34,13 @@ _GREATEST: Final = sys.float_info.max
 """Only infinities are beyond."""
 
 _SUMS_AND_PRODUCTS: Final = frozenset({"Plus", "Add", "Minus", "Sub", "Multiply", "Mul"})
-"""polars operations on two 64-bit integers with results within 128 bits."""
+"""polars operations on 64-bit integers with results within 128 bits."""
 
 _QUOTIENTS: Final = frozenset({"FloorDivide", "IntDiv", "Modulus", "Rem"})
 """The same for quotients; division by 0 gives null, for floats infinity."""
 
 _STRUCT: Final = "AsStruct"
-"""polars operation that makes a struct, with field names from its inputs."""
+"""polars operation that makes a struct."""
 
 _FALLBACKS: Final = frozenset({"Coalesce", "FillNull"})
 """polars operations that return their first input that is not null."""
@@ -83,7 +83,7 @@ def _computed(frame: pl.DataFrame, name: str, expression: pl.Expr, kind: pl.Data
 class _Steps:
     """The steps of an expression, each an added column of the frame.
 
-    constants: steps without a column as input. made: the number of steps.
+    constants: steps without a column as input.
     """
 
     frame: pl.DataFrame
@@ -152,7 +152,6 @@ class _Steps:
         return name
 
     def _needed(self, word: str, before: Sequence[str], needed: pl.Series | None) -> pl.Series | None:
-        """Return the rows that need a step's next input. before: the columns of earlier inputs."""
         if not before or word not in {"Ternary", *_FALLBACKS}:
             return needed
         if word in _FALLBACKS:
@@ -190,7 +189,7 @@ class _Steps:
             self._refuse_far_beyond(step, names, needed)
 
     def _refuse_far_beyond(self, step: pl.Expr, names: Sequence[str], needed: pl.Series | None) -> None:
-        """Raise if even 128 bits overflow, as for powers: the float result is then far above 64 bits."""
+        """Raise if even 128 bits overflow: the float result is then far above 64 bits."""
         try:
             rough = self._of(step, names, pl.Float64())
         except pl.exceptions.PolarsError:  # not computable with floats
@@ -203,7 +202,6 @@ class _Steps:
             self._refuse(_beyond(self.frame[name], _is_integer, _WHOLE), needed, _ROUNDED)
 
     def _of(self, step: pl.Expr, names: Sequence[str], number: pl.DataType) -> pl.Series:
-        """Compute a step with other integer types. names: its input columns."""
         casts = [pl.col(name).cast(_with(self.frame.schema[name], number)) for name in dict.fromkeys(names)]
         return _of_rows(self.frame.with_columns(casts), step)
 
@@ -215,7 +213,7 @@ class _Steps:
 
 
 def _of_rows(frame: pl.DataFrame, expression: pl.Expr) -> pl.Series:
-    """Return a value per row. polars returns a single value for a literal, and for a literal beside a CASE."""
+    """Return a value per row; polars returns a single value for a literal."""
     values = frame.select(expression.alias("value")).to_series()
     return values if values.len() == frame.height else values.new_from_index(0, frame.height)
 
@@ -249,7 +247,6 @@ def _is_float(kind: Kind) -> bool:
 
 
 def _holds(kind: Kind, of: Callable[[Kind], bool]) -> bool:
-    """Return True if a type, or a type nested in it, is `of` a kind."""
     match kind:
         case pl.Struct():
             return any(_holds(inner.dtype, of) for inner in kind.fields)

@@ -5,8 +5,7 @@
     3. commit    make the log files in memory; `events.one_event` puts them and the version
     4. post      if other processes interfere, post the write, to be committed with theirs (`events.group`)
 
-If another process publishes first, nothing of this write is left, and it is posted. Other writes begin anew on the
-newest version (`open_write`).
+If another process publishes first, nothing of this write is left, and it is posted or begins anew (`open_write`).
 """
 
 from __future__ import annotations

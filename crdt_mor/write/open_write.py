@@ -5,8 +5,7 @@
     3. stage     put one log file per touched file group, appearing whole (stage.py)
     4. complete  one put makes all of it visible
 
-A failure before step 4 rolls the write back and leaves nothing. A process that dies before step 4 leaves only invisible
-garbage.
+A failure before step 4 rolls the write back. A process that dies before it leaves only invisible garbage.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class OpenWrite:
     """A write under way. Not thread-safe, but its session is.
 
     task: the part of a distributed write; None: the whole write.
-    write_token: the token in its log file names.
-    statements: the statements so far. file_ids: the ids by which files are staged.
+    file_ids: the ids by which files are staged.
     started_ms: this process's clock at the start.
     """
 
@@ -96,10 +94,7 @@ class OpenWrite:
     def begin(
         cls, session: Session, token: tuple[str, int] | None, info: Info = (), declared: Declared = ANYTHING
     ) -> OpenWrite:
-        """Begin; raise if keys may live outside the bucket index.
-
-        declared: everything that the write may touch.
-        """
+        """Begin; raise if keys may live outside the bucket index."""
         started_ms = session.environment.now_ms()
         value, begun = begin_writable(session, session.author(application_of(info, token), info), declared)
         write = cls(session, value, begun, token, started_ms=started_ms)
@@ -108,7 +103,6 @@ class OpenWrite:
         return write
 
     def keep_alive(self) -> None:
-        """Refresh the write's heartbeat until the write ends."""
         store, environment = self.session.store, self.session.environment
         self._alive.enter_context(beating(store, environment, self.begun.requested, self.session.expiry_ms))
 
@@ -136,7 +130,6 @@ class OpenWrite:
         return self._before
 
     def shown(self, view: Snapshot) -> Snapshot:
-        """Return the view with this write's statements so far, in memory."""
         statements = self.statements
         logs = self._staging(view.value.file_ids).stage(statements.collected, in_memory)
         growth = statements.growth

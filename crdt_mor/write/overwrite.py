@@ -69,7 +69,6 @@ def scope_of_rows(key: KeySpec, partitions: Collection[str]) -> Scope:
 
 
 def require_inside(asked: Scope, partitions: Collection[str]) -> None:
-    """Raise `InvalidInputError` for rows in partitions that are not replaced."""
     outside = sorted(partition for partition in partitions if not asked.covers(partition))
     if outside:
         raise InvalidInputError(
@@ -123,7 +122,7 @@ def _path(write: OpenWrite, partition: object) -> str:
 
 
 def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
-    """Raise if a partition's path is also the text value of another partition."""
+    """Raise if a path is also the text value of another partition."""
     key, schema = write.session.config.key, write.statements.schema
     if len(key.partition_fields) > 1 or not pt.is_string(schema.stored.field(key.partition_fields[0]).type):
         return
@@ -144,10 +143,7 @@ def _refuse_ambiguous(write: OpenWrite, path: str) -> None:
 
 
 def _path_of_values(key: KeySpec, schema: TableSchema, partition: object, names: Names) -> str:
-    """Return the path of a partition named by values.
-
-    names: the columns' names in messages.
-    """
+    """Return the path of a partition named by values."""
     fields = key.partition_fields
     if isinstance(partition, Mapping):
         if set(partition) != set(fields):
@@ -203,7 +199,6 @@ class BaseStaging:
         return self.write.statements.merging
 
     def bases(self, statements: Sequence[Statement]) -> tuple[StagedBase, ...]:
-        """Return a base file for each file group with rows."""
         if not statements:
             return ()
         rows = self._settled(statements)
@@ -245,7 +240,6 @@ class BaseStaging:
         return path, size, statistics.rows
 
     def _settled(self, statements: Sequence[Statement]) -> pl.DataFrame:
-        """Return the statements' rows with unique keys, in base file columns plus partition and bucket."""
         rule, types = self.merging.rule, self.merging.columns.schema
         names = self.merging.schema.stored.names
         frames = []

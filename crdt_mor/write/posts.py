@@ -3,8 +3,8 @@
     post      the user's rows as an Arrow IPC stream, with the kind of statement
     group     the statements of all posts in order, folded by the table's merge into one log file per file group
 
-A post contains no time and nothing of the table, so the publisher checks its rows again by the schema of its own
-version. An unfit post is left out, and its owner finds out when it looks.
+A post contains no time and nothing of the table, so the publisher checks its rows again by its own schema. Unfit posts
+are left out; their owners find out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ class Said:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """Return the properties that two statements must share to be concatenated."""
         return self.statement, self.plain, self.rows.schema
 
     def repeat(self, statements: Statements) -> None:
@@ -56,8 +55,6 @@ class Said:
 
 
 class NotedStatements(Statements):
-    """Statements that keep the user's statements for a post."""
-
     def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime) -> None:
         super().__init__(config, value, requested)
         self.said: list[Said] = []
@@ -115,7 +112,7 @@ def group_of(
 ) -> tuple[Statements, list[Post]]:
     """Return the statements of the posts that fit after `tail`, in order, and these posts.
 
-    own: the post of this process, which fits; said: its statement.
+    own: this process's post, which fits; said: its statement.
     """
     statements = Statements(config, tail, requested)
     new = list[tuple[Post, Said]]()
@@ -145,11 +142,10 @@ def _said_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> Said | N
 _MISFITS: Final = (
     CrdtMorError, pa.ArrowException, pl.exceptions.PolarsError, LookupError, OSError, ValueError, TypeError,
 )  # fmt: skip
-"""Errors of other writers' unfit rows; their owners will be told."""
+"""Errors of other writers' unfit rows."""
 
 
 def _repeat(run: Sequence[tuple[Post, Said]], statements: Statements) -> bool:
-    """Concatenate equal-shaped statements; return True if they fit."""
     (_, first), rows = run[0], [said.rows for _, said in run]
     try:
         replace(first, rows=pa.concat_tables(rows)).repeat(statements)

@@ -40,7 +40,6 @@ def require_bucketed(config: TableConfig) -> None:
 
 
 def require_written_format(config: TableConfig) -> None:
-    """Raise for tables that take neither rows nor outputs of services."""
     config.require_written_version()
     require_no_metadata_table(config)
     if config.ours and is_plain(config.properties):

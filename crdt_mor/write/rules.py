@@ -1,7 +1,6 @@
 """Check rows against a table's rules, and convert users' rules to the stored form.
 
-Rows are checked only here: every write makes its statements by `Statements.upsert`, with the rules of the value in
-which it begins or that it follows.
+Rows are checked only here, by `Statements.upsert`, with the rules of the value at the write's begin or later.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class RowRules:
 def violation(
     what: str, rule: Rule, key: Mapping[str, object], values: Mapping[str, object], rows: int
 ) -> ConstraintViolationError:
-    """Return the error of broken rules. key, values: of the first row, restricted to the rule's columns."""
+    """Return the error of broken rules. key, values: of the first row."""
     return ConstraintViolationError(
         f"{what}. constraint={str(rule)!r} key={dict(key)} values={dict(values)} rows={rows}",
         f"{rule.kind} {rule.name}", dict(key), rows,
@@ -121,7 +120,6 @@ def _condition(text: str, schema: str) -> pl.Expr:
 
 
 def renamed_rules(rules: Iterable[Rule], name: Callable[[str], str]) -> Rules:
-    """Rename the columns of rules. name: returns the other name."""
     return tuple(
         replace(
             rule,
@@ -221,7 +219,6 @@ def rules_of(
 
 
 def require_shown(rules: Collection[Rule], value: Timeline) -> None:
-    """Raise `InvalidInputError` if a rule's column was dropped meanwhile."""
     dropped = [value.names.shown(name) for rule in rules for name in rule.columns if name in value.names.hidden]
     if dropped:
         raise InvalidInputError(f"these columns of rules were dropped meanwhile: omit them. columns={dropped}")
@@ -313,7 +310,6 @@ def _require_default(rule: Rule, config: TableConfig, schema: TableSchema, mergi
 
 
 def _default_text(value: object, column: pa.Field) -> str:
-    """Return a default as text, from which `_default` restores the value."""
     try:
         is_text = isinstance(value, str)
         scalar = from_texts(pa.scalar(value), column.type) if is_text else pa.scalar(value, column.type)

@@ -2,8 +2,7 @@
 
     statements ─ precombine ─► deletes, tombstones, rows ─ by file group ─► one log file each, put while it is encoded
 
-A few rows with unique keys stay in Arrow; everything else goes through polars. The caller chooses the place of a file:
-its final name, or, in a distributed write, a staging name until the driver places it.
+The caller chooses a file's name: final, or, in a distributed write, a staging name until the driver places it.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ Parts = dict[Group, list[Callable[[], Deletes | Rows]]]
 """The contents of each file group's log file."""
 
 AT_ONCE_ROWS_MAX: Final = 200_000
-"""Most rows that are ordered for all file groups at once, because this copies them."""
+"""Most rows ordered at once for all file groups, because this copies them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Staging:
     """Settings for making a write's log files.
 
-    write_token: the token in file names. task: the part of a distributed write; None: the whole write.
+    task: the part of a distributed write; None: the whole write.
     at_once: files made and put at once; None: as many as processors.
     judgements: columns of earlier writes that deserved a dictionary. file_ids: the file groups of buckets.
     """
@@ -124,7 +123,7 @@ class Staging:
         return parts
 
     def _repeating(self, rows: pl.DataFrame, groups: int) -> tuple[str, ...]:
-        """Return the columns worth a dictionary; none for a few rows, as in `_few`."""
+        """Return the columns worth a dictionary; none for a few rows."""
         if rows.height <= FEW_ROWS_MAX:
             return ()
         return self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, groups)))
@@ -164,7 +163,6 @@ class Staging:
     def _cut_by_group(
         self, rows: pl.DataFrame, groups: Groups, first: int, repeating: Sequence[str]
     ) -> Iterator[tuple[Group, Callable[[], StoredRows]]]:
-        """Sort and convert the rows of each file group when its turn comes."""
         for group, positions in groups:
             yield group, partial(self._sorted, rows, positions, group, first, repeating)
             first += len(positions)

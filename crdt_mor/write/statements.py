@@ -42,7 +42,7 @@ SchemaMode = Literal["strict", "merge"]
 Statement = RowsWrite | DeleteWrite
 
 FEW_ROWS_MAX: Final = 64
-"""Most rows that stay Arrow on their way to log files. For more, polars may be faster, and dictionaries may pay."""
+"""Most rows that stay Arrow on their way to log files; for more, polars may be faster."""
 
 PLACES_PER_TASK: Final = 1 << 20
 _PLACES: Final = 1 << 30
@@ -169,7 +169,6 @@ class Statements:
         self.collected.append(DeleteWrite(frame))
 
     def delete_keyed(self, keys: pl.DataFrame) -> None:
-        """Delete plainly by keys in the form of `keyed`."""
         self._operations.add("DELETE")
         self.collected.append(DeleteWrite(keys))
 
@@ -201,7 +200,6 @@ class Statements:
 
     @property
     def growth(self) -> pa.Schema | None:
-        """Return the new columns and types of the statements, or None."""
         if self.schema is self._schema_at_begin:
             return None
         known = self._schema_at_begin.declared
@@ -265,7 +263,7 @@ class Statements:
     def _with_all_columns(self, rows: pa.Table, schema: TableSchema) -> pa.Table:
         """Complete rows to the table's columns; columns added after creation may be null.
 
-        Raise if a column of the creation is missing. Partial updates add nothing.
+        Raise if a column of the creation is missing.
         """
         given = frozenset(rows.column_names)
         absent = [name for name in schema.declared.names if name not in given]
@@ -304,7 +302,6 @@ class Statements:
 
 
 def columns_of_delete(config: TableConfig, *, plain: bool = False) -> list[str]:
-    """Return the columns of a delete's rows: key, partition, and the ordering column unless plain."""
     ordering = [] if plain or config.merge.ordering is None else [config.merge.ordering]
     return list(dict.fromkeys([*config.key.fields, *config.key.partition_fields, *ordering]))
 
@@ -361,7 +358,6 @@ def _whole(statement: Statement, types: Mapping[str, pl.DataType]) -> Statement:
 
 
 def keyed(config: TableConfig, rows: pa.Table) -> pl.DataFrame:
-    """Return record key, partition and bucket of each row."""
     return pl.DataFrame(pl.from_arrow(pa.table(_keys(config, rows))))
 
 

@@ -38,7 +38,7 @@ SET_NO_LOWER: Final = "set a value that is not lower"
 class Change(Protocol):
     """A statement's effect on rows it has read; pickled for processes that apply it to some file groups.
 
-    It concerns each row by itself, so a table's rows may be changed in any number of parts.
+    Changes are element-wise, so rows may be changed in parts.
     """
 
     def columns(self, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:
@@ -150,8 +150,7 @@ def with_values(
 ) -> pa.Table:
     """Return the rows with new values, in the types of the expressions.
 
-    kinds: the types of the set columns. key: a row's key, for messages.
-    frame: the inputs of the expressions, one per row; by default the rows.
+    frame: the inputs of the expressions; by default the rows.
     """
     frame = polars_frame(rows) if frame is None else frame
     try:
@@ -232,10 +231,7 @@ def _written(
 
 
 def _refuse_unsaid(values: pl.DataFrame, member: Member, rows: pa.Table, config: TableConfig) -> None:
-    """Raise if no write of the payload yields the new value, for example null after a set with elements.
-
-    values: see `_refuse_unshown`.
-    """
+    """Raise if no write of the payload yields the new value, for example null after a set with elements."""
     unsaid = pl.col("written").is_null() & pl.col("before").ne_missing(pl.col("after"))
     lost = values.select(unsaid.alias("lost"))["lost"]
     if member.payload.nulls == "skip" and lost.any():
@@ -286,7 +282,6 @@ def _unpacked(values: pl.Series, member: Member) -> pl.DataFrame:
 
 
 def _replaced(rows: pa.Table, member: Member, values: pl.Series | None, height: int, schema: TableSchema) -> pa.Table:
-    """Replace the values of a payload's columns; None: null, without effect."""
     columns = None if values is None else _unpacked(values, member).to_arrow()
     for name in member.columns:
         column = pa.nulls(height, rows.schema.field(name).type) if columns is None else columns.column(name)

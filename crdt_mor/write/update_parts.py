@@ -44,8 +44,7 @@ def begin(
 ) -> tuple[Job, OpenWrite | None]:
     """Plan a job that reads its rows, and begin its write; None if its token was used before.
 
-    declare: the declaration; None: anything. rehearse: adds the statements without rows. After a concurrent change of
-    columns or rules, plan and begin again, as in `declaring.begin`.
+    After a concurrent change of columns or rules, plan and begin again.
     """
     while True:
         job = _planned(session, token, info, declare, rehearse)
@@ -134,9 +133,7 @@ def stage(
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A message from the process that ends a job's tasks to its driver, perhaps another process.
-
-    It lies among the staged files and is removed with them. seal: a shared secret, so that the driver takes no other
+    """A message to a job's driver among the staged files. seal: a shared secret, so that the driver takes no other
     object.
     """
 
