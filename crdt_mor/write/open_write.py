@@ -5,7 +5,7 @@
     3. stage     put one log file per touched file group, appearing whole (stage.py)
     4. complete  one put makes all of it visible
 
-A failure before step 4 rolls the write back. A process that dies before it leaves only invisible garbage.
+A failure before step 4 rolls the write back. A process that dies earlier leaves only invisible garbage.
 """
 
 from __future__ import annotations
