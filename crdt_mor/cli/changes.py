@@ -120,7 +120,6 @@ def _diff_of_tables(
 
 
 def _other_table(uri: str, other: str) -> mor.Table:
-    """Open the other table; the error suggests a moment if the text may mean a moment."""
     try:
         return inputs.opened(other, uri)
     except mor.TableNotFoundError as error:

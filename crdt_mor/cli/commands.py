@@ -254,7 +254,6 @@ def show(uri: Uri, output: Form = Output.text) -> None:
 
 
 def _rows(scan: mor.Scan) -> dict[str, object]:
-    """Return the number of rows, or None and the error of a damaged file."""
     try:
         return {"rows": scan.count(), "damage": None}
     except (mor.FormatError, mor.SnapshotExpiredError) as error:

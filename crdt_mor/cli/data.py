@@ -1,7 +1,7 @@
 """Read input files and schemas; `-` is stdin.
 
 The file's name tells its format, or `--input-format`. Stdin and named pipes are read completely, because Parquet's
-footer is at the end; their first bytes tell the format. CSV and JSON are read in the table's types.
+footer is at the end; their first bytes tell the format.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ else:
 STDIN: Final = Path("-")
 
 _BLOCK_MAX: Final = 1 << 30
-"""Bytes of CSV for guessing types. Arrow counts them in 31 bits."""
 
 
 class InputFormat(StrEnum):
@@ -70,7 +69,7 @@ Content: TypeAlias = "Callable[[], pa.NativeFile]"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Options for reading files. format: for files without a known ending. rename: `OLD=NEW`."""
+    """Options for reading files. format: for files without a known ending."""
 
     format: InputFormat | None = None
     rename: Sequence[str] | None = None
@@ -89,7 +88,6 @@ READING: Final = Reading()
 
 
 def read_data(path: Path, schema: pa.Schema, how: Reading = READING) -> pa.Table:
-    """Read a Parquet, Arrow, CSV or JSON file; CSV and JSON in the types of `schema`."""
     content = _content(path)
     return _read(path, content, _form(path, content, how), schema, how)
 
@@ -125,7 +123,6 @@ def _read_as(form: InputFormat, path: Path) -> Iterator[None]:
 
 
 def rows_of(file: str, schema: pa.Schema, how: Reading = READING) -> pa.Table:
-    """Read a local file, or files, Parquet folders, Delta Lake or Iceberg tables in an object store."""
     from crdt_mor.columns.renames import Renames
 
     renames = Renames.of(inputs.renames(how.rename))
@@ -156,7 +153,6 @@ def check_files(named: list[str]) -> None:
 
 
 def check_inputs(files: list[Path]) -> None:
-    """Raise a usage error for missing files, or for reading stdin twice or from a keyboard."""
     for file in files:
         if file != STDIN and not file.exists():
             raise typer.BadParameter(f"the file does not exist. file={file}")
@@ -173,7 +169,7 @@ def _is_keyboard() -> bool:
 
 
 def _content(path: Path) -> Content:
-    """Return the file's content. Pipes are read completely, since they can be read once."""
+    """Pipes are read completely, since they can be read once."""
     if path != STDIN and path.is_file():
         if path.suffix.lower() == ".gz" and not _has_own_types(_SUFFIXES.get(Path(path.stem).suffix.lower())):
             return _unpacked(path)
@@ -194,7 +190,6 @@ def _unpacked(path: Path) -> Content:
 
 
 def _named(path: Path) -> InputFormat | None:
-    """Return the format of a file name, also of text with .gz."""
     name = Path(path.stem if path.suffix.lower() == ".gz" else path)
     form = _SUFFIXES.get(name.suffix.lower())
     return None if path.suffix.lower() == ".gz" and _has_own_types(form) else form
@@ -269,7 +264,6 @@ def read_schema(path: Path, how: Reading = READING) -> pa.Schema:
 
 
 def _spelled(content: Content) -> pa.Schema | None:
-    """Return the columns of a JSON object of types; None for other text."""
     try:
         document = json.loads(content().read())
     except (ValueError, RecursionError):

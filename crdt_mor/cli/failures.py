@@ -36,7 +36,6 @@ USAGE: Final = 2
 """The command line was wrong. Nothing was read."""
 
 BROKEN: Final = 3
-"""A check failed in `laws`, `simulate`, `verify`, `repair`, `diff`, `check-store` or `doctor`."""
 
 INTERRUPTED: Final = 130
 """Ctrl-C; a shell's code for SIGINT."""
@@ -48,10 +47,7 @@ _FACT: Final = re.compile(r"(?:^| )([a-z_]\w*)=")
 
 
 def report(error: BaseException, command: str, parameters: Collection[str] = (), *, json: bool, debug: bool) -> int:
-    """Print an error on stderr, and return the exit code.
-
-    command: such as `drop-savepoint`. parameters: its Python parameters, named like its options.
-    """
+    """Print an error on stderr, and return the exit code."""
     if isinstance(error, BrokenPipeError):
         discard_output()
         return PIPE_CLOSED
@@ -65,7 +61,6 @@ def report(error: BaseException, command: str, parameters: Collection[str] = (),
 
 
 def say(kind: str, text: str, *, json: bool) -> None:
-    """Print an error on stderr. kind: the name of its class. text: its message with facts."""
     if json:
         render.note_document({"error": {"type": kind, "message": text, "facts": facts(text)}})
     else:
@@ -74,8 +69,6 @@ def say(kind: str, text: str, *, json: bool) -> None:
 
 @contextmanager
 def warnings_told(*, json: bool) -> Iterator[None]:
-    """Print warnings and waits for a store, as a line or as `{"warning": {"type", "message", "facts"}}`."""
-
     def say_warning(kind: str, message: str) -> None:
         text = " ".join(message.split())
         if json:
@@ -132,7 +125,6 @@ def _value(text: str) -> object:
 
 
 def finish_output() -> None:
-    """Flush stdout while an error can still be reported."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -73,7 +73,6 @@ def commit_info(message: str | None, info: Sequence[str] | None) -> dict[str, st
 
 
 def lately(timeline: pl.DataFrame) -> dict[str, int]:
-    """Count the writes and groups of writes in the newest commits."""
     commits = timeline.drop_nulls("writes").sort("completed_at").tail(LATELY)["writes"]
     return {"commits": len(commits), "writes": int(commits.sum()), "groups": int((commits > 1).sum())}
 
@@ -120,7 +119,7 @@ def _writer_lines(writer: Mapping[str, Any]) -> Iterable[str]:
 
 
 def stuck_text(writer: Mapping[str, Any], uri: str) -> str:
-    """Return the advice about a silent writer. uri: for the command."""
+    """Return the advice about a silent writer."""
     process = f"process {writer['pid']} on {writer['host']}" if writer["host"] else "its process"
     return (
         f"Look at {process}: if it hangs, end it. Nobody waits for this write, but stable reads stop before it. The "
@@ -139,7 +138,6 @@ def _some(names: Sequence[str]) -> str:
 
 
 def for_programs(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for JSON, with durations in seconds."""
     return dict(_in_seconds(name, value) for name, value in row.items())
 
 

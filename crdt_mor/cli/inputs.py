@@ -40,7 +40,6 @@ def pair(text: str) -> tuple[str, str] | None:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """Split at the first equals sign outside double quotes."""
     match = _PAIR.fullmatch(text)
     name, equals, value = text.partition("=") if match is None else (match[1], "=", match[2])
     return (name.strip(), value) if equals else ("", text)
@@ -52,7 +51,6 @@ def _unquoted(name: str) -> str:
 
 
 def point(text: str | None, name: str, *, checkpoint: bool = False) -> mor.Point | None:
-    """Parse a point of a table's history. name: for errors."""
     if text is None:
         return None
     try:
@@ -83,7 +81,6 @@ def _renamed(text: str) -> tuple[str, str]:
 
 
 def named(texts: Sequence[str] | None, name: str) -> dict[str, str]:
-    """Parse `--check positive=price > 0`, repeated. name: for errors."""
     pairs = [found for text in texts or () if (found := pair(text)) is not None]
     if len(pairs) < len(texts or ()) or len({left for left, _ in pairs}) < len(pairs):
         raise typer.BadParameter(f"pass NAME=VALUE, with different names. got={list(texts or ())}", param_hint=name)
@@ -91,7 +88,7 @@ def named(texts: Sequence[str] | None, name: str) -> dict[str, str]:
 
 
 def duration(text: str, name: str) -> timedelta:
-    """Parse 90s, 30m, 12h, 7d or 2w. name: for errors."""
+    """Parse 90s, 30m, 12h, 7d or 2w."""
     ms = duration_ms(text)
     if ms is None:
         raise typer.BadParameter(f"a duration must be like 7d, 12h, 30m or 90s. got={text!r}", param_hint=name)

@@ -98,7 +98,6 @@ def _values_in(text: str) -> list[str]:
 
 
 def _of_one_option(text: str, columns: int) -> list[list[str]]:
-    """Return the keys of one `--keys`: lines of a file or stdin, or the values."""
     if text in ("-", "@-") or text.startswith("@"):
         lines = sys.stdin.read() if text in ("-", "@-") else Path(text[1:]).read_text("utf-8")
         return _lines_of_csv(io.StringIO(lines.removeprefix(_MARK)))

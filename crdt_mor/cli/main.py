@@ -63,7 +63,6 @@ Storage = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", "--verbose", help="Show the traceback of an error.")]
 
 WRONG_USAGE: type[Exception] = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
-"""Typer's error for a wrong command line. Typer exports only some of its subclasses."""
 
 
 class Commands(TyperGroup):
@@ -137,10 +136,7 @@ def _of_all_commands(
 
 
 def _reporting(function: Callable[..., None]) -> Callable[..., None]:
-    """Turn a function into a command that reports errors and sets the exit code.
-
-    Every command gets `--debug`. Commands with a table also get `--storage` and `--payloads`.
-    """
+    """Turn a function into a command that reports errors and sets the exit code."""
 
     name = function.__name__.replace("_", "-")
 

@@ -56,7 +56,7 @@ def maintain(
 
 
 class _Rounds:
-    """Maintenance rounds over some tables. A table is reopened after an error."""
+    """A table is reopened after an error."""
 
     def __init__(
         self, uris: list[str], keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output
@@ -69,7 +69,7 @@ class _Rounds:
         self._open: dict[str, mor.Table] = {}
 
     def once(self) -> bool:
-        """Maintain each table. Return True if none failed or refused everything."""
+        """Return True if none failed or refused everything."""
         done = [self._table(uri) for uri in self._uris]
         return all(done)
 
@@ -116,7 +116,6 @@ def _again_and_again(once: Callable[[], object], pause: timedelta, environment: 
 
 
 def progress(console: Console) -> AbstractContextManager[object]:
-    """Show a bar per running plan during the block, on a terminal only."""
     return _bars(console) if console.is_terminal else nullcontext()
 
 

@@ -106,7 +106,6 @@ _WORDS: Final = {
 
 
 def _telling(output: Output) -> AbstractContextManager[Tell]:
-    """Return a reporter: a bar on a terminal, else a line per phase, or JSON per commit."""
     if output is Output.json:
         return nullcontext(lambda progress: render.note_document({"progress": asdict(progress)}))
     console = render.stderr()

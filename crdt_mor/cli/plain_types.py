@@ -18,7 +18,6 @@ else:
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
-    """Replace views and dictionaries of strings or bytes by plain columns."""
     return pa.schema([field.with_type(_plain(field.type)) for field in schema])
 
 

@@ -56,7 +56,6 @@ def document(value: object) -> None:
 
 
 def note_document(value: object) -> None:
-    """Print a JSON document as a line on stderr."""
     sys.stderr.write(as_json(value) + "\n")
 
 
@@ -117,8 +116,7 @@ def table(
 def fitted(natural: Sequence[int], least: Sequence[int], kept: Sequence[bool], room: int) -> list[int | None]:
     """Return each column's width in characters, or None if it does not fit.
 
-    natural: full widths. least: smallest useful widths. kept: columns that must fit. Other columns get space from left
-    to right, and share the rest.
+    natural: full widths. least: smallest useful widths. kept: columns that must fit.
     """
     widths: list[int | None] = [width if keep else None for width, keep in zip(least, kept, strict=True)]
     spare = room + GAP - sum(width + GAP for width in widths if width is not None)
@@ -161,7 +159,7 @@ def _print(grid: Grid, pipe_columns: int) -> None:
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """Format as JSON. NaN and infinities become text, as in Spark."""
+    """NaN and infinities become text, as in Spark."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)
     except ValueError:

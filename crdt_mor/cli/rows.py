@@ -55,7 +55,6 @@ def _is_terminal() -> bool:
 
 
 def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: Sequence[str]) -> None:
-    """Print at most `limit` rows. A table always shows the key's columns."""
     if not rows.schema.names and format not in (Format.jsonl, Format.arrow):
         raise mor.InvalidInputError(
             "this format cannot represent rows without columns: pass --columns, count the rows with crdt-mor count, or "
@@ -71,7 +70,6 @@ def send(rows: mor.Scan | mor.Changes, limit: int | None, format: Format, key: S
 
 
 def _first(rows: mor.Scan | mor.Changes, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield batches up to `limit` rows, without opening further file slices."""
     left = limit
     with closing(rows.to_reader()) as reader:
         for batch in reader:

@@ -13,8 +13,6 @@ class StoppedError(BaseException):
 
 @contextmanager
 def stopping() -> Iterator[None]:
-    """Raise `StoppedError` on SIGTERM and Ctrl-C within the block."""
-
     def stop(*_: object) -> None:
         raise StoppedError
 

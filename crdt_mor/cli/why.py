@@ -58,7 +58,6 @@ def why(
 
 
 def _life(lines: Sequence[Line]) -> Iterator[Text]:
-    """Yield a dot per contribution, oldest first, then the row, for each partition."""
     for partition, own in groupby(lines, lambda line: str(line["partition"])):
         if partition:
             yield Text(f"in partition {partition}", style="bold")

@@ -1,7 +1,6 @@
 """The claims of the demo.
 
-The oracle is a dict per column: the journals' batches in requested order, later cells replacing earlier ones. It shares
-only the meaning of a partial update with the engine.
+The oracle is a dict per column: the journals' batches in requested order, later cells replacing earlier ones.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def check(
     middle: pl.DataFrame,
     middle_as_of: str,
 ) -> tuple[Claim, ...]:
-    """Check the claims about a table at rest. `middle` is a snapshot read during the run."""
+    """`middle` is a snapshot read during the run."""
     snapshot = table.scan().to_polars().sort(KEY)
     raw = raw.sort(KEY)
     return (

@@ -1,6 +1,6 @@
 """The journals: the batches that each process wrote, with the times of their commits.
 
-The table is checked against them, so this module knows nothing about storage or merges. Each commit is an Arrow file.
+The table is checked against them, so this module knows nothing about storage or merges.
 """
 
 from __future__ import annotations

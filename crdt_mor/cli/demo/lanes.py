@@ -22,8 +22,6 @@ NAME_COLUMNS = 10
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A transaction, in seconds from the start of the run."""
-
     lane: str
     begin: float
     end: float
@@ -33,8 +31,6 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A part of the run, in seconds from its start."""
-
     bars: tuple[Bar, ...]
     compactions: tuple[tuple[float, float], ...]
     begin: float
@@ -68,7 +64,6 @@ def _lane(entry: Entry) -> str:
 
 
 def closeup(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Scene:
-    """Return some seconds around a late delivery that loses to an encryption."""
     whole = scene(entries, compactions)
     candidates = [slow for slow, _ in overtakings(entries)] or entries
 

@@ -49,7 +49,6 @@ def count(entries: Sequence[Entry], compactions: Sequence[Compaction]) -> Overla
 
 
 def crossed(entry: Entry, compactions: Sequence[Compaction]) -> list[Compaction]:
-    """Return the compactions that began and completed during a transaction."""
     return [c for c in compactions if entry.requested_at < c.barrier and c.completed_at < entry.completed_at]
 
 

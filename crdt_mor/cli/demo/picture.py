@@ -1,7 +1,6 @@
 """The overlapping transactions as SVG: the whole run, and some seconds of it enlarged.
 
-A bar reaches from requested to completed. A dashed line is a compaction's barrier. A bar with an edge was open across a
-compaction.
+A bar reaches from requested to completed. A dashed line is a compaction's barrier.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from crdt_mor.store.protocol import Stat, Store
 
 WAIT_SECONDS: Final = 0.02
 WAIT_SECONDS_IN_BUCKETS: Final = 0.2
-"""Between two looks at the table. In a bucket each look is a request, and commits take ten times as long."""
+"""In a bucket each look is a request, and commits take ten times as long."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,6 @@ class Place:
         return str(self.folder) if self.in_folder else f"{self.uri}, with journals and picture in {self.folder}"
 
     def reached(self) -> str:
-        """Return the table for a command line, without secrets."""
         return shlex.join([self.uri, *self._words()])
 
     def again(self) -> str:

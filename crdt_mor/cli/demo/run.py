@@ -100,7 +100,6 @@ def run(place: Place, story: Story, progress: Progress, say: Callable[[str], Non
 def _let_loose(
     place: Place, story: Story, secret: bytes, table: mor.Table, progress: Progress
 ) -> tuple[pl.DataFrame, str]:
-    """Run the processes, and return a snapshot from the middle."""
     context = multiprocessing.get_context("spawn")
     channel: multiprocessing.Queue[workers.Message] = context.Queue()
     stop = context.Event()
@@ -143,7 +142,6 @@ def _let_loose(
 def _next(
     channel: multiprocessing.Queue[workers.Message], processes: Mapping[str, BaseProcess], busy: set[str]
 ) -> workers.Message:
-    """Return the next message, or a message for a process that died silently."""
     while True:
         try:
             return channel.get(timeout=POLL_SECONDS)
@@ -161,7 +159,6 @@ def _compact_all(table: mor.Table) -> None:
 
 
 def _services(table: mor.Table, written: int) -> tuple[list[Compaction], int]:
-    """Return compactions and aborted transactions, from the table instead of the journals."""
     timeline = pl.DataFrame(table.inspect.timeline())
     done = timeline.filter(pl.col("state") == "completed")
     compactions = done.filter(pl.col("operation") == "COMPACT").select("requested_at", "completed_at").rows()

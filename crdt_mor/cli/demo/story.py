@@ -15,8 +15,7 @@ plain numbers. Every pass encrypts all plain numbers. Ingest closes all late del
 last pass begins on a snapshot with the last day. So the last pass follows every write of a plain number.
 
 Every correction stands. Each day is corrected once, `old_after` days after its flight. A late delivery completes
-earlier, `late_days` after its day. So a worker that sees day D + old_after sees all of ingest's writes to day D. Tokens
-tell a restarted backfill that a step is done.
+earlier, `late_days` after its day. So a worker that sees day D + old_after sees all of ingest's writes to day D.
 """
 
 from __future__ import annotations
@@ -52,8 +51,6 @@ CORRECTION: Final = [pl.col(name) - FAST_MINUTES for name in DELAYS]
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The sizes of a run. Work lasts for commits of others, not for seconds."""
-
     days: int
     encrypt_from: date
     encrypt_step: int  # minimal days between passes

@@ -1,7 +1,4 @@
-"""The end of the demo: `maintain` removes what nobody needs, and the rest is counted.
-
-The demo retains no history and spares no readers, since its history is checked and its readers are done.
-"""
+"""The end of the demo: `maintain` removes what nobody needs, and the rest is counted."""
 
 from __future__ import annotations
 
@@ -16,8 +13,6 @@ from crdt_mor.model.policies import words_of_bytes
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """The result of `maintain`, with files and bytes of the whole table."""
-
     done: tuple[str, ...]
     ok: bool
     live_bytes: int

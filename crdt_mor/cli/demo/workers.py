@@ -1,8 +1,4 @@
-"""The four processes. Each sees the others only through the table.
-
-Their long transactions read a sealed snapshot, work while others commit and compact, and complete. Nobody waits or
-restarts.
-"""
+"""The four processes. Each sees the others only through the table."""
 
 from __future__ import annotations
 
@@ -49,8 +45,6 @@ class Flag(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A process's task, or a commit with its rows."""
-
     process: str
     kind: str  # doing | commit | compaction | done | failed
     text: str = ""
@@ -150,7 +144,6 @@ def encrypt(desk: Desk) -> None:
 
 
 def backfill(desk: Desk) -> None:
-    """Correct the delays of old days, each day once."""
     story, table = desk.story, desk.table()
     following = FIRST_DAY
     for number in range(story.days):
@@ -185,12 +178,10 @@ def compact(desk: Desk) -> None:
 
 
 def recent(since: date) -> pl.Expr:
-    """Filter the partitions from a day on, in a form for Parquet statistics."""
     return pl.col("month") >= since.month
 
 
 def newest_day(source: mor.Table | mor.Transaction) -> date:
-    """Return the newest day of a snapshot, or the day before the first."""
     days = source.scan(columns=["month", "day"], filter=recent(FIRST_DAY)).to_polars()
     newest = days.select(flown.max()).item()
     return newest if isinstance(newest, date) else FIRST_DAY - timedelta(days=1)
@@ -203,7 +194,6 @@ def wait_for_day(desk: Desk, table: mor.Table, day: date) -> None:
 
 
 def wait_for_commits(desk: Desk, table: mor.Table, count: int) -> None:
-    """Wait for `count` commits of others, or less if the others stop committing."""
     seen, quiet = table.version, 0
     last = seen + count  # a commit is one version, or two: begin and complete
     while seen < last and quiet < PATIENCE:

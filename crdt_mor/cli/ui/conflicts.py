@@ -32,7 +32,6 @@ def conflicts_of(table: mor.Table, history: Sequence[Commit]) -> Mapping[str, An
 
     has_life: the key has no null, so its text is unambiguous.
     since: the version after which commits were read; None without overlaps.
-    left_out: why some commits of the page were not read, or "".
     """
     looked = _bounded(history)
     most = f"the newest with at most {ROWS_MAX:,} rows and {FILES_MAX:,} files"
@@ -62,14 +61,11 @@ def _bounded(history: Sequence[Commit]) -> list[Commit]:
 
 @dataclass(frozen=True)
 class _Written:
-    """The keys of commits, with columns numbered by place, since a table's columns may have any name."""
-
     rows: pl.DataFrame
     places: Mapping[str, str]
 
 
 def _written(table: mor.Table, since: int) -> _Written | None:
-    """Return the keys written after a version; None if the history is gone."""
     names = list(dict.fromkeys([*table.config.key.fields, *table.config.key.partition_fields]))
     try:
         rows = table.changes(since=since if since > 0 else None, raw=True, columns=names).to_polars()
@@ -110,5 +106,4 @@ def _found(written: _Written, history: Sequence[Commit], table: mor.Table) -> di
 
 
 def _met(ordinals: Sequence[int], overlaps: Mapping[int, frozenset[int]]) -> set[int]:
-    """Return the commits of a key that overlap another of them."""
     return {one for one in ordinals if overlaps.get(one, frozenset()) & {*ordinals}}

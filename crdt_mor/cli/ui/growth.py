@@ -16,7 +16,7 @@ POINTS_MAX: Final = 40
 def growth_of(table: mor.Table, history: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
     """Return the files of a full scan at some versions in the history, oldest first.
 
-    Expired versions, and commits of Hudi without a version, are omitted. logs: log files that a scan merges.
+    Expired versions, and commits of Hudi without a version, are omitted.
     """
     newest = table.version
     by_version = {commit["version"]: commit for commit in reversed(history) if commit["version"] <= newest}

@@ -34,8 +34,6 @@ _ORDER: Final = {"wrong": 0, "note": 1, "fine": 2}
 
 @dataclass(frozen=True)
 class Sign:
-    """A checked item. state: `wrong` needs action, `note` is information."""
-
     state: Literal["wrong", "note", "fine"]
     check: str
     said: str
@@ -51,7 +49,7 @@ def health_of(
 ) -> list[Sign]:
     """Return the problems, then the notes, then the healthy items.
 
-    uri: valid in commands anywhere on this machine. upkeep: what `maintain` would do; None if unknown.
+    uri: valid in commands anywhere on this machine.
     """
     due = {one["service"] for one in upkeep or () if one["state"] == "due"}
     signs = [

@@ -77,7 +77,6 @@ def report_of(table: mor.Table, uri: str) -> Document:
 
 
 def file_groups(files: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per file group, most bytes of logs first."""
     is_base = pl.col("kind") == "base"
     return (
         files.group_by("partition", "file_id")
@@ -137,7 +136,7 @@ def _text(value: object) -> str | None:
 
 
 def lives(table: mor.Table, keys: Sequence[str], conflicts: Mapping[str, Any]) -> list[Document]:
-    """Return the histories of these keys and of the first conflicts. An error replaces a failed history."""
+    """Return the histories of these keys and of the first conflicts."""
     for text in keys:
         key_of(text, table)
     met = [row["text"] for row in conflicts["keys"] if row["has_life"]]

@@ -56,7 +56,7 @@ class Served:
 
 
 def server(served: Served, port: int) -> ThreadingHTTPServer:
-    """Return a listening server that does not answer yet. Port 0 takes a free port."""
+    """Return a listening server that does not answer yet."""
     return _Server((HOST, port), _handler(served))
 
 
