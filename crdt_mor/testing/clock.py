@@ -12,8 +12,6 @@ from crdt_mor.ground.clock import Process
 
 @dataclass
 class _Task:
-    """A repeated background task; `due_ms` is its next time."""
-
     every_ms: int
     due_ms: int
     work: Callable[[], None]
@@ -25,10 +23,7 @@ def nonce_of(text: str) -> str:
 
 
 class SimulatedEnvironment:
-    """An `Environment` with time that passes only in `sleep`; ids are counted, and chance is always a half.
-
-    Background tasks run in the sleeping thread at their times, so each run is the same.
-    """
+    """An `Environment` with time passing only in `sleep`; ids are counted, and chance is always a half."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, stem: str = "n") -> None:
         self._now_ms = now_ms
@@ -44,7 +39,7 @@ class SimulatedEnvironment:
         return nonce_of(f"{self._stem}{self._nonces}")
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, and run the background tasks that become due."""
+        """Let time pass, and run the due background tasks."""
         end_ms = self._now_ms + max(1, round(seconds * 1000))
         while due := [task for task in self._tasks if task.due_ms <= end_ms]:
             task = min(due, key=lambda task: task.due_ms)

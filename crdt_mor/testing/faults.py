@@ -26,7 +26,7 @@ CHANGES: Final = frozenset({"put", "copy", "delete", "touch", "make_durable"})
 
 
 class DelegatingStore:
-    """A store that passes every call to another store."""
+    """Passes every call to another store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -114,10 +114,7 @@ class ProcessDied(BaseException):
 
 
 class InterruptedStore(DelegatingStore):
-    """A store that counts puts, copies and deletes, and interrupts one of them.
-
-    To let a process die at every moment of its work, arm the store with 1, 2, 3 … and `die` until nothing dies.
-    """
+    """Counts puts, copies and deletes, and interrupts one of them."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)

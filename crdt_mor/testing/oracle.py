@@ -5,8 +5,6 @@ A test keeps a list of its writes, and asks `fold` for the rows that a scan must
     commit = table.upsert(rows)
     history += [Contribution(commit.requested_at, row["id"], "row", tuple(row.items())) for row in rows.to_dicts()]
     expected = fold(history, MergeRule(), columns=["id", "views"])
-
-It is slow and plain on purpose. Of the engine only `Table.verify(deep=True)` uses it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ class Chance:
         return [left.pop(self.below(len(left))) for _ in range(min(count, len(left)))]
 
     def weighted(self, weights: Sequence[tuple[T, int]]) -> T:
-        """Return a value; weight 2 is twice as likely as weight 1."""
         place = self.number() * sum(weight for _, weight in weights)
         for value, weight in weights:
             place -= weight

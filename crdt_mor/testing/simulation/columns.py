@@ -1,7 +1,7 @@
-"""The names of a run's columns over time, and the actions that change them.
+"""The names of a run's columns over time, and the actions on them.
 
 To the ledger a column keeps its first name. Each name is used once, so a read name identifies its column. The table's
-schema alone tells which alterations landed. An unexpected or missing name is a broken promise.
+schema alone tells which alterations landed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ MORE_MAX: Final = 2
 Told = Literal["under way", "committed", "not written", "unknown"]
 
 _LIKELY: Final[tuple[Told, ...]] = ("committed", "under way", "unknown", "not written")
-"""Outcomes told to a process, by how well they fit a landed alteration."""
 
 
 @dataclass
 class Alteration:
-    """A rename or drop. old: the name before. told: the outcome that the process was told."""
+    """A rename or drop. old: the name before. told: the outcome told to the process."""
 
     column: str
     old: str
@@ -83,7 +82,6 @@ class Columns:
 
     @property
     def is_dropping(self) -> bool:
-        """Return True if a drop is pending or its outcome unknown."""
         drops = [one for one in self.alterations if one.new is None and one.told in ("under way", "unknown")]
         return any(self.names.get(one.column) == one.old for one in drops)
 
@@ -91,7 +89,6 @@ class Columns:
         return name in self.names and name not in self.adding
 
     def named(self, rows: pa.Table) -> pa.Table:
-        """Return rows under the current names, without dropped columns."""
         rows = rows.select([name for name in rows.column_names if name not in self.dropped])
         return rows.rename_columns([self.names.get(name, name) for name in rows.column_names])
 
@@ -138,7 +135,6 @@ class Columns:
         self.changed += 1
 
     def _settle_drops(self) -> None:
-        """Settle which of several drops landed: a confirmed one, or else a possible one."""
         for column, name in self.dropped.items():
             drops = [one for one in self.alterations if (one.column, one.old, one.new) == (column, name, None)]
             told = min((one.told for one in drops), key=_LIKELY.index)
@@ -193,7 +189,6 @@ def _alter(world: World, process: Busy, asked: Alteration) -> str:
 
 
 def with_more(world: World, action: Action, rows: tuple[Given, ...]) -> tuple[Given, ...]:
-    """Return the rows with values for the added columns."""
     more = dict.fromkeys(world.columns.more, action.number)
     return tuple({**row, **more} for row in rows)
 

@@ -1,7 +1,7 @@
 """The action of Hudi's writer, which commits only to Hudi's timeline.
 
 It takes turns with our writers, as docs/interop.md requires, with a correct clock. Between its request and completion
-our updates wait for it. Its process may die, or give itself up after a long silence.
+our updates wait for it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ def _written(world: World, process: Busy, write: Write, rows: tuple[Given, ...],
 
 
 def _time(world: World) -> InstantTime:
-    """Return a time later than all times of the table and Hudi's timeline."""
     newest = max(world.environment.now_ms(), to_ms(tail_of(world.observer).clock), world.state.get("Hudi's clock", 0))
     world.state["Hudi's clock"] = newest + APART_MS
     return from_ms(newest + APART_MS)

@@ -177,7 +177,6 @@ def wait(world: World, process: Busy, action: Action) -> str:
 
 
 def cut_power(world: World, process: Busy, action: Action) -> str:
-    """Cut the power: undurable objects and local processes are gone."""
     del process, action
     if world.depth > 1:
         return "is spared: power is cut only between the actions of others"

@@ -37,8 +37,6 @@ class Write:
 
 @dataclass(frozen=True)
 class Landed:
-    """A commit in the history. begun: the rows' requested time; for an overwrite earlier than `requested`."""
-
     version: int
     begun: str
     requested: str
@@ -94,11 +92,9 @@ class Ledger:
         return self.has(number) or self.has_dropped(number)
 
     def has(self, number: int) -> bool:
-        """Return True if the table contains the write: a restore may drop it, and a repeat commits it again."""
         return any(number in one.numbers for one in (*self.moved, *self.landed))
 
     def has_dropped(self, number: int) -> bool:
-        """Return True if a restore dropped the write for good."""
         return not self.has(number) and any(number in one.numbers for one in self.gone)
 
     # --- landed commits -----------------------------------------------------------------------------------------------
@@ -224,7 +220,6 @@ class Ledger:
     # --- expected rows ------------------------------------------------------------------------------------------------
 
     def expected(self, commits: Iterable[Landed]) -> dict[str, Row]:
-        """Return the rows of a table with exactly these commits, by key."""
         writes = self._not_replaced(list(commits))
         return fold(writes, self.rule, self.columns, self.meanings.of([*self.moved, *self.landed]))
 

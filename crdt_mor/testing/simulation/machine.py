@@ -51,7 +51,7 @@ class Trouble:
 
     happening: "is cut off": a change is carried out, then the store answers nothing more during the action.
     at: number of the call, from 1. of: count changes, all calls, or sleeps.
-    steps: actions of others during a pause, or before a late put. seconds: length of a pause.
+    steps: actions of others in a pause or before a late put. seconds: length of a pause.
     """
 
     happening: Happening
@@ -62,7 +62,7 @@ class Trouble:
 
 
 class Disk(MemoryStore):
-    """A store in memory that knows the effect of a power cut on undurable or touched objects.
+    """A store in memory, with the effect of a power cut on undurable or touched objects.
 
     `make_durable` makes all names in a folder last, but not the content of objects put with `durable=False`.
     """
@@ -109,7 +109,6 @@ class Disk(MemoryStore):
                 self._hollow.add(name)
 
     def lose_power(self, chance: Chance) -> list[str]:
-        """Remove or empty some undurable objects, and return their paths."""
         gone = [path for path in sorted(self._volatile) if chance.happens(0.7)]
         for path in gone:
             self._objects.pop(path, None)
@@ -122,10 +121,7 @@ class Disk(MemoryStore):
 
 
 class Machine:
-    """The environment of a process, with a clock `ahead_ms` off.
-
-    is_still: the process is stopped or dead, so its background tasks do not run. asleep: called when it waits.
-    """
+    """The environment of a process, with a clock `ahead_ms` off."""
 
     def __init__(self, environment: SimulatedEnvironment, name: str, ahead_ms: int, asleep: Callable[[], None]) -> None:
         self.environment = environment
@@ -178,10 +174,7 @@ class Trace:
 
 
 class Calls(DelegatingStore):
-    """A process's access to the store, with a `Trouble` at a call.
-
-    meanwhile: lets others act during a pause. late: takes a put that is carried out after some actions.
-    """
+    """A process's access to the store, with a `Trouble` at a call."""
 
     def __init__(
         self,
@@ -201,10 +194,8 @@ class Calls(DelegatingStore):
         self._is_cut_off = False
         self.is_dead = False
         self.happened = ""
-        """The trouble and its call in words, or empty."""
 
     def arm(self, trouble: Trouble | None) -> None:
-        """Count from now, for an action with this trouble."""
         self._counts, self._trouble, self.happened = {"change": 0, "call": 0, "sleep": 0}, trouble, ""
         self._is_cut_off = False
 
@@ -217,7 +208,6 @@ class Calls(DelegatingStore):
         return self.around("put", path, lambda: store.put(path, content, durable=durable, after=after))
 
     def at(self, store: Store) -> DelegatingStore:
-        """Return another store of the process, with shared counting."""
         return _Elsewhere(self, store)
 
     def asleep(self) -> None:
@@ -278,8 +268,6 @@ class Calls(DelegatingStore):
 
 
 class _Elsewhere(DelegatingStore):
-    """Another store of the process, with the same troubles."""
-
     def __init__(self, calls: Calls, store: Store) -> None:
         super().__init__(store)
         self._calls = calls

@@ -80,7 +80,6 @@ Reading = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def reading_of(settings: Settings) -> Reading:
-    """Return how rows are compared: by key, with a payload's values as one."""
     payload = settings.payload
     names = settings.value_columns if isinstance(payload, RecordPayload) else ()
 

@@ -1,7 +1,6 @@
 """The migrations of a run: the current one, and the moved tables.
 
-Only the opened new table proves that a migration is over, because its process may die right after that. From then on
-the ledger follows the new table's history.
+Only the opened new table proves the end of a migration, because its process may die right afterwards.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Move:
-    """A migration: new address and settings. rule: the new merge; None: unchanged."""
-
     uri: str
     disk: Disk = field(repr=False)
     buckets: int
@@ -49,7 +46,6 @@ class Left:
 
 
 def has_moved(world: World, move: Move) -> bool:
-    """Return True if the table has moved, and continue at the new address."""
     if not move.disk.list(VERSIONS):
         return False
     table = world.observed(move.uri)
@@ -70,7 +66,6 @@ def has_moved(world: World, move: Move) -> bool:
 
 
 def _leave(world: World) -> None:
-    """Leave plans, savepoints and checkpoints with the old table."""
     world.state["history is given up"] = True
     for name in ("plans", "savepoints", "followers"):
         world.state.pop(name, None)

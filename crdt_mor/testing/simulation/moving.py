@@ -44,7 +44,6 @@ def migrate(world: World, process: Busy, action: Action) -> str:
 
 
 def _begun(world: World, action: Action) -> Move:
-    """Return a new move. Only tables without payloads change their merge."""
     asked: Rule | None = next((rule for rule in ("latest", "partial") if action.how.startswith(rule)), None)
     rule = None if world.settings.adds or asked == world.settings.rule else asked
     disk = Disk(world.environment.now_ms)

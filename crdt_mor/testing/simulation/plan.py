@@ -24,7 +24,6 @@ ACCOUNTS: Final = ("bank1", "bank2", "bank3")
 BANKS: Final = ("east", "west")
 PROCESSES: Final = 4
 ACTIONS: Final = (6, 22)
-"""Actions of a run, at least and at most."""
 
 WAITS: Final = (0.002, 1.0, 70.0, 700.0, 3 * 3600.0)
 """Seconds; the fourth exceeds a writer's expiry, the last the readers' grace."""
@@ -79,11 +78,6 @@ class Settings:
 
 @dataclass(frozen=True)
 class Action:
-    """An action of a process.
-
-    number: its place in the seed's whole list. who: the process, if it is idle.
-    """
-
     number: int
     kind: str
     who: int
@@ -103,7 +97,7 @@ class Plan:
 
 
 def plan_of(seed: int, payload: Payload | None, shipped: tuple[Payload, ...]) -> Plan:
-    """Return the plan of a seed. payload: the user's; None: a shipped one, if the rule has any."""
+    """payload: the user's; None: a shipped one, if the rule has any."""
     chance = Chance(seed)
     own: tuple[tuple[Rule, int], ...] = (("payloads", 2), ("partial, payloads", 1))
     all_rules: tuple[tuple[Rule, int], ...] = (("latest", 3), ("ordering", 2), ("partial", 2), *own)

@@ -29,8 +29,6 @@ _OF_CHANGES = ("_change_type", "_commit_version", "_commit_timestamp")
 
 @dataclass
 class Follower:
-    """A reader of changes: its checkpoint and its copy of the table."""
-
     consistency: Literal["latest", "stable"]
     images: bool
     checkpoint: str | None = None
@@ -47,7 +45,6 @@ class Held:
 
     @property
     def is_readable(self) -> bool:
-        """Return True if the reader's process is alive and idle."""
         return not (self.owner.is_busy or self.owner.calls.is_dead)
 
 
@@ -87,7 +84,6 @@ def _scanned(world: World, table: Table) -> tuple[Scan, str | None]:
 
 
 def _expected_now(world: World, table: Table, at: str) -> dict[str, Row]:
-    """Return the rows of a fresh scan of `table`, although others may have committed or moved the table meanwhile."""
     world.look_at_history()
     ledger = world.ledger_of(table)
     return ledger.expected(ledger.as_of(at))
@@ -137,7 +133,6 @@ def follow(world: World, process: Busy, action: Action) -> str:
 
 
 def go_on(world: World, table: Table, follower: Follower) -> None:
-    """Continue a follower, or restart it if its checkpoint is refused."""
     try:
         changes = table.changes(follower.checkpoint, images=follower.images, consistency=follower.consistency)
         rows = changes.to_polars().to_dicts()
@@ -164,7 +159,6 @@ def go_on(world: World, table: Table, follower: Follower) -> None:
 
 
 def _cuts(gone: Landed, checkpoint: str) -> bool:
-    """Return True if a restore has cut at the checkpoint."""
     by, time = checkpoint.split(":")[:2]
     return (gone.completed if by == "completed" else gone.requested) >= time
 
@@ -198,7 +192,6 @@ def _differ(world: World, row: Mapping[str, object], other: Mapping[str, object]
 
 
 def rows_of(world: World, scan: Scan) -> dict[str, Row]:
-    """Return the rows of a scan by key; a repeated key is an error."""
     rows = [world.columns.plain(row) for row in scan.to_polars().to_dicts()]
     found = {world.key(row): shown(world, row) for row in rows}
     if len(found) < len(rows):
@@ -210,7 +203,6 @@ def _hold_to(
     world: World, invariant: str, moment: str, found: Mapping[str, Row], expected: Mapping[str, Row], what: str, *,
     balanced: bool = True,
 ) -> None:  # fmt: skip
-    """Require that a view equals the fold of the writes, with a balanced bank."""
     if balanced:
         require_total(found.values(), f"{what} of {moment}")
     for key in sorted({*found, *expected}):
@@ -280,7 +272,6 @@ def _read_at_last(world: World, held: Held, what: str) -> None:
 
 
 def _views(world: World) -> None:
-    """Read the latest snapshot whole, counted, by key, by partition, and from other processes."""
     table = world.observer
     scan = table.scan()
     expected = _expected_now(world, table, scan.as_of)
@@ -292,7 +283,6 @@ def _views(world: World) -> None:
 
 
 def _narrow_views(world: World, at: str, whole: Mapping[str, Row]) -> None:
-    """Read the same moment by key, by partition, or a single row, as the seed decides."""
     kind = world.plan.seed % 3
     if kind == 0:
         require_total(_rows(world, world.column("k").is_in(ACCOUNTS), at), f"lookups by key as of {at}")

@@ -70,7 +70,6 @@ def frame_of(world: World, rows: Sequence[Given]) -> pa.Table:
 
 
 def keys_of(world: World, keys: Sequence[str], **given: int) -> pa.Table:
-    """Return keys as a frame. given: values of columns for each key."""
     names = [world_key(world, key) for key in keys]
     columns = {name: pa.array([key[name] for key in names]) for name in names[0]}
     more = {name: pa.array([value] * len(names), pa.int64()) for name, value in given.items()}

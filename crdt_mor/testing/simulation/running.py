@@ -64,7 +64,7 @@ def run(plan: Plan) -> Outcome:
 
 
 def run_seed(seed: int, payload: Payload | None = None) -> Outcome:
-    """Run a seed's plan. payload: of the column `value`; None: a shipped one."""
+    """Run a seed's plan."""
     return run(plan_of(seed, payload, SHIPPED))
 
 

@@ -24,8 +24,6 @@ def shrink(outcome: Outcome, play: Callable[[Plan], Outcome] = run) -> Outcome:
 
 
 class _Shrinking:
-    """The shortest failing outcome so far, and the remaining tries."""
-
     def __init__(self, outcome: Outcome, play: Callable[[Plan], Outcome]) -> None:
         assert outcome.violation is not None
         self._best = outcome
@@ -39,7 +37,6 @@ class _Shrinking:
         return self._best
 
     def _fails(self, actions: Sequence[Action]) -> bool:
-        """Return True if these actions break the same promise; keep them as the best plan."""
         if not self._left:
             return False
         self._left -= 1

@@ -15,7 +15,6 @@ from crdt_mor.testing.simulation.shrinking import shrink
 class Simulated:
     """The result of many runs.
 
-    seeds: number of runs. calls: of the store, by all processes. digest: of all runs' digests.
     broken: the first run that broke a promise; `shortest`: the shortest run that breaks the same.
     """
 

@@ -9,7 +9,7 @@ from crdt_mor.testing.simulation.running import Outcome
 
 
 def story(outcome: Outcome) -> str:
-    """Return the story of a run. Indented lines happened in a pause of the line above."""
+    """Indented lines happened in a pause of the line above."""
     lines = [f"seed {outcome.plan.seed}: {_table(outcome.plan.settings)}", *outcome.story]
     broken = outcome.violation
     if broken is not None:

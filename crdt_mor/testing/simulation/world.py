@@ -46,19 +46,16 @@ AHEAD_MS: Final = (0, 20_000, -40_000, 500)
 """Clock errors of the processes."""
 
 BESIDE_HUDI: Final = frozenset({"upsert", "transfer", "add one", "look", "hold", "read", "wait", "restart"})
-"""Actions beside a write of Hudi's. All others take turns with it."""
+"""Actions beside a write of Hudi's."""
 
 URI: Final = "/simulated"
 """The first table's address; no folder of the real machine."""
 
 _MADE: dict[str, Disk] = {}
-"""Cached new tables by settings: initial disks of runs."""
 
 
 @dataclass
 class Busy:
-    """A process of the run. tx: its open transaction, with its rows in `write`."""
-
     name: str
     machine: Machine
     calls: Calls
@@ -72,8 +69,6 @@ class Busy:
 
 @dataclass
 class World:
-    """The run of a plan. acts: functions by action kind. told: the story, a line per event."""
-
     plan: Plan
     acts: dict[str, Callable[[World, Busy, Action], str]]
     told: list[str] = field(default_factory=list)
@@ -92,7 +87,6 @@ class World:
         self.ledger = Ledger(self.settings, self.shown_columns(), Meanings(self.settings))
         self.uri = URI
         self.disks = {URI: Disk(self.environment.now_ms)}
-        """Disks by address, also of moved and arriving tables."""
         self.move: Move | None = None
         self.left: list[Left] = []
         self.disks[URI].load(_made(self.settings))
@@ -136,7 +130,6 @@ class World:
         return process.table
 
     def ledger_of(self, table: Table) -> Ledger:
-        """Return the table's ledger; of a moved table, the old one."""
         return next((left.ledger for left in self.left if left.table.uri == table.uri), self.ledger)
 
     def is_left(self, process: Busy) -> bool:
@@ -145,12 +138,11 @@ class World:
         return process.uri != self.uri
 
     def stop(self, process: Busy) -> None:
-        """End a process with everything that it held."""
+        """End a process with all it held."""
         process.calls.is_dead = process.machine.is_still = True
         self.processes = {place: other for place, other in self.processes.items() if other is not process}
 
     def free(self, who: int) -> Busy:
-        """Return the requested process, or the next idle one."""
         order = [(who + i) % PROCESSES for i in range(PROCESSES)]
         place = next(p for p in order if p not in self.processes or not self.processes[p].is_busy)
         if place not in self.processes:
@@ -159,14 +151,10 @@ class World:
 
     @property
     def has_failed(self) -> bool:
-        """Return True if a call failed, or if the process paused.
-
-        During a pause others may publish so much that nobody can join a young job any more.
-        """
+        """Return True if a call failed, or if the process paused."""
         return self._failed or any(one.calls.happened or one.has_paused for one in self.processes.values())
 
     def _asked(self, action: Action) -> Busy:
-        """Return the process of an action; for the end of a transaction, one with an open transaction."""
         order = sorted(self.processes, key=lambda place: (place - action.who) % PROCESSES)
         open_ = [place for place in order if self.processes[place].tx and not self.processes[place].is_busy]
         return self.processes[open_[0]] if action.kind == "end" and open_ else self.free(action.who)
@@ -286,12 +274,10 @@ class World:
         self.ledger.columns = self.shown_columns()
 
     def shown_columns(self) -> list[str]:
-        """Return the compared columns; a payload's columns count as one value."""
         names = [name for name in self.columns.names if name not in self.settings.value_columns]
         return names + (["value"] if self.settings.payload is not None else [])
 
     def _deleted_in(self, version: int) -> list[str] | None:
-        """Return the keys deleted by a version's commit; None if unreadable."""
         try:
             rows = self.observer.changes(since=version - 1, until=version, raw=True).to_polars().to_dicts()
         except (CheckpointExpiredError, SnapshotExpiredError):

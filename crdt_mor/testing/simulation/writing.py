@@ -84,7 +84,6 @@ def _upsert(
 
 @contextmanager
 def _adding(world: World, column: str | None, rows: tuple[Given, ...]) -> Iterator[None]:
-    """Block alterations of a column during a write that adds or gives it."""
     columns = world.columns
     before = columns.adding, columns.giving
     if column:
@@ -235,10 +234,7 @@ def _write(
     call: Callable[[Busy, Token, Info], Commit],
     computed: Callable[[dict[str, Row]], list[Said]] | None = None,
 ) -> str:
-    """Write, and repeat with the token after an unknown outcome.
-
-    said: the rows for the current table; None: `computed`.
-    """
+    """Write, and repeat with the token after an unknown outcome."""
     write = world.ledger.begin(Write(action.number, [], computed))
     token = (f"job{action.number}", 1)
 
@@ -272,10 +268,7 @@ def _moving_on(world: World, by: Busy, call: Callable[[], Commit]) -> Commit:
 
 
 def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], *, again: bool = False) -> str:
-    """Write, note the outcome, and return it in words. again: it may have landed before.
-
-    A call after the landing must return a repeat, unless a restore drops the write meanwhile.
-    """
+    """Write, note the outcome, and return it in words. again: it may have landed before."""
     before, write.told = write.told, "under way"
     had_landed = world.ledger.has(write.number)
     alterations = world.columns.changed
@@ -304,7 +297,6 @@ def _carried_out(world: World, write: Write, call: Callable[[], Commit | None], 
 
 
 def _require_reason(world: World, write: Write, error: CrdtMorError, alterations: int) -> None:
-    """Require that a refusal has a cause. alterations: number of landed changes at its begin."""
     given_up = world.waited or world.has_failed or world.ledger.restored or world.ledger.restoring or world.has_moved
     reasons = {
         WriterExpiredError: given_up, TableMovedError: world.has_moved, TableArrivingError: world.has_moved,
