@@ -8,22 +8,19 @@
     rollback     T.rollback.requested, with the rest   T_C.rollback, first; T.rollback.inflight  a sweep
     overwrite    b.compaction.requested, with the rest b_C.commit, first; b.compaction.inflight  a writer
 
-Rollbacks, restores and overwrites begin and end in one event. An overwrite appears to Hudi as a compaction at its
-barrier: Hudi's replacecommit would hide all later writes to the file groups, whose ids are fixed. Other actions belong
-to services (`services.service`): they begin with a frozen plan. Code that schedules, projects, completes, cancels or
-sweeps asks this table and knows no action by name.
+An overwrite appears to Hudi as a compaction at its barrier: Hudi's replacecommit would hide all later writes to the
+file groups, whose ids are fixed. Other code asks this table and knows no action by name.
 
-Each file of an instant that may be given up bears our key, so a sweep recognises even the last. Hudi's readers open a
-plan's record, `compaction.requested`, if they see another file of its instant, and fail without it. So the record is
-the only file until completion: a late helper of a cancelled plan cannot make the table unreadable.
+Each file of an instant that may be given up bears our key, so a sweep recognises even the last. Hudi's readers fail
+without `compaction.requested` if they see another file of its instant. So this record is the only file until
+completion: a late helper of a cancelled plan cannot make the table unreadable.
 
 Hudi's readers must know open compactions, since a barrier opens file slices. Hudi's writers execute open cleans, and
-fail at foreign paths. So a clean appears when completed, and a dead one blocks nobody. Hudi's writers also roll back or
-execute unfinished instants. So an instant of one event puts its completed file first, and appears ended wherever the
-process dies.
+fail at foreign paths, so a clean appears when completed. Hudi's writers also roll back or execute unfinished instants.
+So an instant of one event puts its completed file first, and appears ended wherever the process dies.
 
-To add a service: add a row here, with its plan type and records; a `Service` that plans and executes; and the next
-`FORMAT` of the timeline value, since older releases take every plan for a compaction.
+To add a service: add a row here and a `Service`, and raise `FORMAT` of the timeline value, since older releases take
+every plan for a compaction.
 """
 
 from __future__ import annotations
@@ -208,7 +205,6 @@ def planned_action(name: str) -> PlannedAction[Any]:
 
 
 def action_ending_as(word: str) -> Action:
-    """Return the action with this word in its completed files."""
     for action in ACTIONS.values():
         if action.completed == word:
             return action

@@ -5,16 +5,15 @@ unarchived completions, none is newer, and none lies below our archive's waterma
 files read. The archive is read only if its newest manifest is not ours, and last, as Hudi archives an instant before
 removing it.
 
-A completed compaction at the barrier of our plan is that plan, executed by Hudi, and its adoption ends the plan. If we
-completed it, too, both wrote the same rows, and a sweep removes Hudi's.
+A completed compaction at our plan's barrier is that plan, executed by Hudi; its adoption ends the plan. If we completed
+it, too, both wrote the same rows, and a sweep removes Hudi's.
 
-Never adopted are: known instants; files with our key (a newer commit, or a stale helper's); lone `.requested` or
-`.inflight` files; savepoints; instants that a restore dropped; and instants up to the watermark. A Hudi commit up to
-the watermark is refused, as no reader could see its rows.
+Never adopted are: known instants; files with our key; lone `.requested` or `.inflight` files; savepoints; instants that
+a restore dropped; and instants up to the watermark. A Hudi commit up to the watermark is refused, as no reader could
+see its rows.
 
-A log file belongs to the slice of the newest base file before its completion. So no reader sees a commit that completed
-before a compaction that did not know it. `hudi.adoption_compactions` refuses such tables. If our compaction is only
-planned, adoption cancels the plan and nothing is lost.
+`hudi.adoption_compactions` refuses tables with commits invisible to readers. If our compaction is only planned,
+adoption cancels the plan and nothing is lost.
 """
 
 from __future__ import annotations
@@ -130,7 +129,6 @@ def foreign_completions(
 
 
 def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count: int) -> bool:
-    """Return True if these files match the sealed completions in number and time."""
     newest = max((segment.last for segment in value.segments), default=EPOCH)
     return len(candidates) == count and all(
         name.requested > value.archive.watermark and (name.completed or EPOCH) <= newest for name in candidates
@@ -140,8 +138,7 @@ def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count
 def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
     """Return True if the archive's newest manifest is Hudi's.
 
-    Files without a manifest may belong to our first archiving. A value older than the tail may mistake our archives for
-    Hudi's.
+    Files without a manifest may belong to our first archiving.
     """
     listed: list[Stat] = yield List(projector.archive)
     numbers = [manifest_number(stat.path.rpartition("/")[2]) for stat in listed]
@@ -348,7 +345,6 @@ def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:
 
 
 def _refuse_renamed(instants: list[HudiInstant]) -> None:
-    """Refuse columns renamed or dropped by number: reading by name would miss or confuse them."""
     schemas = [TableSchema.from_avro(text).declared for text in dict.fromkeys(instant.schema for instant in instants)]
     for before, after in pairwise(schemas):
         if gone := sorted(_column_names(before) - _column_names(after)):

@@ -3,8 +3,8 @@
     ours    ── T ──────────────── C ─────┐
     Hudi's            b (plan) ───┼──── base file b       C < b: the log is in the slice that this base file has ended
 
-A Hudi commit falls below our compaction if its writer's clock is behind, or both work at the same moment. Hudi's
-compaction misses our commit if the writer died before projecting it. The plan beside Hudi's completed file shows this.
+Hudi's compaction misses our commit if the writer died before projecting it. The plan beside Hudi's completed file shows
+this.
 """
 
 from __future__ import annotations

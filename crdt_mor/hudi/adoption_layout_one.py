@@ -1,13 +1,12 @@
-"""Read tables older than version 8, whose timeline has layout 1, as commits like any other.
+"""Read tables older than version 8, with timeline layout 1, as commits like any other.
 
     .hoodie/T.deltacommit                  completed at T: there is no other time
     .hoodie/T.deltacommit.inflight         begun
     .hoodie/archived/.commits_.archive.…   not read: whatever is older than all completed instants is committed
 
-Files of archived commits need no list: Hudi's readers list the table, too. So the files that no active commit names
-form a first commit: base files of archived commits, and logs. A base file that is neither named nor old enough belongs
-to a failed or running write. The timeline is listed before the table: a named file that is gone was superseded and
-cleaned.
+The files that no active commit names form a first commit: base files of archived commits, and logs. A base file that is
+neither named nor old enough belongs to a failed or running write. The timeline is listed before the table: a named file
+that is gone was superseded and cleaned.
 """
 
 from __future__ import annotations

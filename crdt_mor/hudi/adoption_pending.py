@@ -4,9 +4,7 @@
     T_C.deltacommit                       completed, and adopted (`hudi.adoption`)
     .hoodie/.heartbeat/T                  touched by Hudi's writer while it runs
 
-Hudi's row versions are ordered by requested time. So a Hudi commit precedes a later requested update, even if it
-completes after the update was computed. Silent writers of Hudi are not waited for beyond our expiry: Hudi refuses their
-commits, by default after two minutes.
+Silent writers of Hudi are not waited for beyond our expiry: Hudi refuses their commits, by default after two minutes.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ def begun_files(value: Timeline, files: Sequence[Stat]) -> list[Stat]:
 
 
 def pending_of_hudi(files: Sequence[Stat]) -> Steps[list[Pending]]:
-    """Return Hudi's writes in `begun_files`."""
     return (yield from _begun_by(files, ours=False))
 
 
@@ -78,7 +75,6 @@ def heard_of_hudi(files: Sequence[Stat], expiry_ms: int) -> Steps[list[Pending]]
 
 
 def _is_ours(put: Sequence[Stat]) -> Steps[bool]:
-    """Return True if a file of a pending instant bears our key."""
     for file in put:
         data = yield Read(file.path)
         name = timeline_file_name(file.path)

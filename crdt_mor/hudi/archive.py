@@ -7,9 +7,8 @@
     4. tidy                  all but the newest three manifests, and data files that none of these names
 
 Any number of processes may do this, however late, with the same names. A process that finds manifest N or a later one
-skips the first two steps, as each version is projected before the next is put. Later data files reach beyond this
-watermark, so tidying never meets them. Files are removed by the names of our completions, never by time alone: files
-that Hudi put beside them are not ours.
+skips the first two steps, as each version is projected before the next is put. Files are removed by the names of our
+completions, never by time alone: files that Hudi put beside them are not ours.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class HudiHistory:
     folder: str
 
     def project(self, value: Timeline) -> Steps[None]:
-        """Carry out the archiving event of this version, if any."""
         if value.archive.version != value.version or not value.archive.files:
             return
         moved = yield from moved_by(value)
@@ -119,8 +117,8 @@ class HudiHistory:
     def remove(self, instants: Iterable[InstantTime]) -> Steps[None]:
         """Remove all files of archived instants from the active timeline.
 
-        An instant that is requested and not completed is pending to Hudi's readers. So if a file cannot be deleted,
-        later ones stay for a sweep. Deletions are durable: a returning file would hide newer archived instants.
+        A requested, not completed instant is pending to Hudi's readers, so after a failed deletion later files stay for
+        a sweep. Deletions are durable: a returning file would hide newer archived instants.
         """
         going = set(instants)
         listed: list[Stat] = yield List(self.active)
@@ -129,7 +127,6 @@ class HudiHistory:
         yield from remove_in_order(self.active, found)
 
     def _tidy(self, value: Timeline) -> Steps[None]:
-        """Remove old manifests, and unnamed data files up to the watermark."""
         newest = value.archive.manifest
         named: set[str] = set()
         listed: list[Stat] = yield List(self.folder)

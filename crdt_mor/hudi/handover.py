@@ -3,9 +3,8 @@
     hoodie.properties.backup    the present properties, unless a backup exists
     hoodie.properties           deleted, and put anew
 
-Without properties, Hudi's readers and ours take the backup, and the next process continues from there. Of two processes
-at once, one might delete the other's properties. So the backup stays, and Hudi's writers delete it later. Meanwhile the
-value allows no writes, so no writer of ours relies on the properties.
+Without properties, Hudi's readers and ours take the backup. Of two processes at once, one might delete the other's
+properties, so the backup stays, and Hudi's writers delete it later. Meanwhile the value allows no writes.
 """
 
 from __future__ import annotations

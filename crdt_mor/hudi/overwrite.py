@@ -3,10 +3,9 @@
     writer     stages base files where no reader of Hudi looks ── publishes the event with both paths
     follower   any process that publishes next: names them (`place`) ── projects the overwrite ── goes on
 
-A base file with its final name opens a file slice in Hudi's readers. They leave out a slice with an unknown instant,
-and all later logs in it. So a name given before the event could hide everybody's commits. Names are given after the
-event and before the next version (rule 2 of `log.publish`). Our readers read the staged file until then
-(`read.open_slice`).
+Hudi's readers leave out a base file of an unknown instant, with its slice's later logs. So a name given
+before the event could hide everybody's commits. Names are given after the event and before the next version (rule 2 of
+`log.publish`). Our readers read the staged file until then.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ def _place(value: Timeline, overwriting: Completion) -> Steps[list[DataFile]]:
 
 
 def _require_over(value: Timeline, file: DataFile) -> Steps[None]:
-    """Raise unless later versions exist: then the file had its name."""
     tail = yield from find_tail(value)
     if tail.version == value.version:
         raise StorageUnavailableError(

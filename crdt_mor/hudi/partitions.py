@@ -3,11 +3,8 @@
     a writer     puts its first file of the partition ── puts the metadata, if absent ── completes
     a sweep      lists: no data file ── deletes the metadata ── lists again: a data file? ── puts the metadata
 
-So a completed commit's partition has metadata in every order of these steps. If the writer finds the metadata, the
-sweep deletes it later; then the second listing shows the writer's file, and the sweep puts the metadata again. If the
-sweep dies in between, a later sweep puts it. If the writer dies, its commit is not complete.
-
-Only in our tables: Hudi's own writers put the metadata first.
+So a completed commit's partition has metadata in every order of these steps. If the sweep dies in between, a later
+sweep puts it. Hudi's own writers put the metadata first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Project events to Hudi's readers: the files of Hudi's timeline, as a function of one value.
 
-`hudi.actions` defines the files of each action. The value's completion, for some actions with its frozen plan,
-determines a completed file, so all helpers put the same bytes. They are encoded only if the file is missing: for 10,000
-files that takes half a second. Every completed file contains the value's joined schema, as Hudi's readers take the
-schema of the last requested commit.
+The value's completion, for some actions with its frozen plan, determines a completed file, so all helpers put the same
+bytes. They are encoded only if the file is missing. Every completed file contains the value's joined schema, as Hudi's
+readers take the schema of the last requested commit.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ from crdt_mor.store.protocol import Stat
 
 @lru_cache(maxsize=64)
 def avro_schema(schema: str, table: str) -> str:
-    """Convert a value's schema to Avro JSON."""
     return TableSchema.from_json(schema).avro(table)
 
 
@@ -84,7 +82,6 @@ class Projector:
         return f"{self.folder}/{name}"
 
     def claim_path(self, instant: InstantTime) -> str:
-        """Return the file that claims a write's time in `events.one_event`."""
         return self.path(TimelineFileName(instant, WRITE.name, "requested"))
 
     def inflight_path(self, instant: InstantTime) -> str:
@@ -197,8 +194,8 @@ class Projector:
     def _begun(self, instant: InstantTime, action: Action, make: Callable[[], bytes]) -> list[EventFile]:
         """Return the files of an instant's begin.
 
-        A power cut that takes a write's files also takes its writer, while a plan waits for any executor. So a write's
-        files need not be durable, which saves a commit four of its twelve disk waits.
+        A power cut that takes a write's files also takes its writer, while a plan waits for any executor. So only a
+        plan's files are durable.
         """
         durable = action is not WRITE
         return [EventFile(path, make, durable=durable) for path in self._paths(instant, action, action.begun)]
@@ -233,7 +230,6 @@ class Projector:
     def _settled(
         self, completion: Completion, action: SettledAction[D], ending: Sequence[EventFile]
     ) -> Steps[list[EventFile]]:
-        """Return the files of a one-event action with a plan."""
         plan = plan_path(completion.requested, completion.nonce)
         data = yield from read_named(plan)
         if data is None:  # the table was replaced

@@ -5,10 +5,9 @@
     2. each dropped instant          latest completion first: delete its completed file in Hudi's timeline, so that it
                                      is pending to Hudi's readers, its data files, then the rest
 
-So Hudi's readers see the table at earlier and earlier moments. An instant's files are durably gone before the next is
-touched. Two pending compactions of a file group would make the table unreadable to Hudi's Spark reader, and Hudi's
-readers take a log file older than the timeline for committed. So if a file cannot be deleted, no earlier instant is
-touched: the rest is for a sweep by the file's owner.
+An instant's files are durably gone before the next is touched. Two pending compactions of a file group would make the
+table unreadable to Hudi's Spark reader, and Hudi's readers take a log file older than the timeline for committed. So
+after a failed deletion no earlier instant is touched: the rest is for a sweep by the file's owner.
 """
 
 from __future__ import annotations
@@ -76,8 +75,7 @@ def named_in(folder: str) -> Steps[Named]:
 def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> Steps[bool]:
     """Remove an instant. Returns True if nothing is left.
 
-    If data stays, the instant stays pending for a sweep. If the completed file stays, so does all data: Hudi's readers
-    see all or nothing.
+    If data stays, the instant stays pending for a sweep. If the completed file stays, so does all data.
     """
     later = sorted(names, key=when_put, reverse=True)
     ended = [f"{folder}/{name}" for name in later if name.state == "completed"]

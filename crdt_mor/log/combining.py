@@ -4,13 +4,11 @@
     turn        writers with posts take turns: each in its turn publishes all posted events
     withdraw    a writer that knows the outcome removes its post
 
-No writer leads and none waits for another: a writer with a post goes on trying to publish. A lone writer does not post,
-and looks now and then for others, who would lose each race.
+A lone writer does not post, and looks now and then for others, who would lose each race.
 
 *Why no write begins twice.* A posted event is open for a few versions after the version in its name. The version that
-publishes the event notes its name for as long (`model.posts`). So an old listing, a late copy or a forgotten post
-begins no write twice. A version without that note must not land later, so an event is not posted while such a put may
-still land. An end that is taken late finds nothing pending.
+publishes the event notes its name for as long (`model.posts`). A version without that note must not land later, so an
+event is not posted while such a put may still land. An end that is taken late finds nothing pending.
 """
 
 from __future__ import annotations
@@ -42,9 +40,8 @@ ABANDONED_MS: Final = 600_000
 class Crowd:
     """Whether other writers were in the way lately: then events are posted at once.
 
-    others: other writers in the last version with posts. is_asked: some process asks for a turn (`log.giving_way`).
-    has_met: events of others were seen at the last commit. unlooked: own events since the last look.
-    commit_ms: recent duration of a commit of posts on a disk, or 0.
+    others: other writers in the last version with posts. has_met: events of others were seen at the last commit.
+    unlooked: own events since the last look. commit_ms: recent duration of a commit of posts on a disk, or 0.
     """
 
     is_crowded: bool = False
@@ -142,7 +139,6 @@ class Posting:
             yield Pause(self.attempt - 1)
 
     def end(self, *, published: bool) -> Steps[None]:
-        """Note whether there was a crowd, then withdraw. published: by its own writer."""
         if self.crowd is not None:
             was_helped = self.is_posted and (not published or self.attempt > 1)
             self.crowd.is_crowded = was_helped or self.others > 0

@@ -1,9 +1,7 @@
 """Translate failures after a deciding put: the event may be visible, whatever the store raises.
 
-    before      the store's own error, which may promise that nothing was published
-    after       `CommitUnknownError`, or the commit
-
-`log.steps.run` passes store failures after that put to the protocol, which translates them here.
+before      the store's own error, which may promise that nothing was published
+after       `CommitUnknownError`, or the commit
 """
 
 from __future__ import annotations
@@ -68,7 +66,6 @@ def unknown_outcome(cause: Exception) -> CommitUnknownError:
 
 
 def stopped_outcome(cause: CrdtMorError) -> CommitUnknownError:
-    """Return the error for an event that was posted or may still land."""
     return CommitUnknownError(
         "the write was stopped, but another process may have published it. Check the table before you write again; "
         f"a write with a token may be repeated. cause={_said(cause)}"

@@ -4,10 +4,8 @@
     wait    a writer that sees the object delays its next write until the object is gone or old
     end     remove the object once the event is published
 
-Otherwise busy writers could keep the process from publishing: they take along no plans and no unposted events.
-
-The object is a hint, not a lock: no protocol rule depends on it. A writer waits for a second at most, and for a dead
-process only until the object is old.
+The object is a hint, not a lock: no protocol rule
+depends on it. A writer waits for a second at most.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ class Request:
         yield Touch(self.path)
 
     def end(self) -> Steps[None]:
-        """Remove the request. Others ask again when they lose."""
         if self.path:
             yield Delete(self.path)
 

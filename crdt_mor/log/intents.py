@@ -1,7 +1,6 @@
 """Intents: events as values. Their writer publishes them, or posts them for others to publish.
 
-Only begins and ends of writes are posted. Each derives the next value from the current tail, or nothing if done or
-impossible.
+Each derives the next value from the current tail, or nothing if done or impossible.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
     2    the newest version    whether a version follows      the stat of the properties
     3    that version again    the versions, listed again     the properties again    Hudi's timeline, listed
 
-These requests check the same as `tail.find_tail` and `session.first_tail`. The second listing shows a later version if
-the read version is a ghost. The second read, after no later version was found, proves that none was ever deleted. If
-any reply differs, the search goes the long way.
+The second listing shows a later version if the read version is a ghost. The second read, after no later version was
+found, proves that none was ever deleted. If any reply differs, the search goes the long way.
 """
 
 from __future__ import annotations
@@ -80,7 +79,6 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
 
 
 def properties_in(store: Store) -> bytes | None:
-    """Read the properties, or their backup if a process died while changing them."""
     found = surely(store, PROPERTIES, store.read)
     return store.read(BACKUP) if found is None else found
 
@@ -91,10 +89,7 @@ def has_lost_properties(store: Store) -> bool:
 
 
 def properties_beside_timeline(store: Store, properties: bytes | None, uri: str) -> bytes | None:
-    """Return the properties, read again if None, as the table may have been created since.
-
-    Raises `TableNotFoundError` if a timeline exists without properties.
-    """
+    """Return the properties, read again if None. Raises `TableNotFoundError` if only a timeline exists."""
     if properties is not None:
         return properties
     if has_lost_properties(store):

@@ -1,7 +1,6 @@
 """Find the outcome of an instant, in a value and its segments.
 
-A value drops commits that no view needs (`planners.packing`). So a missing instant was given up only if it cannot be a
-dropped commit, see `may_be_dropped`.
+A missing instant was given up only if it cannot be a dropped commit, see `may_be_dropped`.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ A `Tail` may contain such commits, if another process published the begin. So wr
 
 
 def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
-    """Return the value in which a write of `tail` began, or None if that version is not kept.
-
-    A late put may have taken the name of a deleted version.
-    """
+    """Return the value in which a write of `tail` began, or None if that version is not kept."""
     if tail.version == begun.version:
         return ValueOf(tail)
     path = version_path(begun.version)
@@ -104,7 +100,7 @@ def _find_after(since: InstantTime, wanted: Callable[[Completion], bool], tail: 
 
 
 def all_completions(value: Timeline) -> Steps[list[Completion]]:
-    """Return all completions of a value and its segments, except those dropped since."""
+    """Return the completions of a value and its segments, except those dropped since."""
     completions = {c.requested: c for c in value.completions}
     tail = value
     while True:

@@ -1,7 +1,6 @@
 """Posts: objects put for other writers to publish, and how publishers find and read them.
 
-post      put an object under a unique name: a small write with statement, author and token; or an event, the begin
-          or end of another write (`log.intents`)
+post      put an object under a unique name: a small write, or the begin or end of another write (`log.intents`)
 choose    a publisher lists the posts and takes all that are open, fresh and not taken
 turn      writers with posts rank themselves by waiting time: the first publishes, the others look for the outcome
 """
@@ -116,10 +115,6 @@ def decode_post(data: bytes, path: str, table_id: str | None) -> Post | None:
 
 
 def chosen(listed: Sequence[Stat], tail: Timeline, now_ms: int) -> list[Stat]:
-    """Return the posts that the version after `tail` may take, in commit order.
-
-    Empty if an older release wrote the value: such releases forget the taken posts.
-    """
     if not knows_posts(tail.format):
         return []
     fresh = [stat for stat in listed if abs(now_ms - stat.modified_ms) <= FRESH_MS]
@@ -132,8 +127,8 @@ def chosen(listed: Sequence[Stat], tail: Timeline, now_ms: int) -> list[Stat]:
 class Turn:
     """Decides which writer with a post publishes. own: the path of this process's post.
 
-    members: size of the last group: a smaller commit would make the others wait. looks: looks at the same version since
-    that many posted. gathered: looks before that. given: turns left to others.
+    members: size of the last group: a smaller commit would make the others wait. looks: since that many posted.
+    given: turns left to others.
     """
 
     own: str
@@ -166,8 +161,7 @@ class Turn:
     def pause(self, tail: Timeline, look_ms: int, commit_ms: int) -> Steps[None]:
         """Wait before the next look, so that owners with a turn can publish.
 
-        look_ms: duration of a look. commit_ms: duration of a commit on a disk, or 0. As it takes many looks, glances
-        may end the wait.
+        look_ms: duration of a look. commit_ms: of a commit on a disk, or 0.
         """
         times = _NEXT_WAIT if self.looks or self._is_gathering else _FIRST_WAIT
         wait_ms = max(1, look_ms, commit_ms / _LOOKS_A_COMMIT) * times

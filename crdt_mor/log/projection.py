@@ -2,8 +2,7 @@
 
     project      withdraw cancelled plans ─ put the missing files ─ check whether they were too late
 
-Version n is projected before n + 1 is put (rule 2 of `log.publish`), and a write is acknowledged after its version is
-projected (rule 4). Any number of processes may project a version, however late; each puts only missing files.
+Any number of processes may project a version, however late; each puts only missing files.
 """
 
 from __future__ import annotations
@@ -53,13 +52,9 @@ class Projected:
 
 
 class EventProjector(Protocol):
-    """Projects the events of each version as files."""
-
     def place(self, value: Timeline) -> Steps[None]: ...
 
-    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
-        """Return the files of this version's events, in put order. All helpers get the same bytes."""
-        ...
+    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]: ...
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove `placed` files put too late: nobody else removes them."""
@@ -93,9 +88,7 @@ def project(
     """Remove files of cancelled plans, then put the missing files of the version's events. Returns the missing paths.
 
     In this order, Hudi's readers never find two plans of a file group, nor an overwrite's base file before a cancelled
-    plan.
-
-    own: this process published the version. after: objects made durable first. late: collects put files for
+    plan. own: this process published the version. after: objects made durable first. late: collects put files for
     `look_again`; None: check them at once.
     """
     yield from projector.withdraw_cancelled(value)
@@ -113,8 +106,7 @@ def project(
 def _put_files(projector: EventProjector, value: Timeline, *, own: bool, after: Sequence[str]) -> Steps[list[str]]:
     """Put the missing files of a version's events; returns their paths. For `own`, all are missing.
 
-    Durable files are put one after another, as Hudi's readers rely on their order. Files of begins go first and in
-    parallel; many go beside durable files, before the last.
+    Durable files are put one after another, as Hudi's readers rely on their order.
     """
     files = yield from projector.files(value)
     missing = files if own else (yield from _missing(files))
@@ -139,9 +131,8 @@ def look_again(projector: EventProjector, late: Sequence[Projected]) -> Steps[No
 def _withdraw_late(projector: EventProjector, value: Timeline, placed: Sequence[str]) -> Steps[None]:
     """Remove just put files from where they no longer belong.
 
-    If an instant was given up or archived meanwhile, its files were removed by a process that will not return. If the
-    table was recreated, they were put into the new table. Nothing is archived while its version still stands: that
-    check suffices for events that nobody can give up.
+    An instant given up or archived meanwhile had its files removed by a process that will not return. If the table was
+    recreated, they were put into the new table. Nothing is archived while its version still stands.
     """
     begun = value.newly_pending
     try:

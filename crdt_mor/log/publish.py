@@ -13,9 +13,8 @@ The rules that make it correct. Leaving out any of them makes `tests/simulation/
      or put by others is made durable before it is acknowledged or built upon.
   4. Acknowledge last, after your own projection.
 
-The first event of a table without an id sets the id to its nonce. `model.invariants` relates consecutive versions,
-and is checked before each put. An event derives nothing (`None`) if the tail contains its outcome, so an unsure process
-starts again.
+The first event of a table without an id sets the id to its nonce. `model.invariants` is checked before each put. An
+event derives nothing (`None`) if the tail contains its outcome, so an unsure process starts again.
 """
 
 from __future__ import annotations
@@ -62,10 +61,9 @@ read objects.
 class Shortcuts:
     """How a process saves requests when publishing.
 
-    looked: the known value was the tail a moment ago, so the put checks it. helped: a version known to be projected, or
-    -1.
-    store_ms: a reached time of the store's clock. late: collects put files for `look_again`; None: check them at
-    once. crowd: an intent may be published with or by others (`log.combining`).
+    looked: the known value was the tail a moment ago, so the put checks it. helped: a projected version, or -1.
+    store_ms: a reached time of the store's clock. late: as in `log.projection.project`. crowd: an intent may be
+    published with or by others (`log.combining`).
     """
 
     looked: bool = False
@@ -101,11 +99,10 @@ class Publisher:
         intent: Intent | None = None,
         wall_ms: int | None = None,
     ) -> Steps[Tail]:
-        """Publish an event. Returns a genuine, projected value with its outcome, perhaps later
-        (`log.outcome.value_of`).
+        """Publish an event. Returns a genuine, projected value with its outcome, perhaps later (`outcome.value_of`).
 
-        intent: the event as a value, which may be posted. wall_ms: the time for the table's clock, instead of the wall
-        clock; the store's clock has passed it.
+        intent: the event as a value, which may be posted. wall_ms: a time for the table's clock that the store's clock
+        has passed.
         """
         assert known is not None or not shortcuts.looked
         tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
@@ -174,8 +171,7 @@ class Publisher:
     def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Tail]:
         """Return the tail after an unsuccessful put.
 
-        If the table was replaced or removed, delete `lost`: it may stand above the new table's tail. If the table
-        exists below a version of an earlier table, `lost` may still become part of it.
+        If the table was replaced or removed, delete `lost`: it may stand above the new table's tail.
         """
         try:
             return (yield from find_tail(tail))
@@ -216,7 +212,7 @@ def expire_in_turn(value: Timeline) -> Steps[None]:
 def _has_lost(tail: Timeline, value: Timeline) -> Steps[bool]:
     """Return True if another version follows `tail`, so that `value` will never be part of the table.
 
-    Only while `tail` stands: otherwise the other version may be a ghost after `value` was deleted.
+    Only while `tail` stands: otherwise the other version may be a ghost.
     """
     data = yield Read(version_path(value.version))
     return data is not None and not value.is_in(data) and (yield from still_stands(tail))
@@ -228,11 +224,7 @@ def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | N
 
 
 def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
-    """Return the wall clock for the next event. It may move the table's clock for good, so a broken clock is refused.
-
-    It is compared with the store's clock: a fast writer moves the table's. The store is not asked if a known time
-    suffices: `store_ms`, or a pending write's begin.
-    """
+    """Return the wall clock for the next event. It may move the table's clock for good, so refuse a broken clock."""
     wall_ms: int = yield Now()
     reached = [p.begun_ms for p in tail.pending if p.begun_ms is not None]
     if store_ms is not None:

@@ -4,13 +4,12 @@
     a wide commit            ──────────► a segment of its own, in the same event
     a completed clean        ──────────► unneeded completions are dropped, mostly stale segments packed again
 
-Rolling up separates completions of the latest snapshot from superseded ones, which only history needs. So the latest
-snapshot reads few segments. `planners.packing` groups completions. Many file ids of buckets (`model.file_ids`) also
-move to an object, in the event that changes them; `log.tail` reads them with a value.
+Many file ids of
+buckets (`model.file_ids`) also move to an object, in the event that changes them.
 
 A segment is put before the version that names it. Sealing and rolling up follow from the tail alone, so all processes
 put the same objects. Segments of a single event bear the attempt's name, and the loser of a race deletes them
-(`discard`). A sweep removes leftovers (`events.sweep`).
+(`discard`).
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ Contents = dict[str, tuple[Completion, ...]]
 def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> Steps[Timeline]:
     """Return `value`, derived from `tail`, with many or large completions moved to segments.
 
-    The tail's completions are projected already. Those of `value` move only if large; `fresh_completions` finds them.
-    own: collects paths put for this attempt.
+    The tail's completions are projected already. New completions move only if large. own: collects paths put for this
+    attempt.
     """
     value = yield from _with_stored_ids(tail, value, own)
     if len(value.restores) > len(tail.restores):
@@ -144,7 +143,6 @@ def holding_file_ids(value: Timeline, name: str, data: bytes) -> Timeline:
 
 
 def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[Timeline]:
-    """Move many file ids to an object, or reuse the tail's."""
     ids = tail.file_ids if value.file_ids == tail.file_ids else value.file_ids
     if ids.stored is None and len(ids.groups) > FILE_IDS_MAX:
         name = SegmentName(tail.version, value.nonce, 0, "file-ids", own).of(0)

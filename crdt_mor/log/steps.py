@@ -1,7 +1,7 @@
 """Store operations as values, so that protocols do no I/O.
 
-A protocol is a generator that yields operations and gets their results. `run` drives it against a store; exhaustive
-tests drive it through every interleaving, with a possible crash at each operation.
+A protocol is a generator that yields operations and gets their results. `run` drives it against a store, and tests
+drive it through every interleaving.
 """
 
 from __future__ import annotations
@@ -75,8 +75,7 @@ class Walk:
 class Delete:
     """-> bool, whether the object is gone.
 
-    Only unneeded objects are deleted, so a failure leaves the object to another process. A power cut may bring it back:
-    see `delete_for_good`.
+    Only unneeded objects are deleted, so a failure leaves the object to another process. A power cut may bring it back.
     """
 
     path: str
@@ -151,10 +150,7 @@ _PAUSE_S = 0.001
 
 
 def run(steps: Steps[T], store: Store, environment: Environment) -> T:
-    """Run a protocol against a store. The protocol decides what store failures mean.
-
-    After a deciding put, every failure is a `StorageUnavailableError` to the protocol.
-    """
+    """Run a protocol. After a deciding put, it gets every failure as a `StorageUnavailableError`."""
     reply: object = None
     failure: Exception | None = None
     is_decided = False
@@ -277,7 +273,7 @@ def read_named(path: str) -> Steps[bytes | None]:
 
 
 def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
-    """Put objects in parallel that all processes put with the same contents. A put with a lost reply is repeated.
+    """Put objects in parallel that all processes put with the same contents. Repeats puts with a lost reply.
 
     Afterwards all are durable, also existing ones: their writer may have died before. Returns whether none can land
     later, and the existing objects.
@@ -287,7 +283,6 @@ def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
 
 
 def put_all_beside(puts: Sequence[Put], looks: Sequence[GetStat]) -> Steps[tuple[bool, list[Put], list[Stat | None]]]:
-    """Do as `put_all_surely`, with looks in parallel."""
     unanswered, there = list(puts), list[Put]()
     seen: list[Stat | None] | None = None
     for attempt in range(PUTS_MAX):

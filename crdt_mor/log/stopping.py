@@ -18,7 +18,6 @@ def require_present(tail: Timeline) -> None:
 
 
 def require_open(tail: Timeline, author: Author | None) -> None:
-    """Raise if a write of this author must not begin."""
     require_present(tail)
     require_arrived(tail.origin, author.application if author is not None else "")
 

@@ -2,9 +2,8 @@
 
     find_tail    remembered value ─ gallop upward ─ check that it still stands;  else list, take the highest
 
-The two belong together. Versions are deleted strictly oldest first, those before a restore at once. So a version that
-still stands vouches for all versions found above: none of them was deleted, and none is a *ghost*, an object that a
-late put left below the tail.
+Versions are deleted strictly oldest first, those before a restore at once. So a version that still stands vouches for
+all versions found above: none was deleted, and none is a *ghost*, an object that a late put left below the tail.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ _AHEAD = 2
 
 
 def listed_versions() -> Steps[list[Stat]]:
-    """List the existing versions, by number."""
     return _versions((yield List(VERSIONS)))
 
 
@@ -99,9 +97,9 @@ def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Ste
 
     beside: requests in parallel. again: the process has just looked, so only the next version is read.
 
-    `known` is read beside the later versions, or not at all. So the result may not be the newest. After more than
-    `KEPT_VERSIONS` versions it may be a ghost, and so would be a version put after it, undetected by rule 3. So before
-    acting, check that the `find_tail` value from which the looks began still stands.
+    `known` is read beside the later versions, or not at all. So after more than `KEPT_VERSIONS` versions the result may
+    be a ghost, and so would be a version put after it, undetected by rule 3. So before acting, check that the
+    `find_tail` value from which the looks began still stands.
     """
     ahead = 1 if again else _AHEAD
     reads = [Read(version_path(known.version + i)) for i in range(1 if again else 0, ahead + 1)]
@@ -124,10 +122,7 @@ def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Ste
 
 
 def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
-    """Return the version after `known`, from its bytes, if it is genuine and the newest.
-
-    `known` is read again afterwards, so that version is no ghost.
-    """
+    """Return the version after `known` if it is genuine and the newest. `known` is read again afterwards."""
     following = _decode_version(data, version_path(known.version + 1))
     standing, later = yield Together((Read(version_path(known.version)), GetStat(version_path(known.version + 2))))
     stands = standing is not None and known.is_in(standing)
@@ -142,7 +137,7 @@ def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
     """Return True if a later listing shows a version above the climb's result.
 
-    A restore deletes versions at once, so the read version may be a ghost, however few follow.
+    A restore deletes versions at once, so the read version may be a ghost.
     """
     return version_path(tail.version) < listed
 
@@ -189,9 +184,9 @@ def table_replaced(opened: str | None, found: str | None) -> TableReplacedError:
 def _gallop(start: Timeline) -> Steps[Timeline | None]:
     """Return the tail above `start`, or None if `start` is gone.
 
-    Versions stand without a gap up to the tail, so galloping and narrowing find the end. A failed probe may have hit a
-    deleted version, so `start` is read again *after* the last probe. If `start` still stands, nothing above was
-    deleted, as versions go oldest first, and none is a ghost.
+    Versions stand without a gap up to the tail. A failed probe may have hit a deleted version, so `start` is read again
+    *after* the last probe. If it still stands, nothing above was deleted, as versions go oldest first, and none is a
+    ghost.
     """
     low, tail = start.version, start
     if (yield GetStat(version_path(low + 1))) is not None:
@@ -211,7 +206,6 @@ def _gallop(start: Timeline) -> Steps[Timeline | None]:
 
 
 def _climb(low: int) -> Steps[int]:
-    """Return the highest version that parallel probes find, with growing and then shrinking steps."""
     step = 1
     while True:
         probes = [low + step * (i + 1) for i in range(_PROBES)]
@@ -257,7 +251,7 @@ def still_stands(value: Timeline) -> Steps[bool]:
 def expire_versions(tail: Timeline) -> Steps[None]:
     """Delete expired versions, strictly oldest first, one at a time. Safety depends on that order.
 
-    So the first failed deletion ends the loop; a later publisher tries again.
+    So the first failed deletion ends the loop.
     """
     with suppress(StorageUnavailableError):  # the event is published; old versions do no harm
         names = yield from listed_versions()
