@@ -1,9 +1,8 @@
-"""Choose the instants that may leave Hudi's active timeline for its history. Pure functions of a value and two
-listings.
+"""Choose the instants that may leave Hudi's active timeline for its history. Pure functions.
 
 Hudi's readers learn commits and completion times from the *names* in the active timeline. They assume that every older
-instant is committed, and was completed when it was requested. An instant leaves only if both assumptions give the right
-rows. An archiving takes a prefix of the instants in request order. An instant T may go only if
+instant is committed, and was completed when it was requested. An archiving takes a prefix of the instants in request
+order. An instant T may go only if both assumptions give the right rows:
 
  (a) every pending write and open plan was requested after T's completion. Otherwise T would leave a hole, and files of
      pending instants would be older than an archived name.
@@ -17,9 +16,9 @@ rows. An archiving takes a prefix of the instants in request order. An instant T
 Instants completed after a savepoint stay, so that the table can be restored to it; (b) must hold for the base files at
 the savepoint.
 
-The prefix also ends before instants that Hudi saved, that replaced file groups, or that only the directory contains,
-such as unfinished writes of Hudi. The newest commits stay for Hudi's incremental readers, and because a directory
-without commits looks like an empty table.
+The prefix also ends before instants that Hudi saved, that replaced file groups, or that only the directory contains.
+The newest commits stay for Hudi's incremental readers, and because a directory without commits looks like an empty
+table.
 """
 
 from __future__ import annotations
@@ -36,16 +35,14 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, FileGroup, completed_name
 
 KEPT_COMMITS = 20
-"""Default number of newest commits, including compactions, in the active timeline."""
+"""Default number of newest commits in the active timeline."""
 
 INSTANTS_MAX = 500
-"""Maximum instants per event: a helper may have to read and delete this many files."""
+"""Maximum instants per event: a helper may have to read and delete as many files."""
 
 FILES_OF_A_LEVEL = 10
-"""This many data files of a level are merged into one of the next."""
-
 LEVEL_MAX = 2
-"""Data files of this level are not merged, so that a helper's merge fits in memory."""
+"""Files of this level are not merged, so that a helper's merge fits in memory."""
 
 _DATA_FILE: Final = re.compile(r"([0-9]+)_([0-9]+)_([0-9]{1,9})\.parquet")
 
@@ -66,7 +63,7 @@ def archivable(
     """Return the longest archivable prefix, up to `INSTANTS_MAX`.
 
     Args:
-        completions: of the value and its segments; archived completions may be missing.
+        completions: archived ones may be missing.
         named: files in Hudi's active timeline.
         oldest_version: the oldest existing version of the timeline.
         keep: number of newest commits to keep, at least one.
@@ -187,7 +184,7 @@ def _parts(name: str) -> Sequence[str]:
 
 
 def files_with(files: Sequence[str], new: str) -> tuple[str, ...]:
-    """Return the history's data files after adding `new`: ten files of a level become one of the next."""
+    """Return the history's data files after adding `new`, with full levels merged."""
     result, level = [*files, new], 0
     while len(full := [name for name in result if level_of(name) == level]) >= FILES_OF_A_LEVEL and level < LEVEL_MAX:
         merged = data_file_name(span_of(full[0])[0], span_of(full[-1])[1], level + 1)

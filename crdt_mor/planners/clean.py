@@ -3,8 +3,8 @@
     ───────R──────────────────now     R   the mark: views as of R and later are exact forever
       base B ══log══log══base══log    B   of each file group, the newest base file completed by R
 
-A view as of R or later shows B or a newer base file, and logs completed after that base's barrier. Older base files,
-and logs completed before B's barrier, are in no such view. Some earlier views are still needed, and their files stay:
+A view as of R or later shows B or a newer base file, and logs completed after that base's barrier. Older base files and
+logs go, unless an earlier view still needs them:
 
     a pending write p    its transaction reads commits completed by p; a stable view ends before p, and later continues
         with the logs of commits requested since
@@ -13,7 +13,7 @@ and logs completed before B's barrier, are in no such view. Some earlier views a
     a reader             that began a moment ago may read files that the mark allowed then
 
 The event that schedules a clean moves the marks, and they never move back. A file that may go by this value may
-therefore go by every later value: it does not matter when it is deleted, or by how many processes.
+therefore go by every later value, deleted at any time by any number of processes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,10 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, Reten
 PLAN_FORMAT: Final = 1
 
 CLOCKS_APART_MAX_MS: Final = 60_000
-"""Maximum lead of the table's clock over the store's that is still trusted."""
+"""Maximum trusted lead of the table's clock over the store's."""
 
 PART_FILES: Final = 1000
-"""Files per part of a clean's plan."""
-
 _REORGANISE: Final = frozenset({"COMPACT", LOG_COMPACT, "CLUSTER", "INDEX"})
-"""Operations that move rows without changing them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +56,9 @@ class RetentionPolicy:
         return self.keep_ms is None and self.commits is None
 
     def mark(self, value: Timeline, completions: Iterable[Completion], now_ms: int, ago_ms: int = 0) -> InstantTime:
-        """Return the completion time from which history is kept, now or `ago_ms` ago, at most the table's clock.
+        """Return the completion time from which history is kept, now or `ago_ms` ago.
 
-        `now_ms` is the store's clock. The table's clock, which commits use, may be a little ahead.
+        `now_ms` is the store's clock. The table's clock, the upper limit, may be a little ahead.
         """
         now_ms = max(now_ms, min(to_ms(value.clock), now_ms + CLOCKS_APART_MAX_MS)) - ago_ms
         now = from_ms(max(0, now_ms))
@@ -75,14 +72,13 @@ class RetentionPolicy:
 
 
 def is_commit(completion: Completion) -> bool:
-    """Return True if the completion changed rows."""
     return completion.operation not in _REORGANISE and bool(completion.files or completion.replaced)
 
 
 def moved(value: Timeline, since: InstantTime, groups: Mapping[FileGroup, InstantTime] | None = None) -> Retention:
     """Return the value's marks, moved forward as far as allowed; history that a migration follows stays.
 
-    `since` is the mark of all file groups, `groups` later marks of single groups.
+    `groups` are later marks of single groups.
     """
     old, last = value.retention, _last_mark(value)
     kept = max(old.since, min(since, last))
@@ -108,9 +104,9 @@ def needless_files(
     groups: Mapping[FileGroup, InstantTime] | None = None,
     kept: Collection[str] = (),
 ) -> list[DataFile]:
-    """Return the files, by path, that no view from `mark` on, pending write or open plan needs.
+    """Return the files that no view from `mark` on, pending write or open plan needs.
 
-    `completions` are all known ones; `groups` are later marks of single groups, `kept` paths to keep.
+    `completions` are all known ones; `groups` are later marks of single groups.
     """
     by_group: dict[FileGroup, list[tuple[DataFile, Completion]]] = {}
     replacing: dict[FileGroup, list[Completion]] = {}
@@ -143,7 +139,7 @@ def _earlier_views(value: Timeline) -> list[Cut]:
 def _beyond(
     files: Sequence[tuple[DataFile, Completion]], ends: Sequence[Completion], mark: InstantTime
 ) -> list[DataFile]:
-    """Return a file group's files that no view from `mark` on shows; `ends` are the commits that replaced it."""
+    """Return a group's files that no view from `mark` on shows; `ends` are the commits that replaced it."""
     if any(end.completed <= mark for end in ends):
         return [file for file, _ in files]
     barrier = max((f.name.instant for f, c in files if f.is_base and c.completed <= mark), default=EPOCH)
@@ -175,11 +171,9 @@ class CleanPlan:
 
     Attributes:
         retention: the table's marks from this plan on.
-        files: files to delete.
         deletion: files of views from this time on stay, so older commits may be dropped from the value; EPOCH if
             savepoints need their files.
-        last_completed: requested time of the last completed commit at planning; EPOCH without commits.
-        policy: the kind of policy.
+        last_completed: requested time of the last commit completed at planning, or EPOCH.
     """
 
     barrier: InstantTime
@@ -201,7 +195,7 @@ class CleanPlan:
         return max([self.retention.since, *(mark for _, mark in self.retention.groups)])
 
     def parts(self) -> list[CleanPlan]:
-        """Split the plan for several executors; only the whole plan can be completed."""
+        """Split the plan for several executors; only the whole can be completed."""
         cuts = range(0, len(self.files), PART_FILES)
         return [replace(self, files=self.files[start : start + PART_FILES]) for start in cuts]
 
@@ -273,11 +267,10 @@ def plan_cleaning(
     saved: Collection[str] = (),
     groups: Mapping[FileGroup, InstantTime] | None = None,
 ) -> Cleaning:
-    """Compute the effect of a clean. No file goes that a view from the marks on needs; a migration may hold marks back.
+    """Compute the effect of a clean. No file goes that a view from the marks on needs.
 
     Args:
         there: paths of listed data files; None if all named files exist.
-        saved: paths in savepoints.
         groups: later marks of single file groups, without protection for readers.
     """
     retention = moved(value, policy.mark(value, completions, now_ms), groups)
@@ -307,8 +300,7 @@ def plan_clean(value: Timeline, completions: Sequence[Completion], cleaning: Cle
 def shows_the_same(value: Timeline, completions: Iterable[Completion], cut: Cut, until: InstantTime) -> bool:
     """Return True if a later cut at `until` shows the same rows, as far as `value` knows.
 
-    Compactions change no rows. But if commits were dropped since the earlier cut, only a compaction may be left of
-    them.
+    Compactions change no rows, but may be all that is left of dropped commits.
     """
     later = replace(cut, time=until)
     between = (c for c in completions if later.shows(c) and not cut.shows(c) and (c.files or c.replaced))

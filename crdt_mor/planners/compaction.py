@@ -6,8 +6,8 @@
 
 A compaction consumes all commits completed before b. Commits requested before S have ended, and no write can be
 requested before S any more, so everything below S is *stable*. Only p_i itself can land in a gap (p_i, p_i+1).
-Execution uses only the plan and never the current timeline: a later P or S gives wrong answers. A write requested
-before an overwrite of a partition adds nothing to it, and does not count in P for its file groups.
+Execution uses only the plan, never the current timeline: a later P or S gives wrong answers. A write requested before
+an overwrite of a partition does not count in P for its file groups.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from crdt_mor.planners.overwrite import overwritten_at
 FORMAT = 3
 """JSON version of a plan in which a file group was overwritten beside a pending write.
 
-Plans with a log compaction have version 2, others 1. An older release would fold such a file group differently, and put
-other bytes under the same names.
+Plans with a log compaction have version 2, others 1. An older release would put other bytes under the same names.
 """
 
 FORMATS_READ = (1, 2, FORMAT)
@@ -42,7 +41,7 @@ class FrozenPlan(Protocol):
 
     Attributes:
         barrier: its instant, just after its timeline value.
-        table_id: the table's id, or None before it had one.
+        table_id: None before the table had an id.
     """
 
     @property
@@ -53,13 +52,13 @@ class FrozenPlan(Protocol):
 
     @property
     def file_groups(self) -> Collection[FileGroup]:
-        """The file groups that it changes; while it is open, no other plan contains them."""
+        """The file groups that it changes. Open plans share none."""
 
     def parts(self) -> list[Self]:
-        """Split the plan for separate execution; only the whole plan can be completed."""
+        """Split the plan for execution; only the whole can be completed."""
 
     def encode(self) -> bytes:
-        """Encode the plan; `hudi.actions` decodes it."""
+        """Encode for `hudi.actions`."""
 
     def require_outputs(self, files: Collection[DataFile]) -> None:
         """Raise `InvalidInputError` unless these files are its complete output."""
@@ -71,8 +70,8 @@ class GroupInput:
 
     Attributes:
         logs_only: fold the logs into one carry, and copy the base file.
-        overwritten: barrier of the partition's last overwrite: earlier pending writes add nothing. EPOCH if no pending
-            write is earlier.
+        overwritten: barrier of the partition's last overwrite: earlier pending writes add nothing. EPOCH if none is
+            earlier.
     """
 
     partition: str
@@ -94,10 +93,9 @@ class CompactionPlan:
     Attributes:
         pending: requested times of all pending writes, ascending (P).
         schema, merge: the table's at planning.
-        groups: the file groups with the files to consume.
-        payloads: the table's payloads, pickled with the plan but not stored.
+        payloads: pickled with the plan but not stored.
         order: of the rows in new base files: `linear(country,day)`, `z-order(country,day)` or `key`.
-        compression: of the new base files, `zstd` or `lz4`.
+        compression: `zstd` or `lz4`.
     """
 
     barrier: InstantTime
@@ -111,12 +109,12 @@ class CompactionPlan:
     compression: str = BY_KEY.compression
 
     def pending_of(self, group: GroupInput) -> tuple[InstantTime, ...]:
-        """Return the pending writes that may add to a file group: its P, which begins with its S."""
+        """Return the pending writes that may add to a file group: its P."""
         return tuple(p for p in self.pending if p > group.overwritten)
 
     @property
     def copied(self) -> set[FileGroup]:
-        """File groups with a log compaction; their base files are copied."""
+        """File groups with a log compaction; their bases are copied."""
         return {(group.partition, group.file_id) for group in self.groups if group.logs_only}
 
     def made(self, outputs: Iterable[DataFile]) -> list[DataFile]:
@@ -131,7 +129,7 @@ class CompactionPlan:
         return [replace(self, groups=(group,)) for group in self.groups]
 
     def require_outputs(self, files: Collection[DataFile]) -> None:
-        """Require one new base file per file group: without it, the group's rows would be lost."""
+        """Require a new base file per file group, or the group's rows would be lost."""
         bases = sorted(file.group for file in files if file.is_base)
         if bases != sorted(self.file_groups):
             raise InvalidInputError(
@@ -230,12 +228,13 @@ def plan_compaction(
 ) -> CompactionPlan | None:
     """Plan a compaction of the latest file slices of `value`; None if there is nothing to compact.
 
-    It skips groups in open plans (`taken`), and groups with fewer than `log_files_min` commit logs. A slice with only a
-    carry is compacted once nothing is pending, which folds the carry into the base. A carry of ordered tombstones alone
-    is not: every compaction carries them on.
+    It skips groups with fewer than `log_files_min` commit logs. A slice with only a carry is compacted once nothing is
+    pending, which folds the carry into the base. A carry of ordered tombstones alone is not: every compaction carries
+    them on.
 
     Args:
         groups: the only groups to plan; None for any.
+        taken: groups in open plans, to skip.
         logs_only: do log compactions of groups with two logs or more, including carries. Groups without a base file are
             compacted fully.
         also: groups to compact in any case, such as groups in another order.
@@ -261,7 +260,7 @@ def plan_compaction(
 def pending_in(value: Timeline, partition: str) -> tuple[InstantTime, ...]:
     """Return the requested times, ascending, of pending writes that may add to a partition.
 
-    Writes requested before an overwrite of the partition cannot.
+    Writes requested before its last overwrite cannot.
     """
     since = overwritten_at(value, partition)
     return tuple(sorted(p.requested for p in value.pending if p.requested > since))
@@ -288,7 +287,7 @@ def _has_many_logs(slice_: FileSlice, log_files_min: int) -> bool:
 
 
 def can_absorb_carry(slice_: FileSlice, merge: MergeSpec) -> bool:
-    """Return True if the only log is a carry that a compaction without pending writes folds into the base."""
+    """Return True if the only log is a carry that a compaction would fold into the base."""
     carried = slice_.logs if not slice_.fresh_logs else ()
     return any(log.rows for log in carried) if merge.kind == "ordering" else bool(carried)
 
@@ -300,7 +299,7 @@ def plan_again(
     taken: Collection[FileGroup],
     before: CompactionPlan,
 ) -> CompactionPlan | None:
-    """Plan an earlier plan's file groups again, except groups `taken` or compacted since."""
+    """Plan an earlier plan's file groups again, unless `taken` or compacted since."""
     wanted = {(group.partition, group.file_id): group for group in before.groups}
     chosen = [
         _input(value, s, logs_only=wanted[s.group].logs_only and s.base is not None)

@@ -1,7 +1,6 @@
 """Decide which compactions are due by a table's policies, with the reason in words.
 
-The result is a pure function of timeline value, file slices, policies and the store's time: any number of processes get
-the same answer.
+Pure functions of timeline value, file slices, policies and the store's time, so all processes get the same answer.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def due_log_compactions(
 def waits_of(
     value: Timeline, slices: Iterable[FileSlice], merge: MergeSpec, policies: Policies, now_ms: int
 ) -> list[str]:
-    """Explain what compactions wait for if none is due: each policy with the nearest file group."""
+    """Explain what compactions wait for: each policy with the nearest file group."""
     found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
     if not found:
         return ["compaction waits for log files: there are none"]
@@ -99,8 +98,8 @@ def waits_of(
 def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:
     """Return the logs that a compaction would fold into the base: commit logs, and a carry that can come to rest.
 
-    A carry for a write still pending would only be carried on, which is no reason to compact. If the latest commit
-    wins, only log compactions carry rows, and any compaction folds them.
+    A carry for a pending write would only be carried on. If the latest commit wins, only log compactions carry rows,
+    and any compaction folds them.
     """
     fresh = slice_.fresh_logs
     carries = [log for log in slice_.logs if slice_.is_carry(log)]
@@ -127,7 +126,7 @@ def _why_due(slice_: FileSlice, loose: tuple[DataFile, ...], policies: Policies,
 
 
 def _ratio_of(slice_: FileSlice, loose: tuple[DataFile, ...]) -> float:
-    """Return the bytes of loose logs over the other bytes; without a base, the largest log counts as base."""
+    """Return the bytes of loose logs over the others; without a base, the largest log counts as base."""
     size = sum(log.size for log in loose)
     settled = sum(file.size for file in slice_.files) - size
     if slice_.base is None:

@@ -3,9 +3,9 @@
     the source     … n ───────────────────────── m
     its copy         n ─ bridge ─ bridge ─ … ─── m        each put if absent
 
-A copy is the source's value at one moment, byte for byte, with the objects that it names. When the copy moves from
-version n to m, bridges with the contents of n replace the versions in between. The copy's versions then have no gap: a
-process that writes to the copy and the process that moves it race for the next version, and one put wins.
+A copy is the source's value at one moment, byte for byte, with its objects. When the copy moves from version n to m,
+bridges with the contents of n fill the gap. A writer of the copy and the process that moves it thus race for the next
+version, and one put wins.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from crdt_mor.planners.clean import needless_files
 
 
 def files_needed(value: Timeline, completions: Sequence[Completion]) -> list[DataFile]:
-    """Return the data files that kept views of `value` need, by path; `completions` are all known ones.
-
-    Files that a clean may have removed, or removes next, are excluded.
-    """
+    """Return the data files that kept views of `value` need, except those that a clean may remove."""
     retention = value.retention
     needless = {f.path for f in needless_files(value, completions, retention.since, dict(retention.groups))}
     files = {file.path: file for c in completions for file in c.files if file.path not in needless}

@@ -66,11 +66,10 @@ def history_begins(
 
     A group is finished when neither base file nor logs contain rows that were deleted, and stable, at K. A base file
     with a barrier after K was folded after the delete was stable, so it and its carry are clean, unless a log
-    compaction copied it. A slice with only a base file contains only live rows. Concurrent compactions do not change
-    the answer: the first such base file counts, or else the slice's base.
+    compaction copied it. A slice with only a base file contains only live rows. The first such base file counts, or
+    else the slice's base, so concurrent compactions do not change the answer.
 
     Args:
-        slices: the latest slices.
         stable_at: K of each file group.
     """
     bases: dict[FileGroup, list[tuple[InstantTime, InstantTime, str]]] = {group: [] for group in stable_at}

@@ -15,5 +15,4 @@ def handed_over(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
 
 
 def taken_back(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
-    """Return the value in which our writers begin again."""
     return value.following(nonce, tick_after(value.clock, wall_ms), handed_over=EPOCH)

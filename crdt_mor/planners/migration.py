@@ -21,7 +21,6 @@ def moving_to(value: Timeline, nonce: str, wall_ms: int, moving: Moving | None) 
 
 
 def closed(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
-    """Close the table: no write begins; pending writes may end."""
     assert value.moving is not None, "a migration is announced before it closes the table"
     clock = tick_after(value.clock, wall_ms)
     return value.following(nonce, clock, moving=replace(value.moving, closed=clock))
@@ -35,8 +34,8 @@ def opened(value: Timeline, nonce: str, wall_ms: int, source: Timeline, author: 
     """Open this table for writes, after all rows of the closed `source` have arrived.
 
     The clock moves past the source's clock. The event adds an empty delta commit, to which the source's tokens refer.
-    Properties (except the order of rows), rules and column names come from the source. Earlier versions of this table
-    showed only a part of the source, so that history is not kept.
+    Properties (except the order of rows), rules and column names come from the source. Earlier history is not kept,
+    because it showed only a part of the source.
     """
     assert value.origin is not None, "rows of another table arrive"
     requested = begin_after(max(value.clock, source.clock), wall_ms)

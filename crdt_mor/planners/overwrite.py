@@ -8,8 +8,8 @@ The event puts a new base file, with the new rows or none, at b in front of each
 requested before b is void there: readers look at the newest base file, and each pending write removes its own files of
 the scope before it completes. The value notes the overwrite as long as an earlier write is pending.
 
-No completion can come between b and the event, because both follow from the same value. An open plan of covered file
-groups would put older rows behind b, so the event cancels it.
+No completion can come between b and the event. An open plan of covered file groups would put older rows behind b, so
+the event cancels it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ class StagedOverwrite:
     """The staged files of an overwrite.
 
     Attributes:
-        operation: Hudi's name of the operation.
         bases: one base file for each file group with rows.
         empty: path and size of an empty base file for the scope's other file groups.
     """
@@ -50,11 +49,11 @@ class StagedOverwrite:
     empty: tuple[str, int]
 
     def is_misplaced(self, file_ids: FileIds) -> bool:
-        """Return True if a base file was staged for a file group that no longer serves its bucket."""
+        """Return True if a staged base file's group no longer serves its bucket."""
         return not all(file_ids.has(base.group) for base in self.bases)
 
     def files(self, barrier: InstantTime, slices: Iterable[FileSlice]) -> tuple[DataFile, ...]:
-        """Return the new base files of the scope. Groups that are an empty base file stay as they are."""
+        """Return the new base files of the scope. Groups with only an empty base file stay as they are."""
         filled = {base.group: base for base in self.bases}
         emptied = [s.group for s in slices if self.scope.covers(s.partition) and s.group not in filled and not _bare(s)]
         path, size = self.empty
@@ -86,7 +85,7 @@ def overwritten(
     """Return the value after a pending write overwrote its scope: two instants complete in one event.
 
     The write completes without files, and the overwrite completes at the barrier with the new base files. Users see
-    only the overwrite. `cancelled` are open plans with a file group of the scope.
+    only the overwrite. `cancelled` are open plans in the scope.
     """
     assert write in value.pending, "rule 1: only a pending instant can complete"
     version, barrier = value.version + 1, value.next_barrier
@@ -121,7 +120,7 @@ def overwritten_at(value: Timeline, partition: str) -> InstantTime:
 
 
 def is_end_of_write(completion: Completion) -> bool:
-    """Return True for the completion of an overwrite's write, without files, which users do not see."""
+    """Return True for the completion of an overwrite's write, which users do not see."""
     return completion.action == DELTA_COMMIT and completion.operation in OPERATIONS and not completion.adopted
 
 

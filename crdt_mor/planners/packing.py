@@ -3,9 +3,9 @@
     live      the latest snapshot needs some of its commits: read on every open
     history   compactions superseded all its commits: read only by time travel and changes
 
-In a live segment more and more commits become superseded, which only its contents show. When a clean completes, it
-reads the live segments and repacks those that are mostly stale, or small and many. Completions that no kept view needs
-are dropped, see `droppable_until`. Sealing only merges small segments, level by level, and never reads large ones.
+Only a live segment's contents show how many of its commits are superseded. A completed clean reads them and repacks
+stale segments, or many small ones, and drops completions that no kept view needs. Sealing only merges small segments,
+and never reads large ones.
 """
 
 from __future__ import annotations
@@ -18,19 +18,15 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment, bytes_of, superseded_at
 
 SEGMENT_BYTES_MAX = 1 << 22
-"""Approximate bytes of completions per segment; a single commit may exceed it."""
+"""Approximate bytes of completions per segment; one commit may exceed it."""
 
 SEGMENT_BYTES_FULL = 1 << 20
-"""Segments of this size are not merged: much I/O to save one name."""
-
 SMALL_LIVE_MAX = 4
 """Live segments below `SEGMENT_BYTES_FULL` that a clean tolerates."""
 
 _COMPLETION_BYTES = 250
-"""Approximate bytes of a completion beyond `bytes_of`."""
-
 Ends = Mapping[InstantTime, InstantTime | None]
-"""By requested time: when the last snapshot stopped needing a commit; None if some snapshot needs it."""
+"""By requested time: when the last snapshot stopped needing a commit, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +48,11 @@ def droppable_until(value: Timeline, deletion: InstantTime, archived: InstantTim
 
 
 def is_droppable(segment: Segment, until: InstantTime) -> bool:
-    """Return True if neither views nor changes from `until` on need a commit of the segment."""
+    """Return True if no view or changes from `until` on need a commit of the segment."""
     return segment.superseded is not None and segment.superseded <= until and segment.last <= until
 
 
 def in_chunks(completions: Iterable[Completion], ends: Ends) -> list[Chunk]:
-    """Split completions, all live or all history, into segments of bounded size."""
     parts: list[list[Completion]] = []
     size = 0
     for completion in sorted(completions, key=lambda c: c.completed):
@@ -76,7 +71,7 @@ def weigh(completions: Sequence[Completion]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Repacking:
-    """A clean's changes of the segments. `dropped` is the last dropped completion time, and their number."""
+    """A clean's changes of the segments. `dropped`: the last dropped completion time, and their number."""
 
     kept: tuple[Segment, ...]
     live: tuple[Chunk, ...]
@@ -90,10 +85,7 @@ def repack(
     carried: Sequence[Completion],
     until: InstantTime,
 ) -> Repacking:
-    """Return the segments after a clean.
-
-    `contents` are completions by live segment, `carried` those in the value itself.
-    """
+    """Return the segments after a clean. `contents`: completions by live segment, `carried`: the value's own."""
     gone = [segment for segment in segments if is_droppable(segment, until)]
     live_segments = [segment for segment in segments if segment.superseded is None]
     ends = superseded_at([*(c for segment in live_segments for c in contents[segment.name]), *carried])

@@ -5,8 +5,8 @@
     given up    all pending writes and open plans
     tokens      each application's last token in a kept commit, so that dropped rows may be written again
 
-The schema stays, because it only grows. If a dropped commit added columns, or Hudi's active timeline is left without a
-commit to read the schema from, the event adds a commit without files. Times are never reused.
+The schema stays, because it only grows. The event adds a commit without files if Hudi's active timeline would otherwise
+lack the schema. Times are never reused.
 
 Impossible restores are refused before anything is published: to a moment whose files a clean or an erasure removed; to
 one that an earlier restore cut off; past a savepoint; and before the end of Hudi's archived timeline, because Hudi's
@@ -36,8 +36,6 @@ from crdt_mor.model.timeline_parts import Completion, RolledBack, Segment, Token
 from crdt_mor.planners.archive import newest_bases
 
 RESTORE: Final = "restore"
-"""Hudi's action name, in the value and in timeline file names."""
-
 PLAN_FORMAT: Final = 1
 
 # --- savepoints -------------------------------------------------------------------------------------------------------
@@ -52,7 +50,7 @@ def save(
     author: Author | None,
     newest: InstantTime,
 ) -> Timeline:
-    """Name the current snapshot. `newest` is the greatest requested time of a commit; EPOCH without commits."""
+    """Name the current snapshot. `newest`: the greatest requested time of a commit, or EPOCH."""
     if (there := value.find_savepoint(name)) is not None:
         raise InvalidInputError(
             "a savepoint of this name exists already: use another name, or drop_savepoint the old one. "
@@ -84,8 +82,6 @@ def newest_commit(completions: Iterable[Completion]) -> InstantTime:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A dropped instant, with Hudi's action name and its data files' paths."""
-
     requested: InstantTime
     completed: InstantTime
     action: str
@@ -99,7 +95,7 @@ class RestorePlan:
     Attributes:
         to: commits completed by this time are kept.
         marks: requested time of the newest kept commit, or EPOCH.
-        dropped: dropped instants, the last completed first.
+        dropped: instants, the last completed first.
     """
 
     requested: InstantTime
@@ -136,7 +132,7 @@ class RestorePlan:
 
 
 def _paths(entries: Sequence[object]) -> tuple[str, ...]:
-    """Check paths of data files: these files are deleted, so a plan must name no other file and no other place."""
+    """Check paths of data files: they are deleted, so a plan must name no other file or place."""
     for path in entries:
         if not isinstance(path, str) or data_file_name(path) is None or ".." in path.split("/") or path[0] == "/":
             raise TypeError(f"not a data file of the table: {path!r}")
@@ -207,7 +203,7 @@ def _require_kept(value: Timeline, kept: Sequence[Completion], to: InstantTime) 
 
 
 def refuse_cut_off(value: Timeline, cut: Cut, name: str) -> None:
-    """Raise `SnapshotExpiredError` for a cut with commits that a restore dropped. `name` is the argument's name."""
+    """Raise `SnapshotExpiredError` for a cut with commits that a restore dropped. `name`: the argument's."""
     restore = restore_hiding(value.restores, cut)
     if restore is not None:
         raise SnapshotExpiredError(
@@ -236,8 +232,8 @@ def _require_unsaved(value: Timeline, dropped: Sequence[Completion], saved: Coll
 def _require_active(value: Timeline, kept: Sequence[Completion], dropped: Sequence[Completion]) -> None:
     """Raise if Hudi's readers would still see dropped commits from the history.
 
-    They take every archived instant for committed, and completed when it was requested. That is right only while a base
-    file written after its completion exists.
+    They take archived instants for committed, and completed when requested. This holds only while a base file written
+    after the completion exists.
     """
     watermark = value.archive.watermark
     archived = [c for c in dropped if c.requested <= watermark]
@@ -294,7 +290,7 @@ def restored(
     Args:
         attempt: of the attempt to publish, in the plan's `path`.
         completions: all known completions of `value`.
-        segments: its segments without dropped completions.
+        segments: without dropped completions.
         active: requested times in Hudi's active timeline.
     """
     version = value.version + 1
@@ -342,7 +338,7 @@ def restored(
 def _schema_is_lost(kept: Sequence[Completion], dropped: Sequence[Completion], active: Collection[InstantTime]) -> bool:
     """Return True if Hudi's readers would find no commit with the table's schema.
 
-    Hudi's Spark reader takes a table without commits in the active timeline for empty.
+    Hudi's Spark reader would take the table for empty.
     """
     brought = any(c.adopted or c.operation == "ALTER_SCHEMA" for c in dropped)
     left = any(c.action in DATA_ACTIONS and c.requested in active for c in kept)
@@ -354,9 +350,10 @@ UNKNOWN: Final = EPOCH
 
 
 def _tokens(value: Timeline, kept: Sequence[Completion], restore: Restore) -> Iterable[Token]:
-    """Yield the tokens after a restore: each application's last token in a kept commit.
+    """Yield each application's last token in a kept commit.
 
-    If that commit may be forgotten, or an earlier release noted no tokens, no number up to the dropped one is accepted.
+    If that commit may be forgotten, or an earlier release noted no tokens, no number up to the dropped token is
+    accepted.
     """
     last: dict[str, tuple[Completion, int]] = {}
     for completion in sorted(kept, key=lambda c: c.completed):

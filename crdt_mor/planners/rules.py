@@ -8,5 +8,4 @@ from crdt_mor.model.timeline import Timeline
 
 
 def ruled(value: Timeline, nonce: str, wall_ms: int, rules: Rules) -> Timeline:
-    """Return the value from which new writes must obey these rules."""
     return value.following(nonce, tick_after(value.clock, wall_ms), rules=rules)
