@@ -8,12 +8,9 @@ from collections.abc import Hashable
 from typing import Final, Generic, Protocol, TypeVar
 
 ENTRY_BYTES: Final = 1 << 10
-"""Approximate bytes of a name."""
 
 
 class HasBytes(Protocol):
-    """A value with a size in memory."""
-
     @property
     def nbytes(self) -> int:
         """The bytes."""
@@ -24,10 +21,7 @@ V = TypeVar("V", bound=HasBytes)
 
 
 class Bounded(Generic[V]):
-    """A least-recently-used cache, safe to share between threads.
-
-    `bytes_max` limits the sum of values, each with `ENTRY_BYTES`.
-    """
+    """A least-recently-used cache, shared between threads. `bytes_max` includes `ENTRY_BYTES` per value."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -46,7 +40,7 @@ class Bounded(Generic[V]):
             return value
 
     def keep(self, name: Hashable, value: V) -> None:
-        """Keep the value of a name, which must never change, and drop the least recently used values."""
+        """Keep the value of a name, which must never change, and drop the least recently used."""
         with self._lock:
             if name in self._values:
                 return

@@ -6,7 +6,7 @@ import inspect
 
 
 def callers_level() -> int:
-    """Return the `stacklevel` of the first frame outside this package, as seen from the calling function."""
+    """Return the `stacklevel` of the first frame outside this package, seen from the caller."""
     level, frame = 1, inspect.currentframe()
     frame = frame and frame.f_back
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "crdt_mor":

@@ -1,7 +1,7 @@
 """The only source of time, randomness, waiting, background work and the process's identity.
 
-A simulation replaces the `Environment` and thus controls all of them (`crdt_mor.testing.clock`). Correctness does not
-depend on it: instants come from the timeline's clock (`model.timeline`), and ids only have to be unique.
+A simulation replaces the `Environment` (`crdt_mor.testing.clock`). Correctness does not depend on it: instants come
+from the timeline's clock, and ids only have to be unique.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ _NAME_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, as shown to people."""
-
     program: str
     host: str
     pid: int
@@ -47,10 +45,7 @@ class Environment(Protocol):
         ...
 
     def every(self, seconds: float, work: Callable[[], None], name: str) -> AbstractContextManager[None]:
-        """Call `work` at this interval in a task `name`, until the block ends.
-
-        An exception of `work` ends the task.
-        """
+        """Call `work` at this interval in a task `name`, until the block ends or `work` raises."""
         ...
 
     def jitter(self) -> float:
@@ -63,8 +58,6 @@ class Environment(Protocol):
 
 
 class SystemEnvironment:
-    """The machine's clock and randomness."""
-
     def __init__(self) -> None:
         self._random = random.SystemRandom()
 
@@ -72,7 +65,7 @@ class SystemEnvironment:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
-        """Return milliseconds that ignore clock changes. Other environments may lack this method."""
+        """Return milliseconds that ignore clock changes. Other environments may lack this."""
         return time.monotonic_ns() // 1_000_000
 
     def nonce(self) -> str:
@@ -106,7 +99,6 @@ class SystemEnvironment:
 
 
 def _program() -> str:
-    """Return the name of the running script, or of the package given to `python -m`."""
     path = (getattr(sys, "argv", None) or [""])[0]
     name = os.path.basename(path)
     if name == "__main__.py":

@@ -7,9 +7,8 @@
           └ no answer at all     each other object is tried once; if one fails as well, the store is dead, and the
                                  operation asks it nothing more
 
-A dead store thus fails an operation once, after the deadline of its first request, not once per request. A long
-operation with occasional failures waits for each of them. After as long as it waited, an operation tries again. Each
-store of an operation, as in a migration between buckets, has its own patience.
+A dead store thus fails an operation once, after the deadline of its first request. A long operation waits for each
+occasional failure, and after as long as it waited, tries again. Each store of an operation has its own patience.
 
 The operation is a context variable, because requests pass through libraries that do not know it.
 """
@@ -33,7 +32,7 @@ WARNED_AFTER_MS: Final = 5_000
 """Time of failing requests before the first warning."""
 
 WARNED_EVERY_MS: Final = 60_000
-"""Time between warnings of an operation."""
+"""Between an operation's warnings."""
 
 _ENTERED: Final = frozenset({"__init__", "__enter__", "__exit__"})
 
@@ -47,7 +46,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """A request that failed and is not repeated. `where` is its text for messages."""
+    """A request that failed and is not repeated. `where`: its text for messages."""
 
     asked: Asked
     where: str
@@ -68,10 +67,7 @@ class Lost:
 
 
 class Patience:
-    """An operation's knowledge of a failing store. Safe to share between threads; times are of one clock.
-
-    `answers` counts the requests that the store answered.
-    """
+    """An operation's knowledge of a failing store; thread-safe. `answers` counts the answered requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +85,7 @@ class Patience:
                 self._lost.pop(asked.changes, None)
 
     def note_given_up(self, given_up: GivenUp, answers: int) -> None:
-        """Note that a request is not repeated. `answers` is their number when it was first tried."""
+        """Note that a request is not repeated. `answers`: their number when it was first tried."""
         asked, waited_ms = given_up.asked, given_up.now_ms - given_up.began_ms
         with self._lock:
             before = [lost.until_ms for lost in self._of(asked)]
@@ -103,7 +99,6 @@ class Patience:
                 self._dead = self._silent
 
     def is_lost(self, asked: Asked, now_ms: int) -> bool:
-        """Return True if the request must not be repeated."""
         with self._lock:
             return any(now_ms < lost.until_ms for lost in self._of(asked))
 
@@ -111,13 +106,13 @@ class Patience:
         return [lost for lost in (self._lost.get(asked), self._lost.get(asked.changes), self._silent) if lost]
 
     def dead(self, now_ms: int) -> GivenUp | None:
-        """Return the first failed request if the store is dead, or None."""
+        """Return the first failed request of a dead store."""
         with self._lock:
             return self._dead.with_ if self._dead is not None and now_ms < self._dead.until_ms else None
 
 
 class Operation:
-    """A user operation: its patience with each store, and its warnings. Shared between threads."""
+    """A user operation: its patience with each store, and its warnings; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -129,7 +124,7 @@ class Operation:
             return self._stores.setdefault(store, Patience())
 
     def is_time_to_tell(self, began_ms: int, now_ms: int) -> bool:
-        """Return True if it is time to warn of a request failing since `began_ms`, and note the warning."""
+        """Return True if a warning is due for a request failing since `began_ms`, and note it."""
         with self._lock:
             if now_ms - began_ms < WARNED_AFTER_MS:
                 return False
@@ -156,7 +151,6 @@ _current: ContextVar[Operation | None] = ContextVar("crdt_mor_operation", defaul
 
 
 def current_operation() -> Operation:
-    """Return the current operation, or a new one for the next request."""
     return _current.get() or Operation()
 
 

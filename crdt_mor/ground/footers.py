@@ -1,11 +1,9 @@
 """Check a Parquet footer before pyarrow reads its column chunks.
 
 pyarrow aborts the process, without an error, if a chunk does not match: another type than the schema's, fewer chunks
-than columns, encryption, statistics shorter than a value, or level histograms of a wrong length. Foreign footers are
-therefore checked here first, once per file and process.
-
-Arrow's C++ trusts the declared kinds of lists and skips fields of other kinds. Footers with other kinds are refused:
-Arrow would read other contents than this check.
+than columns, encryption, short statistics, or level histograms of a wrong length. Foreign footers are checked here
+first, once per file and process. Arrow's C++ trusts the declared kinds of lists and skips fields of other kinds, so
+footers with other kinds are refused.
 
 Source: Parquet's `parquet.thrift`; `ColumnChunkMetaData`, `RowGroupMetaData`, `SizeStatistics::Validate`,
 `TypedStatisticsImpl::PlainDecode` and `schema::Unflatten` of Arrow's C++.
@@ -21,7 +19,7 @@ from crdt_mor.errors import FormatError
 from crdt_mor.ground.thrift import BINARY, I32, I64, LIST, STRUCT, Items, Struct, decode
 
 TAIL_BYTES: Final = 8
-"""Bytes after a footer: its length and the magic number."""
+"""A footer's length and the magic number."""
 
 _SCHEMA, _GROUPS = 2, 4
 _TYPE, _LENGTH, _REPETITION, _CHILDREN = 1, 2, 3, 5
@@ -36,10 +34,10 @@ _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 """Bytes per value of fixed-width types."""
 
 Shape = int | Mapping[int, Any] | list[Any]
-"""A kind; a struct's shapes by field number; or the shape of a list's items."""
+"""A kind; a struct's shapes by field number; or the shape of list items."""
 
 _ENDS: Final = dict.fromkeys((1, 2, 5, 6), BINARY)
-"""Minimum and maximum in statistics, under old and new field numbers."""
+"""Minimum and maximum in statistics, by old and new numbers."""
 
 _ELEMENT: Final = {_TYPE: I32, _LENGTH: I32, _REPETITION: I32, _CHILDREN: I32}
 _META_DATA: Final = {
@@ -52,7 +50,6 @@ _META_DATA: Final = {
     _SIZES: {_TEXT_BYTES: I64, _REPETITIONS: [I64], _DEFINITIONS: [I64]},
 }
 _FOOTER: Final = {_SCHEMA: [_ELEMENT], _GROUPS: [{_COLUMNS: [{_META: _META_DATA}], 4: [{}]}], 5: [{}], 7: [{}]}
-"""The fields checked here, and all declared lists."""
 
 
 class _Column(NamedTuple):
@@ -66,7 +63,7 @@ class _Column(NamedTuple):
 
 @lru_cache(maxsize=64)
 def fits(footer: bytes) -> bool:
-    """Return True if each row group contains an unencrypted chunk for each column that pyarrow can read."""
+    """Return True if each row group has an unencrypted chunk for each column that pyarrow can read."""
     try:
         file = decode(footer)
         if not _is_of(_FOOTER, STRUCT, file):
@@ -86,7 +83,7 @@ def _is_of(shape: Shape, kind: int, value: Any) -> bool:
 
 
 def _columns(elements: list[Struct]) -> list[_Column]:
-    """Return the leaves of a schema, stored depth first; raises LookupError."""
+    """Return a schema's leaves, depth first; raises LookupError."""
     columns = list[_Column]()
     above = [[_number(elements[0], _CHILDREN), 0, 0]]  # per open node: remaining children, levels
     for element in elements[1:]:

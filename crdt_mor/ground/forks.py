@@ -2,7 +2,7 @@
 
 A fork copies memory, but only the forking thread.
 
-  - Polars starts its threads with its first work. A process forked later would wait for them forever, so it is refused.
+  - Polars starts its threads with its first work. A process forked later would wait for them forever.
   - A table, transaction or scan opened before the fork would belong to two processes: one could end a transaction
     while the other writes. Each belongs only to the process that opened it.
 
@@ -18,14 +18,13 @@ from crdt_mor.errors import ForkedProcessError
 
 _TASKS = "/proc/self/task"
 _POLARS_THREADS = ("polars-0", "async-executor-")
-"""Name prefixes of polars' worker threads, without the thread started on import."""
+"""Name prefixes of polars' workers, without its thread from import."""
 
 
 class _Forks:
     """The forks before this process.
 
     Attributes:
-        count: number of forks.
         sessions: number of sessions opened by this process and its parents.
         threads: polars had its threads at the last fork.
         threads_lost: they are missing here.
@@ -56,7 +55,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def fork_count() -> int:
-    """Return the number of forks before this process; objects noted under another number belong to a parent."""
+    """Return the number of forks before this process; objects noted under another number are a parent's."""
     return _forks.count
 
 
@@ -65,7 +64,7 @@ def is_own(forks: int) -> bool:
 
 
 def new_session(uri: str) -> int:
-    """Return the fork count for a new session; raise if it would hang."""
+    """Return the fork count; raise if a session would hang."""
     require_threads(uri)
     _forks.sessions += 1
     return _forks.count
@@ -89,7 +88,7 @@ def require_own(forks: int, what: str) -> None:
 
 
 def require_clients(what: str) -> None:
-    """Raise `ForkedProcessError` if an object store client would hang; otherwise note its use."""
+    """Raise `ForkedProcessError` if an object store client would hang; else note its use."""
     if _forks.clients_lost:
         raise ForkedProcessError(
             "this process was forked after its parent used an object store, and lacks the threads for requests: start "

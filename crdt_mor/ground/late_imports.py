@@ -5,8 +5,7 @@
     else:
         pc = Late("pyarrow.compute")
 
-For modules used in many functions and few calls: importing `pyarrow.compute` takes longer than a room of our own
-modules. A module used in one function is imported there.
+For slow modules used in many functions. A module used in one function is imported there.
 """
 
 from __future__ import annotations

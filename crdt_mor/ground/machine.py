@@ -14,7 +14,7 @@ _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 class Mount(NamedTuple):
-    """A mounted file system: kernel type, such as `ext4` or `nfs4`, and mount options."""
+    """A mounted file system: kernel type, such as `ext4`, and mount options."""
 
     kind: str
     options: frozenset[str]
@@ -31,7 +31,7 @@ def find_java() -> str | None:
 
 
 def mount_of(folder: str | os.PathLike[str]) -> Mount | None:
-    """Return the mount of a folder, existing or not; None if the system lists no mounts."""
+    """Return the mount of a folder, existing or not; None if unknown."""
     try:
         lines = Path(_MOUNTS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -40,7 +40,7 @@ def mount_of(folder: str | os.PathLike[str]) -> Mount | None:
 
 
 def mount_in(lines: Iterable[str], folder: str) -> Mount | None:
-    """Return the innermost mount of a folder in lines of `/proc/self/mountinfo`; of equals the last."""
+    """Return the innermost mount of a folder in lines of `/proc/self/mountinfo`; the last of equals."""
     found: tuple[int, Mount] | None = None
     for line in lines:
         own, _, system = line.partition(" - ")

@@ -15,9 +15,9 @@ _LARGE_BYTES: Final = (32 << 20) - (64 << 10)
 def keep_freed_memory() -> None:
     """Let the C library keep up to 64 MiB of freed memory.
 
-    Merges allocate arrays of some megabytes. Fresh memory is cleared page by page by the system: a fifth of a scan's
-    processor time under ten logs of 5 %. After a large block is freed, glibc serves blocks up to that size from its
-    heap, and keeps up to twice that size (mallopt(3), M_MMAP_THRESHOLD). So one such block is allocated and freed
-    untouched. This has no effect with other C libraries, or if environment variables set the thresholds.
+    Merges allocate arrays of some megabytes, and the system clears fresh memory page by page: a fifth of a scan's
+    processor time. After a large block is freed, glibc serves blocks up to that size from its heap, and keeps up to
+    twice that size (mallopt(3), M_MMAP_THRESHOLD). So one such block is allocated and freed untouched. This has no
+    effect with other C libraries, or if environment variables set the thresholds.
     """
     np.empty(_LARGE_BYTES, dtype=np.uint8)

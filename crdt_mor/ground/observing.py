@@ -3,8 +3,8 @@
     the engine ── one value for each event ──► emit ──┬──► logging.getLogger("crdt_mor.<room>")
                                                       └──► each callback
 
-Events contain numbers and names, but no row values and no options. Each is reported after it happened, in its own
-thread and process. If a callback fails, the first failure is logged; later events still call it.
+Events contain no row values and no options. Each is reported after it happened, in its own thread and process. A
+callback's first failure is logged; later events still call it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def observe(callback: Callable[[Event], None]) -> Observation:
 
     Args:
         callback: called in the acting thread, between the commit and the return of the call. It should be quick and
-            must not write to the table. Its exceptions are logged once and break nothing.
+            must not write to the table. Its exceptions are logged once.
     """
     if not callable(callback):
         raise InvalidInputError(f"pass a function of one event as `callback`. got={callback!r}")
@@ -100,7 +100,7 @@ def observe(callback: Callable[[Event], None]) -> Observation:
 
 
 def emit(event: Event) -> None:
-    """Report an event. Never raises an `Exception`; costs almost nothing without listeners."""
+    """Report an event. Never raises an `Exception`."""
     logger, level = _logger(event.room), event.level
     if logger.isEnabledFor(level):
         _log(logger, level, event.message, event.facts())
@@ -122,7 +122,7 @@ def _log(logger: logging.Logger, level: int, message: str, facts: dict[str, obje
 
 
 def _report_to_stderr(error: Exception) -> None:
-    """Report a failing log handler once, as `logging` itself does."""
+    """Report a failing log handler once, as `logging` does."""
     if not _listening.log_failed and logging.lastResort is not None:
         _listening.log_failed = True
         text = "a log handler or filter failed on a record of crdt_mor; further failures are ignored: %r"

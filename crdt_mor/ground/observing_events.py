@@ -28,16 +28,15 @@ class Event:
 
     @property
     def message(self) -> str:
-        """The log message, the same for all events of a kind except `WaitEvent`."""
+        """The log message."""
         raise NotImplementedError
 
     @property
     def level(self) -> int:
-        """The log level."""
         return logging.INFO
 
     def facts(self) -> dict[str, object]:
-        """Return all fields as text, numbers and booleans: `record.crdt_mor` of the log record, ready for JSON."""
+        """Return all fields as text, numbers and booleans, ready for JSON: `record.crdt_mor` of the log record."""
         return {"event": self.name} | {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -50,9 +49,9 @@ class CommitEvent(Event):
         version: the timeline version that first shows it.
         operation: INSERT, UPSERT or DELETE.
         rows, deletes: of this write.
-        files, bytes: of the commit; 0 if another process published and reports it, so that sums are right.
-        writers: number of processes in the commit; several in a group of small writes.
-        duration_ms: from the begin of the write, or for a distributed write of its completion, by this process's clock.
+        files, bytes: of the commit; 0 if another process reports it, so that sums are right.
+        writers: processes in the commit; several in a group of small writes.
+        duration_ms: since the begin of the write, or for a distributed write of its completion.
     """
 
     requested: str
@@ -109,7 +108,7 @@ class RollbackEvent(Event):
     Attributes:
         requested: of the write.
         version: the version that rolled it back.
-        others: True for another process's write, silent for longer than the expiry or named in `maintenance.roll_back`.
+        others: True for another process's write, silent past the expiry or named in `maintenance.roll_back`.
     """
 
     requested: str
@@ -134,11 +133,10 @@ class PlanEvent(Event):
     """A plan of a service, such as a compaction, made a step.
 
     Attributes:
-        state: `executed` is reported by each executing process, other states once by the publisher.
+        state: each executing process reports `executed`; the publisher reports other states once.
         barrier: the plan's name.
         action: Hudi's name, such as `compaction`.
-        file_groups, rows, bytes, duration_ms: of the plan, of the outputs, and of this process's execution; 0 if
-            unknown.
+        file_groups, rows, bytes, duration_ms: of the plan, the outputs, and this process's execution; 0 if unknown.
     """
 
     state: Literal["scheduled", "executed", "completed", "cancelled"]
@@ -162,7 +160,7 @@ class PlanEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartEvent(Event):
-    """A part of a plan, such as a file group of a compaction, is executed, for progress bars. Reported in any thread.
+    """A part of a plan, such as a file group of a compaction, is executed. Reported in any thread.
 
     Attributes:
         barrier: the plan's name.
@@ -201,7 +199,7 @@ class UpkeepEvent(Event):
         state: `done`, `failed`, or `refused` if the table or this release forbids it.
         inline: done by a writer after its commit, which stands in any case.
         why: the reason in words.
-        error: the reason of a refusal or failure.
+        error: of a refusal or failure.
     """
 
     service: str
@@ -232,7 +230,7 @@ class AdoptionEvent(Event):
     Attributes:
         version: the version that adopted them.
         commits: their number.
-        cancelled: number of open plans cancelled because they would have hidden a commit.
+        cancelled: number of cancelled open plans, which would have hidden a commit.
     """
 
     version: int
@@ -280,7 +278,7 @@ class WaitEvent(Event):
         request: such as `put=.hoodie/…`.
         tries: number of attempts.
         waited_s, deadline_s: time so far and maximum (storage option `retry_timeout`).
-        cause: the last error of the store or network.
+        cause: the last error.
     """
 
     request: str

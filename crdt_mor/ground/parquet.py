@@ -1,10 +1,10 @@
-"""The location of a Parquet file. Only stores create it, and only this module opens files.
+"""The location of a Parquet file.
 
     a local disk      a path, which polars and Arrow map or read
     memory            the bytes of the file, or of some columns and row groups
     an object store   a reader of byte ranges: Arrow reads footers through it, polars gets bytes in memory
 
-The merge and the formats use this value instead of a path and need not know the store.
+Only stores create it, and only this module opens files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crdt_mor.ground.footers import TAIL_BYTES, fits
 def is_of_system(error: BaseException) -> bool:
     """Return True if the system failed to read a file, so that its bytes may be fine.
 
-    System errors have a number or a class of their own; polars puts the number in the text.
+    System errors have a number or a class; polars puts the number in the text.
     """
     if not isinstance(error, OSError):
         return False
@@ -42,21 +42,15 @@ def not_read(error: BaseException, name: str) -> StorageUnavailableError:
 class RangeReader(Protocol):
     """A file read by requests. Raises `FileNotFoundError` if it is gone."""
 
-    def size(self) -> int:
-        """Return the file's bytes."""
-        ...
+    def size(self) -> int: ...
 
-    def read(self, start: int, length: int) -> bytes:
-        """Read a range."""
-        ...
+    def read(self, start: int, length: int) -> bytes: ...
 
     def read_all(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ranges (first byte, length) in parallel."""
         ...
 
-    def open(self) -> BinaryIO:
-        """Open the file for Arrow."""
-        ...
+    def open(self) -> BinaryIO: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class ParquetSource:
         address: path on a local disk.
         ranges: reader of a file in an object store.
         contents: bytes of the files in memory.
-        columns: columns of the full file that are in memory; None for all.
+        columns: of the full file, as far as in memory; None for all.
     """
 
     name: str
@@ -98,7 +92,6 @@ class ParquetSource:
             return ParquetSource.in_memory(file.read(), name=self.name)
 
     def one_by_one(self) -> Sequence[ParquetSource]:
-        """Return each file; column types may differ."""
         return [replace(self, contents=(content,)) for content in self.contents] or [self]
 
     def scan(
@@ -110,7 +103,7 @@ class ParquetSource:
         """Scan the rows lazily; a file in an object store is read now.
 
         Args:
-            schema: output columns; missing columns become null, others are dropped. None for the file's columns.
+            schema: output columns; missing columns become null, others are dropped. None for the file's.
             cast_options: casts to the schema's types.
             place: name of an additional column with the row number.
         """

@@ -21,7 +21,7 @@ THREADS = max(2, os.cpu_count() or 1)
 """Parallel merges or encodings. More threads only compete."""
 
 REQUESTS = 64
-"""Parallel requests to a bucket, which wait for the network."""
+"""Parallel requests to a bucket."""
 
 WEIGHT_MAX = 256 << 20
 """Known bytes in memory above which no more work starts."""
@@ -31,7 +31,7 @@ _ALONE: ContextVar[bool] = ContextVar("crdt_mor_one_thread", default=False)
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Do all work of the block in this thread, in order, so that simulations can repeat a run."""
+    """Do all work of the block in this thread, in order, so that simulations can repeat runs."""
     before = _ALONE.set(True)
     try:
         yield
@@ -45,10 +45,7 @@ def in_threads(
     threads: int | None = None,
     weight: Callable[[S], int] = lambda _: 0,
 ) -> Iterator[R]:
-    """Yield `work` of each item, in order, computing a few at a time to limit memory.
-
-    `weight` returns the bytes that an item's work holds.
-    """
+    """Yield `work` of each item, in order, a few at a time. `weight` returns the bytes that an item holds."""
     threads = threads or THREADS
     rest = iter(items)
     first = list(islice(rest, 2))

@@ -4,8 +4,9 @@
     number   zigzag varint                         binary   length as a varint, bytes
     list     (length << 4 | kind) items            bool     as a field its kind is the value; in a list it is a byte
 
-A struct is decoded without knowledge of its fields, so that those which a newer Parquet adds are kept. Decoding and
-encoding gives back the bytes that were decoded, since Parquet's writers put fields in the order of their numbers, too.
+A struct is decoded without knowledge of its fields, so that fields of newer Parquet releases are kept. Decoding and
+encoding returns the same bytes, because Parquet's writers order fields by number.
+
 Source: Thrift's `doc/specs/thrift-compact-protocol.md`.
 """
 
@@ -18,19 +19,18 @@ from typing import Any, Final, Never
 from crdt_mor.errors import FormatError
 
 TRUE, FALSE, BYTE, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 3, 4, 5, 6, 8, 9, 12
-"""Kinds of values. What no footer has (maps, sets, floats) is not read."""
+"""Kinds of values. Maps, sets and floats are not in footers."""
 
 _BOOLS: Final = frozenset({TRUE, FALSE})
 _NUMBERS: Final = frozenset({I16, I32, I64})
 _SHIFT_MAX: Final = 63
-"""Where the tenth byte of a number of 64 bits has its bits; no number has more."""
+"""The shift of the tenth byte of a 64-bit number, its last."""
 
 _FIELD_MAX: Final = 32_767
 """Field numbers have 16 bits: readers that drop higher bits would confuse fields."""
 
 _LONG: Final = 15
-"""Lists of 15 items or more store their length separately; a field whose id is more than 15 above that of the field
-before it stores the id itself (Thrift's compact protocol)."""
+"""Lists of 15 items or more store their length separately. A field more than 15 above its predecessor stores its id."""
 
 
 @dataclass(slots=True)
@@ -43,8 +43,6 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list, whose items are all of one kind."""
-
     kind: int
     values: Sequence[Any]
 
@@ -54,7 +52,7 @@ Struct = dict[int, Value]
 
 
 def decode(data: bytes) -> Struct:
-    """A struct; raises `FormatError` if `data` is not exactly one."""
+    """Decode a struct; raise `FormatError` if `data` is not exactly one."""
     reader = _Reader(data)
     try:
         struct = reader.struct()
@@ -66,7 +64,7 @@ def decode(data: bytes) -> Struct:
 
 
 def decode_front(data: bytes) -> tuple[Struct, int]:
-    """The struct at the front of `data`, and the number of its bytes; raises `FormatError` where there is none."""
+    """Decode the struct at the front of `data` and count its bytes; raise `FormatError` for other data."""
     reader = _Reader(data)
     try:
         return reader.struct(), reader.position
@@ -75,7 +73,6 @@ def decode_front(data: bytes) -> tuple[Struct, int]:
 
 
 def encode(struct: Struct) -> bytes:
-    """The bytes of a struct."""
     out = bytearray()
     _put_struct(out, struct)
     return bytes(out)
