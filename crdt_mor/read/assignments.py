@@ -20,21 +20,18 @@ from crdt_mor.read.sql import Condition
 from crdt_mor.read.sql_names import QUOTED, in_sql, lacking_quotes
 
 _NULL: Final = pl.lit(None)
-"""A null of no type. `Condition` would parse SQL's NULL as a Boolean."""
+"""A null of no type, unlike SQL's."""
 
 _VALUE: Final = f"""write an SQL expression such as "price * 1.1"; {QUOTED}: '"order" + 1'"""
 
 _CONDITION: Final = f"""write an SQL condition such as "source.at > target.at"; {QUOTED}: 'source."order" > 1'"""
 
 Assignments = Mapping[str, pl.Expr]
-"""Expressions of the new values by column name. They see the row's old values."""
+"""Expressions of the new values by column. They see the row's old values."""
 
 
 def assignments(given: object, schema: TableSchema, config: TableConfig) -> Assignments:
-    """Check a user's assignments and return them as expressions; no row is read.
-
-    `given` contains SQL texts, polars expressions or Python values by column name.
-    """
+    """Check SQL texts, polars expressions or Python values by column; return expressions."""
     if not isinstance(given, Mapping) or not given:
         raise InvalidInputError(
             f'pass a dict as `set`: update(set={{"price": "price * 1.1"}}, where="id = 1"). set={given!r}'
@@ -106,7 +103,7 @@ def new_value(
 
 
 def _literal(value: object, kind: pl.DataType | None) -> pl.Expr:
-    """Convert a Python value to a literal. In a map, the values keep their type; the write checks it."""
+    """Convert a Python value to a literal. A map's values keep their type; the write checks it."""
     pairs = _pairs(value) if isinstance(kind, pl.Map) else None
     if pairs is None or not isinstance(kind, pl.Map):
         return pl.lit(value, allow_object=False)
@@ -154,10 +151,7 @@ def _fields(kind: pl.DataType) -> list[str]:
 
 
 def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema) -> bool:
-    """Return True if only an SQL literal such as `9.5` makes the value a decimal.
-
-    The value then stays a decimal when its decimal columns become floats.
-    """
+    """Return True if only an SQL literal such as `9.5` makes the value a decimal; it may become a float."""
     if not isinstance(kind, pl.Decimal):
         return False
     floats = pl.Schema({root: _with_floats(columns[root]) for root in columns_in(expression)})

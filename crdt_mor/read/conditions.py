@@ -1,7 +1,7 @@
 """Check the filters of scans, deletes and overwrites.
 
 A filter runs in each file slice separately, partly in Parquet and partly after the merge. It must therefore be
-element-wise: an aggregate, a window or a sort would return another result in each slice.
+element-wise: an aggregate, a window or a sort would differ by slice.
 """
 
 from __future__ import annotations
@@ -31,10 +31,7 @@ _OF_ONE = (invert, lambda condition: condition.cast(pl.Boolean))
 
 
 def checked(filter: pl.Expr | str, schema: TableSchema) -> pl.Expr:
-    """Check a filter and return it as an element-wise expression; no row is read.
-
-    `schema` has user-visible names.
-    """
+    """Check a filter on user-visible names and return it as an element-wise expression."""
     try:
         condition = Condition(filter, columns_of(schema)).expression() if isinstance(filter, str) else filter
         if not isinstance(condition, pl.Expr):
@@ -76,9 +73,9 @@ def columns_of(schema: TableSchema) -> pl.Schema:
 def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
     """Return True if a condition evaluates each row independently.
 
-    polars decides: its optimizer pushes only element-wise filters into a source. It also pushes Python functions
-    declared element-wise, by `map_elements` or `map_batches(is_elementwise=True)`. It does not push a comparison with
-    null, which it turns into a constant. The test therefore runs again with a null column for each null.
+    polars decides: its optimizer pushes only element-wise filters into a source, also Python functions declared
+    element-wise. It does not push a comparison with null, which it turns into a constant. The test therefore runs again
+    with a null column for each null.
     """
     todo = [condition]
     while todo:
@@ -93,11 +90,10 @@ def is_element_wise(condition: pl.Expr, columns: pl.Schema) -> bool:
 
 
 _NULLS: Final = "\0nulls"
-"""Name of the null column; no table contains it."""
 
 
 def _refuse_numbers_beside_times(condition: pl.Expr, columns: pl.Schema, filter: pl.Expr | str) -> None:
-    """Raise if a number is compared with a time or a duration: polars would assume a unit."""
+    """Raise for a number beside a time or duration: polars would assume a unit."""
     todo = [condition]
     while todo:
         part = todo.pop()
@@ -140,7 +136,7 @@ def _is_pushed(condition: pl.Expr, columns: pl.Schema) -> bool:
 
 
 _PUSHDOWN = pl.QueryOptFlags(predicate_pushdown=True)
-"""Set explicitly, because a program may change the default."""
+"""Set, because a program may change the default."""
 
 
 def _no_rows(*_: object) -> Iterator[pl.DataFrame]:

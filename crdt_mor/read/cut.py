@@ -1,7 +1,4 @@
-"""Resolve a user's point in time (see model/points.py) to a cut of one table's commits.
-
-The point is checked against the table's versions, clock, kept history and, for a checkpoint, table id.
-"""
+"""Resolve a user's point in time (see model/points.py) to a cut of one table's commits."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ from crdt_mor.planners.restore import refuse_cut_off
 def sealed_at(session: Session, **points: Point | None) -> Timeline:
     """Return the newest timeline value that decides all moments among the points (by argument name).
 
-    Moments after the value's clock are decided now. A checkpoint counts as past: its issuer's clock may be ahead of
-    this machine's.
+    Moments after the value's clock are decided now. A checkpoint counts as past: its issuer's clock may be ahead.
 
     Raises:
         FutureSnapshotError: a moment lies in the future, or this process may not write the deciding version.
@@ -65,10 +61,7 @@ def cut_at(session: Session, value: Timeline, point: Point, name: str = "as_of")
 
 
 def saved_under(value: Timeline, text: str, name: str = "as_of", *, moments: bool = False) -> Savepoint:
-    """Return the savepoint of this name, or raise `InvalidInputError`.
-
-    With `moments`, the message lists other valid moments.
-    """
+    """Return the savepoint of this name, or raise `InvalidInputError`, with other `moments` in the message."""
     found = value.find_savepoint(text)
     if found is None:
         raise InvalidInputError(
@@ -135,10 +128,7 @@ def window_end(session: Session, value: Timeline, point: Point, by: By, name: st
 
 
 def kept_cut_at(session: Session, value: Timeline, point: Point, name: str) -> Cut:
-    """Return the same as `cut_at`; raise if history after the point was dropped.
-
-    A savepoint keeps its own snapshot, but not the commits after it.
-    """
+    """Return `cut_at`, or raise if history after the point was dropped: a savepoint keeps only its snapshot."""
     cut = cut_at(session, value, point, name)
     if cut.time < value.retention.since:
         raise _expired(value, point, name)

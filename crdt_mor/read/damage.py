@@ -1,6 +1,6 @@
 """Name the missing or damaged file when a read fails.
 
-Errors of polars name no file. Only after an error is each file of the slice tested.
+Errors of polars name no file, so after an error each file of the slice is tested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from crdt_mor.store.absences import surely
 from crdt_mor.store.protocol import Store
 
 POLARS_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""Errors that polars raises for unreadable bytes."""
 
 
 @contextmanager
@@ -31,7 +30,7 @@ def naming_damage(store: Store, slice_: FileSlice) -> Iterator[None]:
 
     Raises:
         SnapshotExpiredError: a file is gone.
-        StorageUnavailableError: the system failed to read a file.
+        StorageUnavailableError: the system failed.
         FormatError: a file is damaged.
     """
     try:
@@ -93,7 +92,7 @@ def is_ours(file: DataFile, config: TableConfig) -> bool:
 
 
 def check_length(data: memoryview, log: DataFile, config: TableConfig) -> None:
-    """Raise for a truncated log file: cut between two blocks, it would lose rows silently."""
+    """Raise for a log file cut between two blocks, which would lose rows silently."""
     if is_ours(log, config) and len(data) != log.size:
         raise FormatError(
             "a log file is shorter or longer than its commit says: restore it from a backup. "

@@ -20,8 +20,6 @@ from crdt_mor.read.row_groups import may_have_keys, not_ruled_out, ranges_of, wi
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Count and total bytes of some file slices."""
-
     slices: int
     bytes: int
 
@@ -47,7 +45,7 @@ class Explanation:
         column_bytes: compressed bytes of the columns read.
         columns: columns read, including the keys of merged slices.
         pushed: the part of the filter evaluated in Parquet; for rows touched by logs, after the merge.
-        late: the part of the filter evaluated on merged rows with declared types.
+        late: the part of the filter evaluated on merged rows.
         limit: number of rows after which the scan ends.
     """
 
@@ -96,8 +94,7 @@ def explain(
     """Explain a scan of `columns`.
 
     Args:
-        pushed: the part of the filter evaluated in Parquet.
-        late: the rest of the filter.
+        pushed: the part of the filter evaluated in Parquet; `late` is the rest.
         keys: the only keys that the filter allows; None for any.
         source_of: opens a base file by path.
     """
@@ -138,7 +135,7 @@ def explain(
 
 
 def _footer(source: ParquetSource | None) -> pq.FileMetaData | None:
-    """Return a file's footer, or None if unreadable: the scan reports that error."""
+    """Return a file's footer; None if unreadable, because the scan reports that."""
     if source is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """Take polars expressions apart without evaluating them.
 
-An expression counts as `a & b` if `a & b`, rebuilt from its two parts, equals it. Other conditions are understood only
-as comparisons of a column with literals.
+An expression counts as `a & b` if `a & b`, rebuilt from its parts, equals it. Other conditions are understood only as
+comparisons of a column with literals.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ Build = Callable[[pl.Expr, pl.Expr], pl.Expr]
 
 
 def columns_in(expression: pl.Expr) -> list[str]:
-    """Return an expression's columns, with repetitions.
-
-    polars reports the `pl.element()` of `list.filter` as a column with an empty name, which is skipped.
-    """
+    """Return an expression's columns, with repetitions, but without the unnamed `pl.element()`."""
     return [name for name in expression.meta.root_names() if name]
 
 
@@ -50,7 +47,7 @@ def conjunction(conditions: Sequence[pl.Expr]) -> pl.Expr | None:
 
 
 def joined(parts: Sequence[pl.Expr], build: Build) -> pl.Expr:
-    """Combine expressions by `build`, in order, in a balanced tree: polars' time grows with the square of the depth."""
+    """Combine expressions in a balanced tree: polars' time grows with the square of the depth."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2
@@ -69,7 +66,6 @@ def operands(whole: pl.Expr, build: Build) -> tuple[pl.Expr, pl.Expr] | None:
 
 
 def literal(value: pl.Expr) -> pl.Series | None:
-    """Return the values of a literal (a value, a series or a list), or None."""
     if not value.meta.is_literal(allow_aliasing=True):
         return None
     values = pl.select(value).to_series()
@@ -95,7 +91,7 @@ Relation = Literal["=", "<>", "<", "<=", ">", ">=", "in", "in, nulls equal", "is
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A comparison of a column with a literal, or after `in` with any number."""
+    """A comparison of a column with literals, several after `in`."""
 
     column: str
     relation: Relation
@@ -143,7 +139,7 @@ def _compared(column: pl.Expr, value: pl.Expr, relation: Relation | None) -> Com
 
 
 def _sql_in(column: pl.Expr, values: pl.Expr) -> pl.Expr:
-    """Build an IN from SQL text, which polars represents by another kind of expression."""
+    """Build an IN from SQL text, which polars represents otherwise."""
     series = literal(values)
     if series is None or not column.meta.is_column() or not 0 < series.len() <= IN_MAX:
         raise ValueError
@@ -181,4 +177,3 @@ _BUILT: tuple[tuple[Relation, Build], ...] = (
 _MIRRORED: dict[Relation, Relation] = {
     "=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "is": "is", "is not": "is not"
 }  # fmt: skip
-"""The relation after the sides are swapped."""

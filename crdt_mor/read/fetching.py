@@ -2,8 +2,8 @@
 
     footers, all side by side ─► columns and row groups to read ─► their bytes, side by side ─► merge
 
-A merge reads its base file several times; each read would be a round trip. The needed parts are therefore fetched
-first, as a smaller Parquet file in memory. Reading another column raises.
+A merge reads its base file several times, each a round trip. The needed parts are therefore fetched first, as a smaller
+Parquet file in memory. Reading another column raises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Fetch:
         return 0 if ranges is None else ranges.size() if self.chosen is None else self.chosen.size
 
     def fetched(self) -> Slice:
-        """Return the slice with its base file's parts in memory; raise `FileNotFoundError` if the file is gone."""
+        """Return the slice with its base file's parts in memory, or raise `FileNotFoundError`."""
         base = self.files.base
         if base is None or base.ranges is None:
             return self.files
@@ -56,7 +56,7 @@ def plan(
     keys: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Fetch:
-    """Plan the fetch for a merge. For `select`, `keys` and `limit` see `Snapshot.frames`."""
+    """Plan the fetch for a merge; see `Snapshot.frames`."""
     if files.base is None or files.base.ranges is None:
         return Fetch(files, (), None)
     columns = _columns(files, merging, select, predicate)
@@ -66,7 +66,7 @@ def plan(
 
 
 def rows_of(source: ParquetSource, first: int, count: int) -> pl.LazyFrame:
-    """Scan a range of whole row groups, fetching no others."""
+    """Scan whole row groups, fetching no others."""
     rows = [(first, count)]
     chosen = _choose(source, lambda footer: within(footer, range(footer.num_row_groups), rows), None)
     return source.scan().slice(first, count) if chosen is None else _small(source, chosen).scan()
@@ -127,7 +127,7 @@ def _choose(
 ) -> Chosen | None:
     """Choose columns (None for all) and row groups of a file.
 
-    None for a local file, and for a damaged file: its full read reports the damage.
+    Returns None for a local file, and for a damaged file, because its full read reports the damage.
     """
     if source.ranges is None:
         return None

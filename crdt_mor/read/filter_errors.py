@@ -1,6 +1,6 @@
 """Error messages for invalid filters: the cause and the table's columns.
 
-Errors of polars show plans and expressions that the user never wrote. Only their first line is used.
+Only the first line of polars' errors is used: the rest shows plans that the user never wrote.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from crdt_mor.read.sql_tokens import tokens_of
 _EXAMPLE: Final = "\"views > 10 AND city = 'Rome'\" as SQL, or (pl.col('views') > 10) & (pl.col('city') == 'Rome')"
 
 _SHOWN: Final = 30
-"""Columns listed for a wide table."""
-
 _UNPARSED: Final = r"^unable to parse|unexpected token|^sql parser error"
 _NO_EXPRESSION: Final = r"^expected an expression"
 
@@ -96,7 +94,7 @@ def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: 
 
 
 def failed_on_rows(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr) -> InvalidInputError:
-    """Return the error for a filter that fails on a value. A text cast to a date fails on every value."""
+    """Return the error for a filter that fails on a value."""
     if str(error).startswith("casting from string to "):
         return inapplicable(error, schema, filter)
     return InvalidInputError(

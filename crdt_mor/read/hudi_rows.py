@@ -5,10 +5,8 @@ A row is a delete if one of these columns marks it:
     _hoodie_is_deleted              true
     a column that the table names   the table's marker
 
-Hudi's Spark writers turn such rows into delete records, other writers into rows of a log block. Rows of base files, as
-of a bulk insert, are never deletes, for Hudi's readers as for us.
-
-Partial updates of Hudi omit the user's key column; its value is the record key.
+Hudi's Spark writers turn such rows into delete records, other writers into rows of a log block. Rows of base files are
+never deletes. Partial updates of Hudi omit the user's key column; its value is the record key.
 """
 
 from __future__ import annotations

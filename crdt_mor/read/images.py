@@ -29,7 +29,6 @@ _GROUP, _BEFORE, _STEP, _LINE, _HASH = "group", "before", "_crdt_step", "line", 
 
 
 def images_of(before: pl.DataFrame, after: pl.DataFrame, key: str, select: Sequence[str]) -> list[pl.DataFrame]:
-    """Return the changes from `before` to `after` in the columns `select`."""
     changed = _changed(before.join(after, on=key, how="inner", suffix=_AFTER, nulls_equal=False), key, select)
     later = [pl.col(name if name == key else name + _AFTER).alias(name) for name in select]
     return [
@@ -45,8 +44,8 @@ class Versions:
     """The successive rows of each key, with a line per upsert or delete.
 
     Attributes:
-        lines: file group number, LINE_KEY, TIME (null before the first commit), AT (the position in `rows`, null for a
-            delete).
+        lines: file group number, LINE_KEY, TIME (null before the first commit), AT (position in `rows`, null for
+            deletes).
     """
 
     rows: pl.DataFrame
@@ -54,7 +53,7 @@ class Versions:
 
     @classmethod
     def of(cls, before: pl.DataFrame, rows: pl.DataFrame, lines: pl.DataFrame, group: int, key: str) -> Versions:
-        """Build the versions of one file group from the rows before the first commit and the commits' lines."""
+        """Build a file group's versions from the rows before the first commit and the commits' lines."""
         at = pl.int_range(pl.len(), dtype=pl.Int64).alias(AT)
         first = before.select(pl.col(key).alias(LINE_KEY), pl.lit(None, pl.String).alias(TIME), at)
         every = pl.concat([first, lines.with_columns(pl.col(AT) + before.height)])
@@ -70,7 +69,7 @@ class Versions:
 def images_in_turn(versions: Versions, key: str, select: Sequence[str]) -> dict[str, pl.DataFrame]:
     """Return the changes of each commit by its requested time.
 
-    Each commit must be newer than all commits visible before it. It then replaces a key's previous version.
+    Each commit must be newer than all commits visible before it, so that it replaces previous versions.
     """
     rows, times = versions.rows, versions.lines[TIME].drop_nulls().unique().sort()
     step = pl.col(TIME).cast(pl.Enum(times)).to_physical().alias(_STEP)
@@ -117,7 +116,7 @@ def _turns(lines: pl.DataFrame) -> pl.DataFrame:
 def _by_key(lines: pl.DataFrame) -> pl.Series:
     """Return the positions of lines, grouped by file group and key, in their old order within a key.
 
-    Sorting by hash takes a tenth of the time of sorting text. If two keys share a hash, the keys are sorted.
+    Hashes sort in a tenth of the time of text. If two keys share a hash, the keys are sorted.
     """
     place = pl.int_range(pl.len())
     hashed = lines.select(_GROUP, LINE_KEY, (pl.col(LINE_KEY).hash() ^ pl.col(_GROUP).hash()).alias(_HASH))
@@ -155,7 +154,6 @@ def _differs(name: str, kind: pl.DataType) -> pl.Expr:
 
 
 def _signs_of_zeros(value: pl.Expr, kind: pl.DataType | DataTypeClass) -> pl.Expr | None:
-    """Return the reciprocals of a value's floats: infinity with the sign of a zero."""
     if kind.is_float():
         return 1 / value
     if isinstance(kind, pl.Struct):

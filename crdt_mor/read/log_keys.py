@@ -4,8 +4,8 @@
     second lookup      decodes the keys of each log file and remembers their hashes
     later lookups      compare hashes and skip most log files
 
-Skipping is safe: the merge treats each key separately. A hash collision only opens a file in vain. Hudi's log files are
-always opened: they may contain commands and blocks that replace blocks of other files.
+The merge treats each key separately, so skipping is safe. A hash collision only opens a file in vain. Hudi's log files
+are always opened: they may contain commands and blocks that replace blocks of other files.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.read.damage import is_ours
 
 LOG_BYTES_MAX: Final = 8 << 20
-"""Larger log files are not remembered: finding their keys takes longer than a lookup."""
+"""Larger log files are not remembered: their keys take longer than a lookup."""
 
 Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
 class KeysOfLog:
-    """The sorted hashes of a log file's keys."""
-
     hashes: Hashes
 
     @property
@@ -51,7 +49,7 @@ class KeysOfLog:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup of a few keys, given by their hashes (`asked`). `kept` caches the keys of log files."""
+    """A lookup of a few keys, by hash (`asked`). `kept` caches the keys of log files."""
 
     kept: Bounded[Any]
     config: TableConfig
@@ -68,7 +66,7 @@ class Lookup:
         columns: Columns,
         open_slice: Callable[[FileSlice], Slice],
     ) -> Lookup | None:
-        """Return the lookup of merge keys, or None if one is null: its text is no value of the key column."""
+        """Return the lookup of merge keys, or None if any is null: its text is no value of the key column."""
         return None if keys.null_count() else cls(kept, config, columns, open_slice, keys.hash().to_numpy())
 
     def narrowed(self, slice_: FileSlice) -> FileSlice:

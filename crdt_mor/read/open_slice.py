@@ -47,7 +47,7 @@ REQUESTS_OF_SLICE = 8
 NOTHING_AT_HAND: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 NATURAL_ORDER = 0
-"""Ordering value, an int, of a delete that removes all earlier rows, in Hudi as in our plain deletes."""
+"""Ordering value, an int, of a delete that removes all earlier rows, also in Hudi."""
 
 
 def open_slice(
@@ -96,14 +96,14 @@ def open_slice(
 def _counted(
     logs: list[tuple[int, DataFile, LogBlock]], committed: Committed | None
 ) -> list[tuple[int, DataFile, LogBlock]]:
-    """Drop blocks undone by a rollback command, and blocks of other commits."""
+    """Drop blocks undone by a rollback command or of other commits."""
     stands = standing([block for _, _, block in logs])
     left = [log for log, stands_ in zip(logs, stands, strict=True) if stands_]
     return left if committed is None else [log for log in left if committed.has(log[2].instant)]
 
 
 def _in_place(logs: list[tuple[int, DataFile, LogBlock]]) -> list[tuple[int, DataFile, LogBlock]]:
-    """Drop blocks replaced by Hudi's log compaction, and give the compacted block their instant."""
+    """Drop blocks replaced by Hudi's log compaction, and place its own."""
     placed = zip(logs, places([block for _, _, block in logs]), strict=True)
     return [
         (order, log, block if at == block.instant else replace(block, instant=at))
@@ -119,7 +119,7 @@ def _is_carried(log: DataFile, block: LogBlock) -> bool:
 def _opened(
     store: Store, slice_: FileSlice, config: TableConfig, at_once: int, at_hand: Mapping[str, bytes]
 ) -> tuple[ParquetSource | None, list[memoryview]]:
-    """Return the base file and the log contents; a bucket is asked for them in parallel."""
+    """Return the base file and log contents, fetched in parallel."""
     if not is_bucket(store):
         logs = [_held(at_hand, log) or _view(store, log.path) for log in slice_.logs]
         return base_of(store, slice_, config), logs
@@ -174,8 +174,8 @@ def base_of(store: Store, slice_: FileSlice, config: TableConfig) -> ParquetSour
 def base_source(store: Store, base: DataFile) -> ParquetSource:
     """Open a base file; raise `SnapshotExpiredError` if it is gone.
 
-    An overwrite's base file may still lie at its staging path (`hudi.overwrite`). It is then read into memory, because
-    it may be renamed at any moment.
+    An overwrite's base file at its staging path (`hudi.overwrite`) is read into memory, because it may be renamed at
+    any moment.
     """
     if is_bucket(store) and base.size and not base.staged and is_own_token(base.name.token):
         # Reading notices a missing file.

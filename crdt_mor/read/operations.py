@@ -2,7 +2,7 @@
 
     (a + b) * 2      "Multiply" with two inputs; the first is "Plus" of the columns a and b
 
-An operation can be applied to other inputs than the expression's.
+An operation can be applied to other inputs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Operation:
     Attributes:
         tree: its JSON, an object of one key.
         word: polars' name: "Plus", "Cast", "Ternary", "Coalesce", or "".
-        inputs: trees of its inputs; empty for columns, literals and unknown operations.
+        inputs: their trees; empty for columns, literals and unknown operations.
     """
 
     tree: Any
@@ -69,7 +69,7 @@ def named(tree: Any, step: Operation) -> Any:
 def tree_of(expression: pl.Expr) -> Any:
     """Return the tree of an expression, or None if it cannot be serialized, for example if too deep.
 
-    JSON has neither infinity nor NaN: polars cannot read such an expression back.
+    JSON has neither infinity nor NaN, so polars cannot read these back.
     """
     try:
         text = expression.meta.serialize(format="json")

@@ -5,8 +5,7 @@
       equality on all key columns             `=`, IN, and `or` of them ─► keys ─► buckets  ─► file groups
       comparisons with literals (pushdown.py) compared with row-group statistics, by polars ─► rows
 
-The Parquet scan does the last step itself. A condition that cannot be analysed skips nothing: a wrong skip would lose
-rows.
+A condition that cannot be analysed skips nothing: a wrong skip would lose rows.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ KEYS_MAX = 100_000
 """Above this many keys, assume that every bucket is touched."""
 
 LOOKUP_KEYS_MAX = 100
-"""Above this many keys, nearly every row group of an unsorted base file contains one."""
+"""Above this many keys, nearly every unsorted row group contains one."""
 
 _ALTERNATIVES_MAX = 200
 """Limit of nested `or`, each a level of recursion. IN takes any number."""
@@ -80,7 +79,7 @@ def partitions_left(paths: Collection[str], parts: Sequence[pl.Expr], key: KeySp
 
 
 def pinned_partitions(condition: pl.Expr | None, config: TableConfig, schema: TableSchema) -> tuple[str, ...] | None:
-    """Return all partition paths that the condition allows, or None if unlimited or too many."""
+    """Return the partition paths that the condition allows; None if unlimited or too many."""
     fields = config.key.partition_fields
     if condition is None or not fields or not config.ours:
         return None
@@ -128,7 +127,7 @@ def _partition_rows(paths: Sequence[str], key: KeySpec, schema: TableSchema) -> 
 
 
 def _holds(part: pl.Expr, row: pl.DataFrame) -> bool:
-    """Return True if the condition may match the row; an evaluation error counts as a match."""
+    """Return True if the condition may match the row; errors count as matches."""
     try:
         return row.filter(part).height > 0
     except pl.exceptions.PolarsError:
@@ -185,7 +184,7 @@ def _record_keys(pins: Pins, key: KeySpec) -> pa.Array | None:
 
 
 def _pins(part: pl.Expr, schema: TableSchema, depth: int = 0) -> Pins:
-    """Collect the values that each column must have for the condition to be true."""
+    """Collect each column's values for which the condition can be true."""
     if (sides := operands(part, and_)) is not None and depth < _ALTERNATIVES_MAX:
         return _intersection(*(_pins(side, schema, depth + 1) for side in sides))
     if (sides := operands(part, or_)) is not None and depth < _ALTERNATIVES_MAX:
@@ -201,7 +200,7 @@ def _intersection(left: Pins, right: Pins) -> Pins:
 
 
 def _pinned(compared: Comparison, schema: TableSchema) -> Pins:
-    """Return the compared values if equality with the column's type is exact, else {}."""
+    """Return the compared values if equality is exact for the type, else {}."""
     name, values = compared.column, compared.values
     kind = pl.String() if name == RECORD_KEY else _type_of(name, schema)
     texts = values.dtype == kind and kind in (pl.String, pl.Date)

@@ -8,8 +8,8 @@ rows with declared types, for three reasons:
     hidden values  a cast must not fail on a base file's value that a log has replaced
     stored types   conditions use declared types, files contain stored types
 
-The comparisons are rebuilt with literals of the column's own type, so nothing is cast. For an integer column, 5.5
-becomes the nearest integers. Without such literals the condition runs later, which is only slower.
+Literals take the column's own type, so nothing is cast: for an integer column, 5.5 becomes the nearest integers. Other
+conditions run later, which is only slower.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.read.expressions import Comparison, bounds, comparison, flat, joined
 
 _NESTED_MAX = 50
-"""Nested `and` and `or`; each is a level of recursion."""
+"""Nested `and` and `or`, each a level of recursion."""
 
 _COMPARED = {"=": eq, "is": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 _INTEGERS: dict[Any, int] = {pl.Int32(): 2**31, pl.Int64(): 2**63}
 
 LISTED_MAX = 40
-"""Longest list of values pushed down. polars compares each value with each row group's statistics, in quadratic
-planning time: for 100 keys longer than decoding a million rows.
+"""Longest list of values pushed down. polars' planning time is quadratic: for 100 keys longer than decoding a
+million rows.
 """
 
 
@@ -50,7 +50,7 @@ def same_in_polars(schema: TableSchema) -> Mapping[str, pl.DataType]:
 
 
 def parquet_form(condition: pl.Expr, schema: TableSchema) -> pl.Expr | None:
-    """Return the condition as Parquet may evaluate it, true for the same rows, or None."""
+    """Return the condition for Parquet, true for the same rows, or None."""
     return _form(condition, same_in_polars(schema), 0)
 
 
@@ -95,7 +95,7 @@ def _may_be_between(literals: pl.DataType) -> bool:
 def _between(column: pl.Expr, relation: str, number: float | Decimal, limit: int) -> pl.Expr:
     """Compare an integer column (from -limit to limit - 1) with a number between two integers or out of range.
 
-    polars would convert the integers to doubles, so several large ones would equal a float. NaN exceeds all numbers.
+    polars would convert to doubles, so several large integers would equal a float. NaN exceeds all numbers.
     """
 
     def rounded(integer: int) -> float:
@@ -129,7 +129,7 @@ def _between(column: pl.Expr, relation: str, number: float | Decimal, limit: int
 
 
 def _last(limit: int, holds: Callable[[int], bool]) -> int:
-    """Return the last integer from -limit to limit - 1 for which the monotonic `holds` is true, or -limit - 1."""
+    """Return the last integer from -limit for which the monotonic `holds` is true, or -limit - 1."""
     last, end = -limit - 1, limit
     while end - last > 1:
         middle = (last + end) // 2
@@ -140,8 +140,7 @@ def _last(limit: int, holds: Callable[[int], bool]) -> int:
 def _any_of(column: pl.Expr, values: list[Any], kind: pl.DataType) -> pl.Expr | None:
     """Build an IN, or None for types that polars casts.
 
-    In a short list polars compares each value with a row group's statistics; in a longer list only the minimum and
-    maximum.
+    polars compares each value of a short list with the statistics; of a longer list only the minimum and maximum.
     """
     if not values:
         return pl.lit(False)

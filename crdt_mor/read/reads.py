@@ -33,7 +33,7 @@ from crdt_mor.read.trees import with_columns_named
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Columns of the rows that match a condition; None means all."""
+    """Columns of matching rows; None means all."""
 
     columns: frozenset[str] | None = None
     condition: pl.Expr | None = None
@@ -46,14 +46,9 @@ class Reads:
         schema: TableSchema,
         names: Names = STORED,
     ) -> Reads:
-        """Return a scan's reads in stored names.
+        """Return a scan's reads in stored names, from user-visible columns and filter.
 
         An unknown column means everything: a pending write may add it.
-
-        Args:
-            columns: user-visible names.
-            filter: a condition on user-visible names.
-            schema: the stored schema.
         """
         try:
             condition = None if filter is None else checked(filter, names.outward(schema))
@@ -99,7 +94,7 @@ def _rules_out_new(parts: Sequence[pl.Expr], config: TableConfig, schema: TableS
 
 
 def _fails_on_null(part: pl.Expr, names: Collection[str], schema: TableSchema) -> bool:
-    """Return True if a condition is false when all its columns are null. An error counts as a match."""
+    """Return True if a condition is false when all its columns are null. Errors count as matches."""
     types = polars_schema(schema.select(sorted(names)).declared)
     try:
         return pl.DataFrame({name: [None] for name in types}, schema=types).filter(part).is_empty()

@@ -1,9 +1,8 @@
 """Reuse the results of earlier merges: which rows of a file slice are visible.
 
-Each process caches its own results. For larger slices, `maintain` stores results as hints beside the table, for all
-processes (`merge/resolution_hint.py`).
-
-A result is named after the slice's files, which must never change: only files of this engine qualify.
+Each process caches its own results. For larger slices, `maintain` stores them as hints for all processes
+(`merge/resolution_hint.py`). A result is named after the slice's files, which must never change: only files of this
+engine qualify.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from crdt_mor.read.damage import is_ours
 from crdt_mor.store.protocol import Store
 
 HINTED_BYTES_MIN: Final = 4 << 20
-"""For smaller base files, reading a hint takes about as long as the merge."""
+"""Below, reading a hint takes about as long as the merge."""
 
 
 @dataclass(frozen=True, slots=True)

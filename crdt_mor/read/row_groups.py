@@ -1,7 +1,6 @@
 """Choose the row groups of a base file that may contain matching rows.
 
-Footer statistics answer conditions on columns, and on keys in files sorted by key. In other files each row group spans
-all keys, and Bloom filters answer.
+Footer statistics answer conditions on columns, and on keys in files sorted by key. In other files Bloom filters answer.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from crdt_mor.read.expressions import columns_in
 
 
 def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Mapping[str, pl.DataType]) -> list[int]:
-    """Return the row groups that may match according to their statistics, as polars evaluates them."""
+    """Return the row groups that statistics do not exclude."""
     every = list(range(footer.num_row_groups))
     if condition is None or not every:
         return every
@@ -44,8 +43,7 @@ def not_ruled_out(footer: pq.FileMetaData, condition: pl.Expr | None, types: Map
 def may_have_keys(footer: pq.FileMetaData, groups: Collection[int], keys: Collection[str]) -> list[int]:
     """Return the row groups with a key between their minimum and maximum record key.
 
-    Rows are sorted by the key's text, so statistics of an integer column say little: between 49 and 50 lie 490 and
-    4999999.
+    Rows are sorted by the key's text, so an integer column's statistics say little: between 49 and 50 lies 4999999.
     """
     ordered = sorted(keys)
 
@@ -59,10 +57,9 @@ def may_have_keys(footer: pq.FileMetaData, groups: Collection[int], keys: Collec
 
 
 def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
-    """Return the row ranges (first row, number of rows) that may contain the keys, by Bloom filter, or None without
-    filters.
+    """Return the joined row ranges (first row, number of rows) that may contain the keys, by Bloom filter.
 
-    Neighbouring row groups are joined.
+    Returns None without filters.
     """
     groups = may_have(base, RECORD_KEY, keys)
     if groups is None:
@@ -77,7 +74,6 @@ def ranges_of(base: ParquetSource, keys: Sequence[str]) -> tuple[tuple[int, int]
 
 
 def within(footer: pq.FileMetaData, groups: Collection[int], ranges: Collection[tuple[int, int]] | None) -> list[int]:
-    """Return the row groups inside the row ranges (first row, number of rows)."""
     if ranges is None:
         return list(groups)
     starts = [0, *accumulate(footer.row_group(group).num_rows for group in range(footer.num_row_groups))]

@@ -2,7 +2,7 @@
 
     value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames
 
-read/open_slice.py opens files, `merge` merges rows, and read/together.py merges small slices together.
+read/open_slice.py opens files; read/together.py merges small slices together.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from crdt_mor.read.together import Item, Merge, Merges
 from crdt_mor.store.protocol import is_bucket
 
 _PREFETCHED: Final = 2 * REQUESTS
-"""Files prefetched while the newest version is looked up, which takes two round trips."""
+"""Files prefetched during the lookup of the newest version."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Snapshot:
     def before(cls, session: Session, begun: ValueOf, settled: Timeline, requested: InstantTime) -> Snapshot:
         """Return the snapshot of all commits requested before a pending write, and no others.
 
-        It has the slices of the write's begin, plus later commits requested earlier. Later compactions are left out:
-        they may contain rows requested after the write. No clean removes the files of a pending write's view.
+        It has the slices of the write's begin, plus later commits requested earlier, but no later compactions: they may
+        contain rows requested after the write. No clean removes the files of a pending write's view.
 
         Args:
             begun: the value in which the write began.
@@ -118,7 +118,7 @@ class Snapshot:
         return replace(self, value=value, slices=kept, part=True, at_hand=at_hand)
 
     def sealed_cut(self) -> Cut:
-        """Return the cut of this view, for use by later reads.
+        """Return the cut of this view, for later reads.
 
         Raises if no cut shows the same rows: Hudi committed before the cut unnoticed, or rows are uncommitted.
         """
@@ -180,7 +180,7 @@ class Snapshot:
             select: the columns; if empty, frames still have the right number of rows.
             limit: the caller takes at most this many rows, so the first slice is read alone and, if large, in parts.
             finish: applied to each merged frame in its thread.
-            keys: the predicate matches only rows of these keys, so other base rows may be skipped.
+            keys: the predicate matches only these keys, so other base rows may be skipped.
             kept: the caller keeps all frames; otherwise only a few slices are in memory.
         """
         store = self.session.store
@@ -229,13 +229,13 @@ class Snapshot:
             yield from frames
 
     def read_columns(self, select: Sequence[str], predicate: pl.Expr | None) -> list[str]:
-        """Return the columns to read for `select`: at least one, or a frame would lose its row count."""
+        """Return the columns to read: at least one, or a frame would lose its row count."""
         named = [] if predicate is None else columns_in(predicate)
         key = merging_of(self.session.config, self.value.schema).columns.merge_key
         return list(select) or named[:1] or [key]
 
     def finding_out(self) -> Snapshot:
-        """Return this snapshot without known resolutions; its merges store new ones."""
+        """Return this snapshot without known resolutions; its merges store them."""
         return replace(self, found_out=Bounded(FOUND_OUT_BYTES))
 
     @property
@@ -294,7 +294,7 @@ class Snapshot:
         return len(self._heights())
 
     def count(self) -> int:
-        """Count rows: from commits for slices without logs, from earlier merges, else by reading keys."""
+        """Count rows: from commits, earlier merges, or keys."""
         known = self._heights()
         for slice_ in known:
             self._require_kept(slice_)
@@ -313,16 +313,15 @@ class Snapshot:
 
 
 def _stored_rows(slice_: FileSlice) -> int | None:
-    """Return the row count stored in the slice's commit, if it has no logs. Hudi's archived commits store none."""
+    """Return the row count of the slice's commit, without logs. Hudi's archived commits store none."""
     return slice_.base.rows if slice_.base is not None and not slice_.logs and slice_.base.rows else None
 
 
 def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -> pl.Expr | None:
     """Add a condition on the record key to a predicate.
 
-    Rows are sorted by record key as text, so its statistics skip more row groups than a number column's. A text key
-    column needs no addition. For buckets see `fetching.plan`, which compares keys with statistics without fetching the
-    column.
+    Rows are sorted by record key as text, so its statistics skip more row groups than a number column's. In buckets
+    `fetching.plan` compares the keys instead, without fetching the column.
     """
     if columns.schema[columns.merge_key] == pl.String and columns.merge_key != RECORD_KEY:
         return predicate
@@ -331,7 +330,7 @@ def _of_keys(predicate: pl.Expr | None, keys: Sequence[str], columns: Columns) -
 
 
 def _as_merge_keys(keys: Sequence[str], columns: Columns) -> pl.Series:
-    """Convert key texts to merge keys; null for texts that are no value of the key column."""
+    """Convert key texts to merge keys; null for impossible values."""
     return pl.Series(keys, dtype=pl.String).cast(columns.schema[columns.merge_key], strict=False)
 
 

@@ -8,7 +8,7 @@ polars parses the SQL. This module translates the parts that polars rejects, or 
     n IS DISTINCT FROM 1 AND …                   ends before AND
     n = 1 OR NULL                                null is a condition
 
-The text is split at OR, AND and NOT into predicates. Other predicates go to polars unchanged.
+Other predicates go to polars unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _COMPARED: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
 }  # fmt: skip
 
 _DEPTH_MAX: Final = 50
-"""Nested brackets, each a level of recursion; also polars' limit."""
+"""Nested brackets, each a level of recursion; polars' limit too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Condition:
         return self.value(tokens) if found is None else found
 
     def _is(self, tokens: Tokens, at: int) -> pl.Expr | None:
-        """Translate IS [NOT] TRUE, FALSE or UNKNOWN, and IS [NOT] DISTINCT FROM, which are never null."""
+        """Translate tests by IS, which are never null."""
         left, right = tokens[:at], tokens[at + 1 :]
         negated = own_words(right)[:1] == ["NOT"]
         right = right[negated:]
@@ -153,7 +153,7 @@ class Condition:
     # --- operands ---------------------------------------------------------------------------------------------------
 
     def sides(self, left: Tokens, right: Tokens) -> tuple[pl.Expr, pl.Expr]:
-        """Return the operands of a comparison; a literal takes the other operand's type."""
+        """Return a comparison's operands; a literal takes the other's type."""
         one, other = literal_of(left), literal_of(right)
         if one is not None and other is None:
             return self.sides(right, left)[::-1]
@@ -205,7 +205,7 @@ class Condition:
 
 
 def require_unicode(text: str) -> None:
-    """Raise for unpaired surrogates, which JSON allows and polars rejects."""
+    """Raise for unpaired surrogates, which polars rejects."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -215,7 +215,7 @@ def require_unicode(text: str) -> None:
 
 
 def _unnamed(made: pl.Expr) -> pl.Expr:
-    """Raise if polars took the last token for a column alias, as in `views > 10 'Rome'`."""
+    """Raise if polars took the last token for an alias, as in `views > 10 'Rome'`."""
     inner = made.meta.pop()
     name = "" if len(inner) != 1 or made.meta.has_multiple_outputs() else made.meta.output_name()
     if name and inner[0].alias(name).meta.eq(made):

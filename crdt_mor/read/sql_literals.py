@@ -1,8 +1,4 @@
-"""Convert SQL text and moments to the type of the value beside them.
-
-day >= '2026-01-31'                          text beside a date or a moment is a date or a moment
-at > TIMESTAMP '2026-01-31 12:00:00+05:00'   the offset counts, whatever the column's zone
-"""
+"""Convert SQL text and moments to the type of the value beside them; see sql.py for examples."""
 
 from __future__ import annotations
 
@@ -39,7 +35,7 @@ class Literal:
 
 
 def literal_of(tokens: Tokens) -> Literal | None:
-    """Return the text or moment that the tokens are, or None; also None for SQL dates."""
+    """Return the text or moment that the tokens are, else None."""
     if len(tokens) == 1:
         return Literal(text_of(tokens[0]), "text") if tokens[0].kind == "string" else None
     for index, token in enumerate(tokens):
@@ -88,7 +84,7 @@ def plain(literal: Literal) -> pl.Expr:
 
 
 def of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
-    """Convert a literal to a type. If impossible, keep its own type; polars then raises."""
+    """Convert a literal to a type, if possible; else polars raises."""
     if kind == pl.Date and literal.kind == "text":
         return pl.lit(_date(literal.text) or literal.text)
     if literal.kind == "text" and not isinstance(kind, pl.Datetime):
@@ -110,7 +106,7 @@ def of_type(literal: Literal, kind: pl.DataType) -> pl.Expr:
 
 
 def _in_zone(instant: datetime, zone: str) -> pl.Expr:
-    """Return a moment in a zone as one value, so that the condition stays element-wise."""
+    """Return a moment in a zone as one value, so the condition stays element-wise."""
     try:
         return pl.lit(instant.astimezone(ZoneInfo(zone)))
     except (OverflowError, ZoneInfoNotFoundError):  # outside Python's calendar, or a zone only polars knows

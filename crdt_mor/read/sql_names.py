@@ -31,7 +31,6 @@ def name_of(text: str) -> str:
 
 
 def lacking_quotes(text: str, names: Iterable[str]) -> str:
-    """List, in double quotes, the names that lack them in an SQL text."""
     bare = _IN_QUOTES.sub("''", text)
     found = [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", bare) and in_sql(name) != name]
     return ", ".join(map(in_sql, found))

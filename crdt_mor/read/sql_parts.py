@@ -28,8 +28,6 @@ from crdt_mor.read.sql_tokens import ENDING, OPENING, PREDICATES, Token, Tokens,
 
 
 class Maker(Protocol):
-    """Translates tokens to expressions."""
-
     @property
     def text(self) -> str:
         """The whole text."""
@@ -82,7 +80,7 @@ _DATED: Final = re.compile(r"'\d{4}-\d\d-\d\d")
 
 
 def _condition_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
-    """Translate a condition in brackets, a CASE or arguments that contains the text of a date or a moment."""
+    """Translate a condition in brackets, a CASE or arguments with the text of a date or moment."""
     if at == 0 or tokens[at - 1].word not in _BEFORE:
         return None
     depth, size = tokens[at].depth, 0
@@ -97,7 +95,6 @@ def _condition_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
 
 
 def _case_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
-    """Translate a CASE of a date or a moment with texts after WHEN."""
     if tokens[at].word != "CASE" or at + 1 == len(tokens) or tokens[at + 1].word == "WHEN":
         return None
     size = _size(tokens, at)
@@ -177,7 +174,7 @@ def _try_cast(call: Tokens, maker: Maker) -> pl.Expr | None:
 
 
 def _position(call: Tokens, maker: Maker, *, swapped: bool = False) -> pl.Expr | None:
-    """Return a text's position in another text, in characters from 1, or 0."""
+    """Return a text's position in characters from 1, or 0."""
     arguments = parted(call[2:-1], "IN" if swapped else ",")
     if len(arguments) != 2:
         return None
@@ -203,7 +200,7 @@ def _end(call: Tokens, maker: Maker) -> pl.Expr | None:
 
 
 def _strict(call: Tokens, maker: Maker) -> pl.Expr | None:
-    """Make a text function null for any null argument; polars checks only the first."""
+    """Make a text function null for any null argument."""
     words = [parted(part, "FOR") for part in parted(call[2:-1], "FROM")]
     _, *others = [argument for one in words for part in one for argument in parted(part, ",")]
     asked = [maker.value(argument) for argument in others if any(map(_is_unsure, argument))]
@@ -232,7 +229,7 @@ _CALLS: Final[dict[str, Callable[[Tokens, Maker], pl.Expr | None]]] = {
 
 
 def _subscript_at(tokens: Tokens, at: int, maker: Maker) -> Part | None:
-    """Translate a column or field followed by brackets: m['k'], st['a'], source.m['k'].a."""
+    """Translate m['k'], st['a'] and source.m['k'].a."""
     is_name = tokens[at].kind in ("word", "name") and (at == 0 or tokens[at - 1].word != ".")
     if not is_name or name_of(_text(tokens[at : at + 1], maker)) not in maker.columns:
         return None
@@ -267,7 +264,6 @@ def _inside(value: pl.Expr, tokens: Tokens, maker: Maker) -> pl.Expr | None:
 
 
 def _size(tokens: Tokens, at: int) -> int:
-    """Count the tokens from an opening bracket or a CASE to its end."""
     depth = tokens[at].depth
     ends = (place for place in range(at + 1, len(tokens)) if tokens[place].depth <= depth)
     return next(ends, at) + 1 - at

@@ -1,7 +1,4 @@
-"""Convert times of day in SQL values to text like 12:30:00.5; polars writes only whole seconds.
-
-CAST(at AS VARCHAR)     at || ' o''clock'     CONCAT(at, s)     ARRAY_TO_STRING(times, ', ')
-"""
+"""Convert times of day in SQL values to text like 12:30:00.5; polars writes only whole seconds."""
 
 from __future__ import annotations
 

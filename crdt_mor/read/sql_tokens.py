@@ -1,7 +1,4 @@
-"""Split an SQL condition into tokens, as far as needed to find its comparisons.
-
-Tokens keep their position, so that polars gets all other SQL unchanged.
-"""
+"""Split an SQL condition into tokens, as far as needed to find its comparisons."""
 
 from __future__ import annotations
 
@@ -26,8 +23,6 @@ _TOKEN: Final = re.compile(
 )
 
 _LITERALS: Final = re.compile(rf"\((?:\s*+{_LITERAL}\s*+,)++\s*+{_LITERAL}\s*+\)")
-"""A list after IN, taken as one token."""
-
 OPENING: Final = frozenset("([{")
 CLOSING: Final = frozenset([*")]}", "END"])
 COMPARISONS: Final = frozenset(["=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>"])
@@ -43,9 +38,8 @@ _UNKNOWN: Final = frozenset("'\"`$\\;")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word (in upper case if bare), a sign or a list of literals, at a position in the text.
-
-    `depth` counts the brackets and CASE … END around it.
+    """A word (in upper case if bare), a sign or a list of literals. `depth` counts the brackets and CASE … END
+    around it.
     """
 
     kind: Literal["string", "escaped", "name", "word", "number", "literals", "sign"]
@@ -56,7 +50,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The word or sign; empty for other tokens, including quoted names."""
+        """The word or sign; empty for others, also quoted names."""
         return self.text if self.kind in ("word", "sign") else ""
 
 
@@ -64,7 +58,7 @@ Tokens = Sequence[Token]
 
 
 def tokens_of(text: str) -> list[Token] | None:
-    """Return the tokens of a condition, or None for unknown or unclosed quotes."""
+    """Return a condition's tokens; None for unclosed quotes."""
     found, depth, at = list[Token](), 0, 0
     while at < len(text):
         listed = _LITERALS.match(text, at) if found and found[-1].word == "IN" else None

@@ -3,8 +3,8 @@
     coalesce(b IS TRUE, FALSE)      `null IS TRUE` is null in polars and false in SQL
     CASE WHEN v = 1 IS UNKNOWN …    polars has no UNKNOWN
 
-A truth test becomes `<=>`, which is never null, with its left side in brackets. The left side begins as in SQL: after
-AND, OR, NOT, a comma, an open bracket or a word of CASE.
+A truth test becomes `<=>`, which is never null, with its left side in brackets. The left side begins after AND, OR,
+NOT, a comma, an open bracket or a word of CASE.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ _TESTS = {
     ("NOT", "FALSE"): "<=> FALSE <=> FALSE",
     ("NOT", "UNKNOWN"): "IS NOT NULL",
 }
-"""Truth tests, by the words after IS, in polars' SQL."""
 
 
 def written(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[str, Part]) -> str:
@@ -35,7 +34,7 @@ def written(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[
 
 
 def _pieces(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[str, Part]) -> Iterator[str]:
-    """Yield pieces of the text; quote a column named like an SQL function without brackets."""
+    """Yield pieces of the text, with quotes where a column is named like a function."""
     named = {part.first: quoted(name) for name, part in parts.items()}
     inside = {part.first + number: "" for part in parts.values() for number in range(part.size)}
     opened, tested = defaultdict[int, int](int), dict[int, str]()
@@ -53,7 +52,7 @@ def _pieces(text: str, tokens: Tokens, columns: Collection[str], parts: Mapping[
 
 
 def _truth_tests(text: str, tokens: Tokens, inside: Collection[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield the begin of the left side, the position and the number of words of each truth test, outside of parts."""
+    """Yield each truth test's begin of the left side, position and number of words, outside of parts."""
     starts, between = defaultdict[int, int](int), defaultdict[int, int](int)
     for at, token in enumerate(tokens):
         depth, word = token.depth, token.word
@@ -79,7 +78,7 @@ def _words(tokens: Tokens, at: int, size: int) -> tuple[str, ...]:
 
 
 def _refuse_misread(tokens: Tokens, text: str) -> None:
-    """Raise for an IS DISTINCT FROM, the first token, whose right side polars reads too far."""
+    """Raise for an IS DISTINCT FROM whose right side polars reads too far."""
     if "DISTINCT" not in _words(tokens, 1, 2):
         return
     depth = tokens[0].depth

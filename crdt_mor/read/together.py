@@ -6,15 +6,15 @@ Small slices are merged as one:
     slice 2    base ── log            ─►    the bases as one, all blocks by START_COMMIT_TIME    ─►    one merge
     slice 3    base ── log ── log
 
-For larger slices with small logs, only the logs are merged together. Then each base is read without the keys that its
-logs replace; a caller that keeps all rows reads several at once:
+For larger slices with small logs, only the logs are merged together. Each base is then read without the keys that its
+logs replace:
 
     slice 1    base                                                            ─►    rows of the base
     slice 2    base      ══ log ══ log ══ log ══ log ══  ─►  one merge  ─►     ─►    rows of the base
     slice 3    base                                                            ─►    rows of the base
 
-The result equals that of separate merges if no two slices share a key. This holds within one partition of our tables:
-the bucket index assigns each key to one file group, in files that this engine wrote.
+This is right if no two slices share a key, as within a partition of our tables: the bucket index assigns each key to
+one file group, in files that this engine wrote.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from crdt_mor.read.resolved import Resolved
 from crdt_mor.store.protocol import Store
 
 BYTES_MAX: Final = 1 << 20
-"""Maximum bytes of files merged together. Above it, each base is worth a merge of its own."""
+"""Maximum bytes of files merged together."""
 
 LOG_BYTES_MAX: Final = 16 << 20
-"""Maximum bytes in memory for one shared merge: logs, and fetched parts of bases."""
+"""Maximum bytes in memory for one shared merge."""
 
 BASE_BYTES_MAX: Final = 64 << 20
-"""Maximum bytes of bases read together for a caller that keeps all rows; others read each alone."""
+"""Maximum bytes of bases read together if the caller keeps all rows."""
 
 SLICES_MAX: Final = 64
 """Maximum slices merged together: a scan builds a table of all touched keys for each base."""
@@ -54,10 +54,7 @@ T = TypeVar("T")
 Kind = tuple[object, ...]
 
 Item = tuple[FileSlice, Slice]
-"""A file slice and its opened blocks, or a part of them."""
-
 Merge = Callable[[], list[pl.DataFrame]]
-"""A deferred merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +77,12 @@ class Merges:
     resolved: Resolved
 
     def of(self, items: Iterable[Item]) -> Iterator[Merge]:
-        """Yield the merges of all items, for any thread; shared work is done here."""
+        """Yield the merges of all items, for any thread."""
         for run in _runs(small_ones_together(items, self.config), self._shares_logs, LOG_BYTES_MAX):
             yield from self._sharing_logs(run) if len(run) > 1 else [partial(self._together, run[0])]
 
     def _shares_logs(self, items: list[Item]) -> tuple[Kind | None, int]:
-        """Return a common kind for slices whose logs may be merged together, and their bytes in memory."""
+        """Return the kind of slices with mergeable logs, and their bytes."""
         slice_, part = items[0]
         kind = _kind(items[0], self.config) if len(items) == 1 and self.limit is None else None
         held = sum(log.size for log in slice_.logs) + sum(map(len, part.base.contents if part.base else ()))
@@ -135,7 +132,7 @@ class Merges:
     ) -> list[pl.DataFrame]:
         """Read several slices at once, or each alone if that fails or returns no frame.
 
-        Only the error of a single slice names the missing or damaged file.
+        Only a single slice's error names the damaged file.
         """
         if len(some) > 1:
             with suppress(OSError, *POLARS_ERRORS):
@@ -148,7 +145,7 @@ class Merges:
             return merge()
 
     def _merge(self, slice_: FileSlice | None, part: Slice) -> list[pl.DataFrame]:
-        """Merge a slice, or several as one (`slice_` None), without storing the resolution."""
+        """Merge a slice, or several (`slice_` None), without storing the resolution."""
         columns, select, predicate = self.merging.columns, self.select, self.predicate
         if part.resolution is not None:
             alone = kernel.resolve_at_once([part], columns, select=select, predicate=predicate)

@@ -14,8 +14,6 @@ import polars as pl
 Node = Any
 
 Replace = Callable[[Node], Node | None]
-"""Returns the replacement of a node, or None to descend into it."""
-
 _NULL: Node = json.loads(pl.lit(None).meta.serialize(format="json"))
 
 

@@ -1,7 +1,6 @@
 """Compute keys and partition paths for Hudi tables without meta columns (`hoodie.populate.meta.fields=false`).
 
-Their five meta columns are empty; Hudi's readers compute the record key from the key columns in each merge. The
-partition path is the folder's. Commit times of rows are unknown.
+The record key comes from the key columns, the partition path from the folder. Commit times of rows are unknown.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
     file groups that held the key ─► their slices, one after another ─► the key's own lines
                                        a merge up to each of these lines ─► the row then
 
-Each compaction begins a new slice. It folds the logs before it into a base file, or passes them on in a carry if a
-pending write may come before them. A commit that rewrites rows, as an overwrite or a Hudi copy-on-write commit does,
-begins anew: later lines are merged onto its base file.
+Each compaction begins a new slice. It folds the logs into a base file, or passes them on in a carry if a pending write
+may come before them. After a commit that rewrites rows, later lines are merged onto its base file.
 
 Lines are in request order, so each merge continues from the row of the line before.
 """
@@ -58,7 +57,7 @@ class Line:
 
     Attributes:
         requested: its position in the merge order.
-        commit: its commit; None if no longer kept or folded with others.
+        commit: None if no longer kept or folded with others.
         written: the row of an upsert.
         given: the columns that the upsert set.
         ordering: the ordering value of a delete, if any.
@@ -90,9 +89,9 @@ class Chapter:
         ended: the commit of the next base file.
         row: the key's row in the base file, or none.
         base_latest: the latest requested time folded into the base file.
-        unstable: requested time from which `ended` passed contributions on, for an earlier pending write, or None.
+        unstable: requested time from which `ended` passed contributions on, or None.
         logs: blocks of the logs, by requested time.
-        carry: blocks of the carry; several contributions may be folded into one.
+        carry: its blocks; several contributions may be folded into one.
     """
 
     begun: Completion | None
@@ -118,7 +117,7 @@ def life_of(snapshot: Snapshot, condition: pl.Expr, record_key: str) -> list[Lin
     """Return the lines of a key, by partition, in merge order.
 
     Args:
-        condition: on the key columns, and optionally partition columns; stored names.
+        condition: on key columns, and optionally partition columns; stored names.
 
     Raises:
         UnsupportedFeatureError: the table's rows have no commit times.
@@ -146,7 +145,7 @@ class _Life:
         return [line for partition in sorted(told) for line in told[partition]]
 
     def _groups(self) -> Iterator[tuple[FileGroup, Completion | None]]:
-        """Yield the file groups that held the key, oldest first, each with the commit that replaced it."""
+        """Yield the file groups that held the key, oldest first, each with its replacing commit."""
         for commit in self._shown:
             if commit.replaced:
                 before = [c for c in self._shown if c.completed < commit.completed]
@@ -201,7 +200,7 @@ class _Life:
         return Chapter(begun, ended, row, opened.base_latest, unstable, logs, carry)
 
     def _unstable(self, compaction: Completion) -> InstantTime | None:
-        """Return the requested time of the oldest write pending at the compaction's plan, if known."""
+        """Return the oldest write pending at the compaction's plan, if known."""
         pending = ((p.requested, "~") for p in self._snapshot.value.pending)
         known = [*((c.requested, c.completed) for c in self._shown), *pending]
         barrier = compaction.requested
@@ -263,7 +262,7 @@ class _Life:
             told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
 
     def _begin(self, told: list[Line], group: FileGroup, chapter: Chapter, others: int) -> None:
-        """Append a line of the base file of a run, if the key is in it or was dropped by it.
+        """Append a line of a run's base file, if it contains or dropped the key.
 
         `others` counts the lines of other file groups.
         """
@@ -300,7 +299,6 @@ class _Life:
         return Line(partition, requested, "delete", commit, self._none, (), before, after, ordering)
 
     def _with_upkeep(self, line: Line, run: Sequence[Chapter]) -> Line:
-        """Add the compactions that passed the line on or folded it."""
         carried: list[Completion] = []
         first = next(i for i, chapter in enumerate(run) if line.requested in chapter.logs)
         for chapter, following in pairwise(run[first:]):

@@ -2,8 +2,8 @@
 
     commits that only one cut shows ─► the keys that they wrote ─► their merged state at either cut
 
-The commits' log files name the changed keys, so a small commit costs little in a large table. If a commit rewrote base
-files or replaced file groups, as Hudi's copy-on-write does, the two states are compared instead.
+A small commit thus costs little in a large table. If a commit rewrote base files or replaced file groups, as Hudi's
+copy-on-write does, the two states are compared instead.
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window_states import Scope, States, TouchedGroups, expired_start
 
 Mode = Literal["merged", "difference", "images", "raw"]
-"""The forms of changes; see the `Window` methods of these names."""
-
 IN_TURN_BYTES_MAX: Final = 64 << 20
-"""Maximum bytes of log files in memory whose images are computed together."""
+"""Maximum bytes of log files whose images are computed together."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Window:
 
     Attributes:
         between: completions that exactly one cut shows.
-        history: completions of the file slices from one cut to the other; None to read them from the value.
+        history: completions of the file slices between the cuts; None to read them from the value.
     """
 
     session: Session
@@ -72,14 +70,14 @@ class Window:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     def until(self, end: Cut) -> Window:
-        """Return this window with an earlier end; from the empty table, no earlier than the kept history."""
+        """Return this window with an earlier end."""
         if self._whole and end.time < self.value.retention.since:
             end = replace(end, time=min(self.value.retention.since, self.end.time))
         between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))
         return replace(self, end=end, between=between)
 
     def parts(self, mode: Mode, size: int) -> list[Window]:
-        """Split the window by file groups, for processes without the rest of the timeline."""
+        """Split the window by file groups, for other processes."""
         if mode == "merged" and self._whole:
             history = self._completions(self.end)
             weights: list[tuple[Scope, int]] = [(slice_.group, slice_.weight) for slice_ in self._folded(history)]
@@ -92,7 +90,7 @@ class Window:
 
     @property
     def _whole(self) -> bool:
-        """True if the window starts at the empty table; the merged changes are then a snapshot."""
+        """True if the window starts at the empty table, so its changes are a snapshot."""
         return self.start.time == EPOCH
 
     # --- forms of changes -------------------------------------------------------------------------------------------
@@ -170,9 +168,7 @@ class Window:
             yield from run.images_by_states(select) if found is None else found
 
     def _is_in_order(self) -> bool:
-        """Return True if each commit was requested after all commits visible before it, so its rows are the visible
-        ones.
-        """
+        """Return True if each commit was requested after all commits visible before it: its rows are visible."""
         if self._states.merging.rule.kind != "latest" or self.start.time > self.end.time or self._written is not None:
             return False
         touched = self._touched()
@@ -192,7 +188,7 @@ class Window:
         return [self._between(first, last) for first, last in pairwise(cuts)] if ends else [self]
 
     def images_in_turn(self, select: Sequence[str]) -> list[pl.DataFrame] | None:
-        """Return `images` of ordered commits, all at once; None if a commit wrote partial rows."""
+        """Return `images` of ordered commits at once; None if any wrote partial rows."""
         states, numbered = self._states, enumerate(self._touched())
         found = list(in_threads(lambda item: states.versions(item[1], item[0], select), numbered))
         some = [versions for versions in found if versions is not None]
@@ -327,7 +323,7 @@ class Window:
 
     @property
     def _written(self) -> Committed | None:
-        """The commits to look for in log files; an upgraded table's log may contain others."""
+        """The commits to find in log files; upgraded tables' logs contain others."""
         upgraded = self.session.config.was_upgraded
         return Committed.only(commit.requested for commit in self.commits) if upgraded else None
 
@@ -362,8 +358,6 @@ def _each_once(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
 
 
 def within(completions: Iterable[Completion], scopes: frozenset[Scope]) -> list[Completion]:
-    """Return the completions' effects on some file groups."""
-
     def inside(group: FileGroup) -> bool:
         return group in scopes or (group[0], None) in scopes
 

@@ -1,7 +1,9 @@
-"""Read the states of file groups at both ends of a window of changes, for the keys of the window's commits.
+"""Read the states of file groups at both ends of a window of changes.
 
-logs of the commits ─► keys ─► the file slices at the start, merged: the rows before
-                          └──► the file slices at the end, merged: the rows after
+    logs of the commits ─► keys ─┬► the file slices at the start, merged: the rows before
+                                 └► the file slices at the end, merged: the rows after
+
+Only the keys of the window's commits are read.
 """
 
 from __future__ import annotations
@@ -29,15 +31,15 @@ from crdt_mor.read.images import Versions
 from crdt_mor.read.open_slice import open_slice
 
 Scope = tuple[str, str | None]
-"""A file group (partition and file id), or all file groups of a partition (file id None)."""
+"""A file group, or all of a partition (file id None)."""
 
 
 @dataclass(frozen=True)
 class TouchedGroups:
     """File groups that a window's commits touched, with their slices at both ends.
 
-    Either a single file group, or all of a partition in which some were replaced (no `file_id`): no other group
-    contains their keys. `written` is None if the commits rewrote rows.
+    Either a single file group, or all of a partition in which some were replaced (no `file_id`). `written` is None if
+    the commits rewrote rows.
     """
 
     partition: str
@@ -57,10 +59,7 @@ class TouchedGroups:
 
 @dataclass(frozen=True)
 class States:
-    """Reader of the states of touched file groups.
-
-    `forward` is True if the window's end shows its commits.
-    """
+    """Reader of the states of touched file groups. `forward`: the window's end shows its commits."""
 
     session: Session
     schema: str
@@ -87,7 +86,7 @@ class States:
             return kernel.written(blocks, self.merging.columns, select)
 
     def versions(self, groups: TouchedGroups, number: int, select: Sequence[str]) -> Versions | None:
-        """Return all row versions that the commits wrote to file group `number`, or None if a row is partial."""
+        """Return all row versions that the commits wrote to file group `number`, or None if any is partial."""
         assert groups.written is not None
         blocks = self._blocks(groups.written)
         if any(is_partial(block) for block in blocks):
@@ -98,7 +97,7 @@ class States:
         return Versions.of(before.select(rows.columns), rows, lines, number, self.key)
 
     def before(self, groups: TouchedGroups, keys: pl.Series | None, select: Sequence[str]) -> pl.DataFrame:
-        """Return the state at the start: key, commit time and `select`, of some keys or (None) all."""
+        """Return the state at the start of some keys, or of all (None)."""
         with expired_start():
             return self.merged(groups.before, keys, select)
 
@@ -154,10 +153,7 @@ class States:
         return pl.DataFrame(columns)
 
     def _last_values(self, keys: pl.Series, groups: TouchedGroups, names: Sequence[str]) -> dict[str, pl.Series]:
-        """Return the partition columns of deleted rows, from their last state.
-
-        Needed if the path does not contain the values: for another key generator, or for rows without a value.
-        """
+        """Return the partition columns of deleted rows, from their last state, if the path lacks the values."""
         states = [self.before(groups, keys, names).select(self.key, *names)]
         if groups.written is not None:
             states.append(self.written(groups.written, [self.key, *names])[0])
@@ -185,7 +181,7 @@ class States:
 
 @contextmanager
 def expired_start() -> Iterator[None]:
-    """Raise `CheckpointExpiredError` for files missing inside the block: the window's start needs them."""
+    """Raise `CheckpointExpiredError` for files of the window's start missing in the block."""
     try:
         yield
     except SnapshotExpiredError as error:
