@@ -151,7 +151,10 @@ def _fields(kind: pl.DataType) -> list[str]:
 
 
 def _is_number_of_sql(expression: pl.Expr, kind: pl.DataType, columns: pl.Schema) -> bool:
-    """Return True if only an SQL literal such as `9.5` makes the value a decimal; it may become a float."""
+    """Return True if only an SQL literal such as `9.5` makes the value a decimal.
+
+    The value then stays a decimal when its decimal columns become floats.
+    """
     if not isinstance(kind, pl.Decimal):
         return False
     floats = pl.Schema({root: _with_floats(columns[root]) for root in columns_in(expression)})

@@ -70,7 +70,7 @@ class Window:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     def until(self, end: Cut) -> Window:
-        """Return this window with an earlier end."""
+        """Return this window with an earlier end; from the empty table, no earlier than the kept history."""
         if self._whole and end.time < self.value.retention.since:
             end = replace(end, time=min(self.value.retention.since, self.end.time))
         between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))

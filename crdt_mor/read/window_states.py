@@ -38,8 +38,8 @@ Scope = tuple[str, str | None]
 class TouchedGroups:
     """File groups that a window's commits touched, with their slices at both ends.
 
-    Either a single file group, or all of a partition in which some were replaced (no `file_id`). `written` is None if
-    the commits rewrote rows.
+    Either a single file group, or all of a partition in which some were replaced (no `file_id`): no other group
+    contains their keys. `written` is None if the commits rewrote rows.
     """
 
     partition: str
