@@ -36,7 +36,6 @@ class ArchivedPrefix:
 
 
 def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps[ArchivedPrefix]:
-    """Publish an event that archives the allowed prefix, if any."""
     nonce = yield Nonce()
     prefix = Prefix((), "")
 
@@ -56,7 +55,6 @@ def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps
 
 
 def prefix_of(projector: Projector, tail: Timeline, keep: int) -> Steps[Prefix]:
-    """Return the prefix of instants that may be archived."""
     yield from require_own_history(projector, tail, _REFUSAL)
     listed: list[Stat] = yield List(projector.folder)
     names = [timeline_file_name(stat.path) for stat in listed]

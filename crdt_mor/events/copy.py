@@ -1,12 +1,12 @@
-"""Create a copy of a table or move the copy to a later moment, by deciding puts.
+"""Create a copy of a table or move the copy to a later moment, by deciding puts. See docs/design/copy.md.
 
     note       put the source's version m first: the moments that the copy may show
     objects    put the objects that m names (`services.copy`)
     versions   put m as first version; or a bridge for each version between the copy's tail and m, then m
 
-All puts are put-if-absent, and the versions have no gap. So processes with the copy open find m above their version,
-and writers race for the next version as usual. A bridge repeats the tail (`planners.copy`): a process that dies between
-bridges leaves the earlier moment. If somebody writes to the copy, its tail matches no note and the copy is not moved.
+The versions have no gap, so writers race for the next version as usual. A bridge repeats the tail (`planners.copy`): a
+process that dies between bridges leaves the earlier moment. If somebody writes to the copy, its tail matches no note
+and the copy is not moved.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def publish(value: Timeline, data: bytes) -> Steps[Timeline | None]:
 def _bridge(tail: Timeline, value: Timeline) -> Steps[None]:
     """Put the versions between the tail and `value` until another process is faster.
 
-    Their names become durable with `value`'s name, in the same folder: after an earlier power cut the rest shows the
-    same. Their contents must be durable at once, as an empty object is no version.
+    Their names become durable with `value`'s name, but their contents must be durable at once, as an empty object is no
+    version.
     """
     for _ in range(tail.version + 1, value.version):
         nonce = yield Nonce()

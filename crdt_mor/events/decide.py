@@ -1,8 +1,5 @@
 """Decide the contents of the table at a moment, by moving the table's clock there: all later events have later times.
 
-An idle table's clock stays at its last event. A reader that asks for a later moment publishes an event that only moves
-the clock.
-
     the moment is not after the clock            nothing is published
     the store's clock has passed the moment      the event is published; if a later event wins the race, it decides
     the store's clock is not there yet           nothing is published: the moment lies in the future

@@ -5,12 +5,10 @@
     commit    the next writer commits all open posts in one event (`events.one_event`)
     void      before an owner raises an error, an event makes sure that its post is never taken
 
-A group is one instant with many authors, one log file per file group, and one file for Hudi. Nobody leads: each owner
-may publish at any time, and does so after some looks, as the others may be dead.
+Each owner may publish at any time, and does so after some looks, as the others may be dead. See docs/design/groups.md.
 
 *Why no write is committed twice, or after its owner was told that it failed.* A post is open for a few versions after
 its own. For as long, the value lists the taken and voided posts, and a publisher judges by the value it derives from.
-So an old listing, a late second copy of a post, or a wrong clock decides nothing.
 
 *Why an owner believes what it finds.* A genuine value or its history lists the post as taken. Otherwise nobody can take
 the post after its window, and the owner posts again under another name.
@@ -99,7 +97,7 @@ def commit(
     """Post a write and wait until a process commits it, or return the value in which it is void.
 
     left: collects posts to delete later. Raises `CommitUnknownError` if the write may have been committed, and
-    `WriterExpiredError` if the table was restored meanwhile, which undoes a commit.
+    `WriterExpiredError` if a restore may have undone it.
     """
     try:
         tail = known
@@ -130,9 +128,8 @@ def commit_alone(
 ) -> Steps[LoneCommit | Timeline | None]:
     """Commit as `one_event.commit`, without posting, and publish others' posts as well.
 
-    The process looks beside its claim. If others have published or a service asks for a turn, nothing is staged. After
-    a single new version without posts, the commit follows that version at the claimed time. A finished `LoneWrite`
-    takes only the events of others.
+    If others have published or a service asks for a turn, nothing is staged. After a single new version without posts,
+    the commit follows that version at the claimed time. A finished `LoneWrite` takes only the events of others.
     """
 
     def make(replies: Sequence[Any]) -> Steps[tuple[Timeline, LoneWrite] | None]:
@@ -170,7 +167,6 @@ def _has_passed(tail: Timeline, requested: InstantTime) -> bool:
 
 
 def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
-    """Return the commit as a group commit if it took posts of others."""
     members = committed.completion.members
     own = next((member for member in members if member.post is None), None)
     return committed if own is None else GroupCommit(committed.completion, own, committed.value, is_own=True)
@@ -351,7 +347,6 @@ def void(publisher: TablePublisher, known: Timeline, posts: Sequence[PostName]) 
 
 
 def _is_left(stat: Stat, now_ms: int) -> bool:
-    """Return True if a request for a turn is so old that its process is dead."""
     return giving_way.is_request(stat.path) and abs(now_ms - stat.modified_ms) > ABANDONED_MS
 
 

@@ -4,8 +4,7 @@
     take back    adopt Hudi's commits ─ set our rule in the properties ─ publish the event
 
 So none of our writes begins under the plain rule, whatever process dies, and each call can be repeated. A stalled
-process may set the properties too late. So each then reads the value again and corrects them. If it dies before that,
-the properties alone keep our writers away.
+process may set the properties too late, so each then reads the value again and corrects them.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ from crdt_mor.planners.handover import handed_over, taken_back
 
 
 def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | None]:
-    """Stop our writes and set Hudi's rule; None if there are logs or open compactions, which must be completed first.
-
-    Raises `InvalidInputError` if a write or another plan is open, or Hudi left unfinished instants.
-    """
+    """Stop our writes and set Hudi's rule; None if logs or open compactions must be completed first."""
     nonce = yield Nonce()
     is_uncompacted = False
 

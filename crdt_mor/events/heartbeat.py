@@ -1,7 +1,7 @@
 """Heartbeats: a background task touches a file of each running write.
 
-The begin writes the first heartbeat (`events.begin`), as a writer may die before the first turn. In a bucket, where
-that costs a round trip, the age of the begin counts at first. Only the store's modification times tell ages.
+The begin writes the first heartbeat (`events.begin`), as a writer may die before the first turn. In a bucket, the age
+of the begin counts at first. Only the store's modification times tell ages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ def beat_every(expiry_ms: int) -> timedelta:
 def beating(
     store: Store, environment: Environment, requested: InstantTime, expiry_ms: int
 ) -> AbstractContextManager[None]:
-    """Touch the heartbeat of a write until the block ends."""
-
     def beat() -> None:
         with suppress(CrdtMorError):  # the next beat may succeed; the expiry handles silence
             store.touch(heartbeat_path(requested))

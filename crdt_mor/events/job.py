@@ -36,8 +36,8 @@ def join(
 ) -> Steps[tuple[ValueOf, Pending] | WriteOutcome]:
     """Begin or join the write of a job. All processes hold the value that the write began from: the ticket.
 
-    A job begins once. After a commit, the result is that commit; after a rollback, an error. If a process dies before
-    its ticket is put, others make the ticket from the version of the begin. planned: the table's clock at planning.
+    A job begins once. After a commit, the result is that commit; after a rollback, an error. planned: the table's clock
+    at planning.
     """
     ticket = yield from read_ticket(job)
     if ticket is None:
@@ -65,7 +65,7 @@ def join(
 def _with_file_ids(ticket: tuple[ValueOf, Pending], tail: Timeline) -> tuple[ValueOf, Pending]:
     """Return a ticket with the newest file ids, if its own are unread and perhaps deleted.
 
-    Tasks may use different file ids: the job's end checks them again and stages moved files anew.
+    The job's end checks them again and stages moved files anew.
     """
     value, begun = ticket
     read = replace(value, file_ids=tail.file_ids) if isinstance(value.file_ids, Unread) else value
@@ -83,7 +83,7 @@ def _begin_once(
 ) -> Steps[Tail]:
     """Return a value in which a job's write has begun, unless already ended.
 
-    Before a value forgets a rolled-back write, a note is put. The note stays as long as the job could begin.
+    A note of a rolled-back write stays as long as the job could begin.
     """
     tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
 
@@ -144,10 +144,7 @@ def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Ste
 
 
 def clear_staged(publisher: TablePublisher, known: Timeline, requested: InstantTime, job: str) -> Steps[None]:
-    """Remove the staged files of a job's ended write.
-
-    A task may call this just after an overwrite, which needs its staged files until the base files have their names.
-    """
+    """Remove the staged files of a job's ended write. First give an overwrite's base files their names."""
     tail = yield from find_tail(known)
     if tail.find_pending(requested) is None:
         yield from name_base_files(publisher, tail)

@@ -2,13 +2,11 @@
 
     oldest existing version ──── versions in between ──── the tail
 
-The name of a segment or plan tells the version from which it was made. Only consecutive versions after that name it, as
-nothing rolled up, dropped or ended comes back. So if an object was made before the oldest existing version, and neither
-that version nor the tail names it, no version in between names it. Nor will any later version: its writer would have to
-put an existing version.
+The name of a segment or plan tells the version from which it was made. Only consecutive versions after that name it. So
+if an object was made before the oldest existing version, and neither that version nor the tail names it, no version in
+between names it. Nor will any later version: its writer would have to put an existing version.
 
-A process with an older value finds its segments gone, and reads the newest value (`log.outcome.newer_value`). A
-completion's plan is read only to project it, before the next version.
+A process with an older value reads the newest value (`log.outcome.newer_value`).
 """
 
 from __future__ import annotations
@@ -79,7 +77,6 @@ def counts(note: Stat, now_ms: int) -> bool:
 
 
 def _oldest_version() -> Steps[Timeline | None]:
-    """Return the oldest existing version, or None if it is deleted meanwhile."""
     names = yield from listed_versions()
     data = (yield Read(names[0].path)) if names else None
     return Timeline.decode(data, names[0].path) if data else None

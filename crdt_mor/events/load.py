@@ -4,9 +4,9 @@
     appears     puts the properties if there are none: the event, which only the first load or create wins
     in place    a process that opens a table without a timeline copies the load's folder, the timeline last
 
-Loads never wait for each other: each has its own folder, and its own token in base file names. Before the table exists,
-nobody removes files of others, as a silent load may be the first to appear. Afterwards all other loads have lost, and
-their files are removed (`clear`).
+Before the table exists, nobody removes files of
+others, as a silent load may be the first to appear. Afterwards all other loads have lost, and `clear` removes their
+files.
 """
 
 from __future__ import annotations
@@ -108,10 +108,7 @@ class LoadStore:
 
 
 def put_in_place(store: Store, table_id: str | None) -> bool:
-    """Copy the timeline of a first load into place if missing. Returns True if the table has a timeline.
-
-    Every process that finds no timeline copies all files for Hudi's readers, then the newest version.
-    """
+    """Copy the timeline of a first load into place if missing. Returns True if the table has a timeline."""
     if table_id is None or versions_in(store):
         return table_id is not None
     folder = load_folder(table_id)
@@ -131,7 +128,6 @@ def put_in_place(store: Store, table_id: str | None) -> bool:
 
 
 def _copied(store: Store, source: str, target: str) -> bool:
-    """Copy an object unless the target exists. Return False if the source is gone."""
     for _ in range(PUTS_MAX):
         try:
             if not store.copy(source, target):

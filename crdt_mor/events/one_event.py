@@ -1,24 +1,23 @@
-"""Commit a small write in one event: the same version begins and completes it.
+"""Commit a small write in one event: the same version begins and completes it. See docs/design/one-event.md.
 
     claim     put T.deltacommit.requested with the writer's nonce ─ check that the table is unchanged
     stage     put the log files of T and Hudi's metadata
     publish   put version n+1, which begins and completes T ─ check that n still stands (rule 3)
     project   put T_C.deltacommit
 
-Each line takes one or two round trips. If another process publishes n+1 first, the writer removes its files, then its
-claim. It then posts the write (`events.group`), or goes the long way: begin, stage, complete.
+If another process publishes n+1 first, the writer removes its files, then its claim. It then posts the write
+(`events.group`), or goes the long way: begin, stage, complete.
 
 *Why a claim.* Two writers of version n may choose the same T, and Hudi's readers show every file of a completed
-instant. So a writer stages only after claiming T, and avoids a claimed T. The claim becomes durable before any
-file of T; its content need not. Log files become durable before the version's name, and that before Hudi's file
-(`Put.after`). Claimed times never equal the time of a write that begins separately (`model.instant`).
+instant. So a writer stages only after claiming T. The claim becomes durable before any file of T. Log files become
+durable before the version's name, and that before Hudi's file (`Put.after`).
 
 *Why the claim goes last.* Without a claim, another writer may take T. So a claim is removed only when its owner's files
 are gone and none can land late. If the reply to a put was lost, the claim stays for a sweep, until the table's clock
 has passed T and nobody can claim T again.
 
-*Nothing comes between.* The event follows exactly the version that the write read. So answers to payloads about
-earlier commits are still true, and no barrier, overwrite or token can lie in between.
+*Nothing comes between.* The event follows exactly the version that the write read. So no barrier, overwrite or token
+can lie in between.
 """
 
 from __future__ import annotations
@@ -74,9 +73,8 @@ from crdt_mor.store.protocol import Stat
 class LoneWrite:
     """The objects of a write that is committed in one event.
 
-    requested: the claimed time, after the clock of the previous version. logs: the log files and their contents.
-    partitions: puts of partition metadata. seen: metadata paths found before, which are only checked again.
-    members: the writers' parts of a group commit. events: events of other processes for the version to publish.
+    requested: the claimed time. partitions: puts of partition metadata. seen: metadata paths found before, which are
+    only checked again. members: of a group commit. events: events of other processes for the version to publish.
     """
 
     requested: InstantTime
@@ -94,8 +92,7 @@ class LoneWrite:
 class ClaimedWrite:
     """A write made after the claim, from objects read beside the claim.
 
-    make: turns the replies into the write and the version to follow, or None. That version is the known one, or a later
-    one with a clock before the claimed time.
+    make: turns the replies into the write and the version to follow, or None.
     """
 
     requested: InstantTime
@@ -149,9 +146,7 @@ def commit(
     """Commit a write in one event after `tail`.
 
     If another process was faster, the files are removed and the write never becomes visible. The result is then the
-    newest version, projected, or None if unknown. The result is also None if there is nothing to commit.
-
-    shortcuts: with a list for late looks, round trips are expensive, and the claim is put beside the first look.
+    newest version, projected, or None if unknown or if there is nothing to commit.
     """
     is_far, known = shortcuts.is_far, tail
     if not is_far and not (yield from _is_newest(tail, expected)):
@@ -262,7 +257,7 @@ class _Attempt:
     def publish(self, value: Timeline, shortcuts: Shortcuts) -> Steps[Timeline | None]:
         """Put the version, then missing partition metadata, then project.
 
-        Returns None if the put was lost or uncertain, or the store failed after the put. Raises
+        Returns None if the put was lost or uncertain, or the store failed after the put, and raises
         `StorageUnavailableError` if the store failed before.
         """
         partitions = self.write.partitions
@@ -344,7 +339,7 @@ class _Attempt:
         """Remove the files, then the claim, if none of their puts can still land. A sweep removes the rest.
 
         The claim stays if a power cut may restore the files: they would join the next commit at this time. others:
-        paths of another writer's log files. They stay, as do Hudi's files of the time.
+        paths of another writer's log files, which stay.
         """
         paths = [file.path for file, _ in self.write.logs if file.path not in others]
         if not others:

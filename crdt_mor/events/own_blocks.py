@@ -1,7 +1,7 @@
-"""The open transaction blocks of each thread. A statement that waited for a block of its own thread would never end.
+"""The open transaction blocks of each thread. A statement that waits for a block of its own thread is refused.
 
-Such a statement is refused at once. A block belongs to the thread that used it last. Only blocks under the system clock
-count: a test's environment may let others act during a sleep.
+A block belongs to the thread that used it last. Only blocks under the system clock count: a test's environment may let
+others act during a sleep.
 """
 
 from __future__ import annotations

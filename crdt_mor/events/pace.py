@@ -44,11 +44,7 @@ a disk."""
 
 
 class Pace:
-    """A session's memory of its races, other writers and known objects. Thread-safe.
-
-    crowd: if others were in the way, small writes are posted. In a bucket, where a look is a round trip, begins and
-    ends of other writes are posted too.
-    """
+    """A session's memory of its races, other writers and known objects. Thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -97,9 +93,9 @@ class Pace:
             self._session.run(self._session.publisher.look_again(late))
 
     def follow(self, author: Author, token: tuple[str, int] | None) -> Followed | None:
-        """Return the version that a small write may follow in one event (`events.one_event`), or None for the long way.
+        """Return the version that a small write may follow in one event, or None for the long way.
 
-        The long way is for upkeep, or if nothing is known. After lost races the write is posted: `Followed.is_crowded`.
+        The long way is for upkeep, or if nothing is known. After lost races the write is posted.
         """
         self.give_way()
         value = self._session.known()
@@ -160,10 +156,7 @@ class Pace:
         return abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
 
     def is_changed(self, followed: Followed) -> bool:
-        """Return True if the properties changed after the write was made, so it must not be posted.
-
-        After a lost race, the claim checked this, and a post checks again.
-        """
+        """Return True if the properties changed after the write was made, so it must not be posted."""
         if self._session.known().version > followed.value.version:
             return False
         return self._session.store.stat(followed.expected.path) != followed.expected.stat

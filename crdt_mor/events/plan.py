@@ -1,13 +1,12 @@
-"""Schedule, complete and cancel plans of all services, as protocol steps.
+"""Schedule, complete and cancel plans of all services, as protocol steps. See docs/design/compaction.md.
 
     schedule ──► open ──► complete     the outputs are visible
                    │
                    └────► cancel ───► the outputs are deleted, then the plan in Hudi's timeline
 
-Hudi's readers assign a log file to the slice of the newest base file before its completion, and leave out a slice whose
-base file belongs to no instant of their timeline. So a plan enters Hudi's timeline before its first output, and leaves
-after its last. They also refuse two pending compactions of a file group. So a cancelled plan leaves Hudi's timeline
-before the next version; that version's publisher makes sure (`Publisher.help_project`).
+Hudi's readers leave out a slice if its base file belongs to no instant of their timeline. So a plan enters Hudi's
+timeline before its first output, and leaves after its last. They also refuse two pending compactions of a file group.
+So a cancelled plan leaves Hudi's timeline before the next version; that version's publisher makes sure.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def schedule(
     """Schedule the plan that follows from the tail; None if there is nothing to do.
 
     plan_from: a pure function of the event's value and of the file groups in open plans. The plan must contain none of
-    these: Hudi's readers refuse two pending plans of a file group.
+    these.
     """
     nonce = yield Nonce()
     written: list[str] = []
@@ -117,8 +116,7 @@ def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) 
 def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
     """Return True if an executor's outputs may stay; delete them if the plan was cancelled.
 
-    An executor calls this after its puts. So a cancel deletes all outputs put before its listing, and the executor
-    deletes later ones.
+    An executor calls this after its puts: a cancel deletes only outputs put before its listing.
     """
     if not (yield from is_given_up(barrier, known)):
         return True

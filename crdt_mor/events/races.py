@@ -25,8 +25,7 @@ UPKEEP_EVERY_MS = 60_000
 class Races:
     """Decide whether a commit tries to be alone.
 
-    A failed try makes its files twice, so each lost race keeps a writer away for longer. A writer that always wins
-    looks for others' posted events, as they cannot publish.
+    A failed try makes its files twice, so each lost race keeps a writer away for longer.
     """
 
     lost: int = 0

@@ -1,8 +1,7 @@
 """Savepoints and restores, as protocol steps: each is one event.
 
-A restore derives its plan from the same value as its event. The plan lists all dropped instants and files. Plan and
-segments are put before the version, under names of the attempt, and deleted if the attempt loses its race. Any process
-carries the plan out (`hudi.restore`).
+A restore's plan lists all dropped instants and files. Plan and segments are put before the version, under names of the
+attempt, and deleted if the attempt loses its race. Any process carries the plan out (`hudi.restore`).
 """
 
 from __future__ import annotations
@@ -162,8 +161,7 @@ def _cut_segments(
 ) -> Steps[list[Segment]]:
     """Return the segments without dropped completions.
 
-    Segments with dropped completions are packed again. So are segments superseded after `to`: without the dropped
-    compaction they are needed again.
+    Segments superseded after `to` are packed again, too: without the dropped compaction they are needed.
     """
     kept = [s for s in tail.segments if not _is_cut(s, contents[s.name], to)]
     run = [c for s in tail.segments if s not in kept for c in contents[s.name] if not is_dropped(c, to)]

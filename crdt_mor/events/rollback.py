@@ -75,10 +75,7 @@ def _files_of_table_here(requested: InstantTime, staged: Iterable[str]) -> Steps
 
 
 def give_up_claim(publisher: TablePublisher, known: Timeline, requested: InstantTime) -> Steps[Timeline]:
-    """Give up a claimed write that no version contains, then remove its files.
-
-    The table's clock first passes the claimed time, so nobody can commit the write any more.
-    """
+    """Give up a claimed write that no version contains, then remove its files. First the clock passes its time."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:

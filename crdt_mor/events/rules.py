@@ -1,13 +1,12 @@
-"""Add, prove and drop table rules, as protocol steps.
+"""Add, prove and drop table rules, as protocol steps. See docs/design/rules.md.
 
     add        every write that begins from now on obeys the rule; small writes obey the value that they follow
     wait       until no earlier write is pending
     look       at the table's rows: no row that breaks the rule can appear any more
     prove      mark the rule as proven; or `withdraw` it
 
-So every row obeys a proven rule, and no writer waits. A process that dies in between leaves an unproven rule that
-writers obey; adding the rule again proves it. A process withdraws only its own rules, and proves a rule only if no
-other event dropped or added it meanwhile.
+A process that dies in between leaves an unproven rule that writers obey; adding the rule again proves it. A process
+withdraws only its own rules, and proves a rule only if no other event dropped or added it meanwhile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """State of a process for one open table: the store, the clock and the newest value seen.
 
-Protocols start from the remembered value, so a commit costs the same on version 10,000 as on version 1. Thread-safe:
-the remembered value only moves forward.
+Protocols start from the remembered value. Thread-safe: the remembered value only moves forward.
 """
 
 from __future__ import annotations
@@ -264,8 +263,7 @@ class Session:
     def start(self) -> None:
         """Make sure that a first version exists.
 
-        Probe a bucket in which Hudi created the table. Raises `InvalidInputError` if Hudi's writers use local times, or
-        for timeline layout 1.
+        Raises `InvalidInputError` if Hudi's writers use local times, or for timeline layout 1.
         """
         if self.config.layout_one:
             self.config.require_written_version()
@@ -312,17 +310,13 @@ class Session:
         return joined
 
     def adopt(self) -> None:
-        """Make sure that a first version exists, and adopt Hudi's commits."""
         self.start()
         self.views.look_before_write()
         self.views.adopt()
 
 
 def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None]:
-    """Put the first version unless one exists. Its nonce differs from another process's first version.
-
-    If the table was recreated meanwhile, the version is deleted: it would otherwise join the new table's timeline.
-    """
+    """Put the first version unless one exists. If the table was recreated meanwhile, delete the version again."""
     if (yield from listed_versions()):
         return
     yield MakeDurable(PROPERTIES)  # their writer may have died, and a power cut would lose the table
@@ -343,7 +337,7 @@ def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None
 def first_tail(config: TableConfig) -> Steps[Timeline]:
     """Return the newest value, for a process with only the properties.
 
-    They are read again: if the table was recreated, a process with the old table open may have put this version.
+    They are read again, as the table may be new.
     """
     tail = yield from find_tail(None)
     yield from _require_there(config)

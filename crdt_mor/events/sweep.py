@@ -1,12 +1,11 @@
 """Upkeep by writers and planners: give up silent writers, and delete the garbage of dead ones.
 
-Only the store's clock measures silence and the time since the last sweep. The table's clock follows the writers' wall
-clocks, which may be wrong. The store's clock may have been wrong, too: a time in the future says nothing about silence,
-which then counts from now.
+Only the store's clock measures silence and the time since the last sweep: writers' wall clocks may be wrong. So may the
+store's clock have been: a time in the future says nothing about silence, which then counts from now.
 
-Garbage of another user that this process may not delete stops nobody. It is invisible and waits for a sweep by that
-user. Until then the rolled-back instant is not forgotten, and stays pending in Hudi's timeline while a data file
-exists. (Hudi's readers show a log file older than all known instants, as archived.)
+Garbage that this process may not delete stops nobody: it is invisible and waits for a sweep by its owner. Until then
+the rolled-back instant is not forgotten, and stays pending in Hudi's timeline while a data file exists. Hudi's readers
+show a log file older than all known instants.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def is_expired(pending: Pending, now_ms: int, expiry_ms: int) -> Steps[bool]:
     """Return True if a writer was silent for longer than the expiry. The heartbeat of a recent write is not read.
 
     Without a heartbeat, silence counts from the begin. If the begin time is unknown or was wrong, touch the heartbeat
-    for the writer: silence counts from now.
+    for the writer.
     """
     begun_ms = pending.begun_ms
     if begun_ms is not None and abs(now_ms - begun_ms) <= expiry_ms:
@@ -117,9 +116,9 @@ def last_heard(pending: Pending) -> Steps[int | None]:
 def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     """Delete files of given-up writes and stalled helpers, then forget instants without files.
 
-    A listing must show no files of a forgotten instant. Files that a writer or helper puts later belong to an unknown
-    instant and are deleted as such. If another user's folder cannot be listed, nothing is forgotten. The sweep counts
-    all the same, so the next is due after `SWEEP_EVERY_MS` and not at the next commit.
+    A listing must show no files of a forgotten instant. Files put later belong to an unknown instant and are deleted as
+    such. If another user's folder cannot be listed, nothing is forgotten. The sweep counts all the same, so the next is
+    due after `SWEEP_EVERY_MS`.
     """
     clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
@@ -142,7 +141,6 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
 
 
 def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
-    """Delete certain garbage. Returns the rolled-back instants without remaining files."""
     given_up = {r.requested for r in known.rolled_back}
     yield from name_base_files(publisher, known)
     garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
@@ -232,8 +230,8 @@ def _sweep_archived(
 ) -> Steps[None]:
     """Delete files of archived instants from Hudi's active timeline, left over or put by stalled helpers.
 
-    Hudi's readers would take newer archived instants for uncommitted. Foreign files stay: adoption refuses such
-    commits. The history is written first, from these files, as the archiving process may have died before.
+    Hudi's readers would take newer archived instants for uncommitted. The history is written first, from these files,
+    as the archiving process may have died before.
     """
     if known.archive.version == known.version:
         yield from publisher.help_project(known)
@@ -252,8 +250,7 @@ def _sweep_archived(
 def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
     """Return True if we put the files of an unknown instant.
 
-    Either a file bears our key, or the only file is an empty ending, put late by a stalled helper. Beside its own empty
-    endings, Hudi keeps a plan's record.
+    Either a file bears our key, or the only file is an empty ending, put late by a stalled helper.
     """
     for name in names:
         path = publisher.projector.path(name)
@@ -295,19 +292,13 @@ def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: 
 
 
 def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -> Steps[None]:
-    """Delete files with a commit's instant that are not part of the commit, as Hudi's readers go by names.
-
-    They come from a late driver, or from a second execution of a plan.
-    """
+    """Delete files with a commit's instant that are not part of the commit, as Hudi's readers go by names."""
     named = ((file.path, data_file_name(file.path)) for file in files)
     plans = {c.requested: c for c in completions if c.action == COMMIT and c.nonce and c.overwriting is None}
     folders = {requested: {file.path.rpartition("/")[0] for file in plan.files} for requested, plan in plans.items()}
 
     def is_second(path: str, name: BaseFileName | LogFileName) -> bool:
-        """Return True for a file of a second execution of a plan. Hudi's own executor removes its leftovers.
-
-        A file elsewhere does not count: a link in the table lists the plan's files under another path.
-        """
+        """Return True for a file of a second execution of a plan, not for a linked path of the plan's own file."""
         plan = plans.get(name.instant)
         is_of_both = plan is not None and (not plan.adopted or is_own_token(name.token))
         return is_of_both and path.rpartition("/")[0] in folders[name.instant]
@@ -346,10 +337,7 @@ def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
 
 
 def _is_stale(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
-    """Return True if we projected this unknown pending instant.
-
-    Our files bear our key. Hudi's never do, so no pending write of Hudi is removed.
-    """
+    """Return True if we projected this unknown pending instant, as its files bear our key."""
     if any(name.state == "completed" for name in names):
         return False
     for name in names:

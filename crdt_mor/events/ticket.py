@@ -1,8 +1,4 @@
-"""Names and tickets of jobs, the writes of many processes.
-
-A job's name is the nonce of its write's begin. The ticket is the value that the write began from; all processes of the
-job must hold it.
-"""
+"""Names and tickets of jobs, the writes of many processes. A job's name is the nonce of its write's begin."""
 
 from __future__ import annotations
 

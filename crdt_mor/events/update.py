@@ -6,8 +6,8 @@
     read      all commits requested before T, and none requested after (`Snapshot.before`)
     complete  like any other write
 
-So an update computes from exactly the commits before T. No commit aborts an update, as later requests follow T in every
-merge. Only later updates wait for an update, so two updates never wait for each other. Silent writes are given up.
+No commit aborts an update, as later requests follow T in every merge. Only later updates wait for an update, so two
+updates never wait for each other. Silent writes are given up.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def commits_before(
 ) -> list[Completion]:
     """Return the commits before an update: those shown at its begin, and the `settled` commits since.
 
-    settled: the completions after the wait. Compactions since the begin are left out: they may contain later rows.
+    Compactions since the begin are left out: they may contain later rows.
     """
     known = {completion.requested for completion in shown}
     late = [c for c in settled if c.version > begun.version and c.requested < requested and is_commit(c)]
@@ -99,10 +99,7 @@ def wait_for_writes(
     wait_ms: int,
     why: str,
 ) -> Steps[Timeline]:
-    """Wait until no awaited write of the value is pending, and give up silent writes.
-
-    Raises `EarlierWritePendingError` with the reason `why` after `wait_ms`.
-    """
+    """Wait until no awaited write is pending, and give up silent writes. Raises `EarlierWritePendingError`."""
     began: int = yield Now()
     tail = known
     while True:

@@ -1,10 +1,7 @@
 """Update a table while Hudi's own writers run. A value contains Hudi's writes only after they complete.
 
-An update waits for Hudi's running writes with earlier requested times, and computes from their commits. Hudi's
-directory is listed after the update fixes its time, so later Hudi writes are requested later.
-
-Hudi chooses a write's time shortly before the first file appears. So an update misses a Hudi write that begins at the
-same moment.
+Hudi's directory is listed after the update fixes its time, so later Hudi writes are requested later. Hudi chooses a
+write's time shortly before the first file appears. So an update misses a Hudi write that begins at the same moment.
 """
 
 from __future__ import annotations

@@ -101,8 +101,7 @@ class Views:
     def look_before_write(self) -> None:
         """Look for Hudi's commits before a write of ours that must follow them.
 
-        On a disk, look as often as the cost is small. In a bucket, look once a minute, or always if Hudi and we take
-        turns.
+        On a disk, look as often as the cost is small; in a bucket, once a minute, or always if Hudi and we take turns.
         """
         since = abs(self._session.environment.now_ms() - self._looked_at_ms)
         takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
@@ -120,7 +119,6 @@ class Views:
         return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._session.pace.crowd.others)))
 
     def adopt(self) -> None:
-        """Adopt Hudi's commits for good."""
         session = self._session
         if self._foreign or adoption.may_be_led_to(session.known().foreign_group, session.config.buckets):
             session.remember(session.run(adoption.adopt(session.publisher, session.known())))
@@ -130,7 +128,7 @@ class Views:
         """Return the newest value, with Hudi's commits adopted in memory.
 
         Looks at Hudi's directory at the start, on request, and once a minute. decided: leave out Hudi's commits with
-        future times, see `is_decided`. handed_out: cuts handed out by processes: commits before these are kept.
+        future times, see `is_decided`. handed_out: keep commits before these cuts.
         """
         found = self._session.found()
         tail = self._session.tail() if found is None else found.tail
@@ -214,8 +212,7 @@ class Views:
     def is_decided(self, moment: InstantTime) -> bool:
         """Return True if no later commit of ours can come before a moment.
 
-        The clock of Hudi's writers may be ahead; our next event that looks follows theirs. Without versions, the first
-        event looks.
+        The clock of Hudi's writers may be ahead; our next event that looks follows theirs.
         """
         known = self._session.known()
         return known.version == 0 or moment <= known.clock or moment < from_ms(self._session.environment.now_ms())
@@ -236,11 +233,7 @@ class Views:
         return sorted(result, key=lambda c: c.completed)
 
     def _completions_by_now(self, value: Timeline, needed: Callable[[Segment], bool]) -> list[Completion]:
-        """Return an old value's completions from the newest value, after a sweep deleted segments.
-
-        These are the newest value's completions up to that version, plus the dropped ones, which only views before
-        `retention.dropped` need.
-        """
+        """Return an old value's completions from the newest value, after a sweep deleted segments."""
         newest = self._session.remember(self._session.run(newer_value(value)))
         cut = restored_since(newest.restores, value.version)
         if cut is not None and cut.first <= value.clock:

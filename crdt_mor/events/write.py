@@ -1,8 +1,7 @@
 """Begin and complete writes, grow the schema and set table properties, as protocol steps.
 
 A pending write is invisible, so no process *needs* to roll it back. Writers that begin, and services that plan, give up
-writes with an expired heartbeat. A single put decides the race with a slow writer (rule 1). Files are deleted only
-after the rollback is known to be genuine (rule 3).
+writes with an expired heartbeat. Files are deleted only after the rollback is known to be genuine (rule 3).
 """
 
 from __future__ import annotations
@@ -69,10 +68,7 @@ def begin(
     shortcuts: Shortcuts = NO_SHORTCUTS,
     declared: Declared = ANYTHING,
 ) -> Steps[tuple[ValueOf, Pending]]:
-    """Do upkeep, then begin a pending write. Returns the value in which it began.
-
-    If that version is deleted before this process reads it, the write begins again.
-    """
+    """Do upkeep, then begin a pending write. Returns the value in which it began."""
     tail: Timeline = known
     while True:
         tail, store_ms = yield from timed_upkeep(publisher, tail, expiry_ms)
@@ -153,7 +149,7 @@ def grow(
 ) -> Steps[Timeline]:
     """Grow the table's schema to hold `batch`. Raises `SchemaMismatchError` if the types do not join.
 
-    check: raises if the joined schema is not allowed. new: display names of added columns, by stored name.
+    check: raises if the joined schema is not allowed.
     """
     nonce = yield Nonce()
 
@@ -218,10 +214,7 @@ def expired_error(requested: InstantTime | None) -> WriterExpiredError:
 def expired_or_unknown(
     requested: InstantTime | None, tail: Timeline, since: InstantTime | None = None
 ) -> WriterExpiredError | DroppedHistoryError:
-    """Return the error for a write that is missing from `tail`: given up, or a dropped commit.
-
-    since: a time before which the write cannot have completed; by default its requested time.
-    """
+    """Return the error for a write that is missing from `tail`: given up, or a dropped commit."""
     before = since or requested
     if before is None or not may_be_dropped(before, tail):
         return expired_error(requested)
