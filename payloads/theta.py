@@ -1,8 +1,8 @@
 """Theta sketches with all their hashes, many at once: such a sketch is a sorted set.
 
-no value     header                         words of 64 bits, in the compact, ordered form of Apache one
-header, hash                   DataSketches, serial version 3; the first byte is the number several      header, count,
-hash, hash, …   of words before the hashes, and 3 in an estimating sketch
+no value     header                         words of 64 bits, in the compact, ordered form of Apache
+one          header, hash                   DataSketches, serial version 3; the first byte is the number
+several      header, count, hash, hash, …   of words before the hashes, and 3 in an estimating sketch
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def is_address(text: str) -> bool:
     return bool(found) and scheme.isalnum()
 
 
-# --- what they hold ---------------------------------------------------------------------------------------------------
+# --- content ----------------------------------------------------------------------------------------------------------
 
 
 def _opened(places: Places, path: str, types: ColumnTypes, how: CsvFormat, stack: ExitStack) -> Opened:

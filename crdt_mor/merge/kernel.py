@@ -1,4 +1,12 @@
-"""The public interface of the merge kernel."""
+"""The public interface of the merge kernel. The modules behind it:
+
+blocks.py         the input of a merge      contributions.py   from blocks to narrow lines
+fold.py           folding a key's lines     visible.py         the rows that a reader sees
+asked.py          the requested keys        parts.py           large slices as small ones, and back
+compaction.py     new base rows, and carried contributions
+precombine.py     the rows that a transaction writes
+key_words.py      keys as machine words
+"""
 
 from __future__ import annotations
 

@@ -72,5 +72,5 @@ def _has_zone(name: str) -> bool:
 
 
 def stored_array(series: pl.Series, kind: pa.DataType) -> pa.Array:
-    values = series.to_arrow(compat_level=pl.CompatLevel.newest())  # keys and what orders them: never nested
+    values = series.to_arrow(compat_level=pl.CompatLevel.newest())  # keys and ordering values: never nested
     return near_scale(values, kind.scale if pt.is_decimal(kind) else 0).cast(kind)

@@ -58,7 +58,7 @@ def marked(columns: StructType, name: str, key: KeySpec) -> StructType:
     return StructType(fields)
 
 
-# --- what the catalog says that is not so -----------------------------------------------------------------------------
+# --- the catalog's columns --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Catalog:
     def _made_anew(self) -> str:
         return f"let the catalog take the table's columns anew, CREATE OR REPLACE TABLE {self.name} USING {self.name}"
 
-    # --- what a statement gave ----------------------------------------------------------------------------------------
+    # --- omitted columns ----------------------------------------------------------------------------------------------
 
     def writer(self, planned: Planned, written: StructType) -> BatchWriter:
         """Return a writer for rows with columns that Spark may have filled with null."""
