@@ -4,9 +4,8 @@
     appears     puts the properties if there are none: the event, which only the first load or create wins
     in place    a process that opens a table without a timeline copies the load's folder, the timeline last
 
-Before the table exists, nobody removes files of
-others, as a silent load may be the first to appear. Afterwards all other loads have lost, and `clear` removes their
-files.
+Before the table exists, nobody removes files of others, as a silent load may be the first to appear. Afterwards all
+other loads have lost, and `clear` removes their files.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ Pairs = tuple[tuple[str, str], ...]
 class Alteration:
     """An event of name changes.
 
-    at: EPOCH for the table's creation. added, renamed: (stored name, new name). dropped: stored names.
-    comments: (stored name, new comment); "" removes a comment.
+    at: EPOCH for the table's creation. added, renamed: (stored name, new name). comments: "" removes a comment.
     """
 
     at: InstantTime
@@ -64,7 +63,6 @@ def names_of(alterations: Alterations) -> Names:
 
 @lru_cache(maxsize=64)
 def names_at(alterations: Alterations, moment: InstantTime) -> Names:
-    """Return the names at a past moment. Columns added later are hidden."""
     before = names_of(tuple(a for a in alterations if a.at <= moment))
     later = [stored for a in alterations if a.at > moment for stored, _ in a.added]
     return Names(before.renamed, (*before.hidden, *later), before.former, before.comments)
@@ -87,13 +85,11 @@ def alteration_json(alteration: Alteration) -> list[object]:
 
 
 def alteration_of(entry: Sequence[Any]) -> Alteration:
-    """Decode an alteration; raise one of `WRONG_SHAPE`."""
     at, added, renamed, dropped, comments = entry
     return Alteration(at, _pairs(added), _pairs(renamed), _texts(dropped), _pairs(comments))
 
 
 def created_with(properties: Mapping[str, str]) -> Alterations:
-    """Return the column names at creation from a table's properties."""
     text = properties.get(OUR_NAMES)
     try:
         return () if text is None else (Alteration(EPOCH, added=_pairs(json.loads(text))),)

@@ -1,7 +1,6 @@
 """The event that renames, hides or comments on columns. It changes no file.
 
-Earlier writers use stored names, so they need not wait or retry. An event fails if a name is taken, or if it refers to
-an outdated name.
+Earlier writers use stored names, so they need not wait or retry.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ class Asked:
 
 
 def _names_before(asked: Asked, known: Container[str]) -> dict[str, str | None]:
-    """Return the comments by the columns' current names."""
     old = {new: before for before, new in asked.renames.items()}
     return {name if name in known else old.get(name, name): text for name, text in asked.comments.items()}
 

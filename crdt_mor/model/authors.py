@@ -2,8 +2,7 @@
 
     table.upsert(frame, commit_info={"message": "prices of May", "ticket": "OPS-17"})
 
-They only inform, as in `table.history()`. Known keys are
-`message` and `application`. The default application is the token's, then the program's name.
+Known keys are `message` and `application`. The default application is the token's, then the program's name.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ Info = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """The process of a write or commit."""
-
     application: str
     host: str
     pid: int
@@ -54,7 +51,6 @@ def columns_of(author: Author | None) -> dict[str, object]:
 
 
 def check_info(commit_info: object) -> Info:
-    """Check the user's `commit_info`; raise `InvalidInputError` if it is invalid."""
     if commit_info is None:
         return ()
     if not isinstance(commit_info, Mapping):
@@ -83,7 +79,6 @@ def check_info(commit_info: object) -> Info:
 
 
 def application_of(info: Info, token: tuple[str, int] | None) -> str:
-    """Return the application in the info or the token, or ""."""
     return dict(info).get(APPLICATION) or (token[0] if token else "")
 
 
@@ -94,7 +89,6 @@ def author_json(author: Author | None) -> list[object] | None:
 
 
 def author_of(entry: Any) -> Author | None:
-    """Decode an author; raise TypeError or ValueError."""
     if entry is None:
         return None
     if len(entry) == _PLAIN:

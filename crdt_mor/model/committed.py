@@ -6,8 +6,7 @@ committed:
     ········ T1 ─── T2 ──── T4 ···T5···          completed: T1, T2 and T4; begun: T5
     archived │ active
 
-Instants older than the first completed one are archived, so they are committed. Newer ones without a completed file
-failed, like T3, or are running.
+Instants older than the first completed one are archived, so they are committed.
 """
 
 from __future__ import annotations
@@ -21,11 +20,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The completed and begun commits in the active timeline.
-
-    first: the oldest completed commit.
-    certain_from: no later instant is archived. Hudi may archive beyond a savepoint.
-    """
+    """The completed and begun commits in the active timeline. certain_from: no later instant is archived."""
 
     completed: frozenset[InstantTime]
     begun: frozenset[InstantTime]

@@ -1,7 +1,6 @@
 """The fixed settings of a table in `hoodie.properties`: key, partitions, buckets and merge.
 
 Tables made by Hudi are read as they are; an unsupported feature raises an error with its name.
-`model.config_properties` lists the properties, and `model.config_merge` handles the merge.
 """
 
 from __future__ import annotations
@@ -66,17 +65,14 @@ class TableConfig:
 
     @property
     def ours(self) -> bool:
-        """True if crdt_mor made this table."""
         return hoodie.OUR_VERSION in self.properties
 
     @property
     def table_id(self) -> str | None:
-        """The table's unique id, or None."""
         return self.properties.get(hoodie.OUR_ID)
 
     @property
     def database(self) -> str | None:
-        """The database's name."""
         return self.properties.get(hoodie.DATABASE)
 
     @property
@@ -144,7 +140,6 @@ class TableConfig:
         return hoodie.names_in(self.properties.get(hoodie.METADATA_PARTITIONS, ""))
 
     def created_schema(self) -> TableSchema | None:
-        """Return the schema at creation, or None if it is unknown."""
         if (text := self.properties.get(hoodie.OUR_SCHEMA)) is not None:
             return TableSchema.from_json(text)
         if (text := self.properties.get(hoodie.CREATE_SCHEMA)) is not None:
@@ -158,7 +153,6 @@ class TableConfig:
 
         Args:
             schema: with stored column names.
-            table_id: the table's unique id.
             names: the property with the visible column names.
         """
         self.check_new(schema)
@@ -224,7 +218,6 @@ class TableConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str], where: str) -> TableConfig:
-        """Return the config of the table at `where`."""
         props = {key: value for key, value in properties.items() if value.strip()}
         version = _version(props, where)
         _refuse_features(props, where)

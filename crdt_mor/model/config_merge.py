@@ -154,7 +154,6 @@ def _merge_mode(props: Mapping[str, str], has_ordering: bool, where: str) -> str
 
 
 def _is_translated(props: Mapping[str, str]) -> bool:
-    """Return True if other properties replace the payload class."""
     return hoodie.LEGACY_PAYLOAD in props and hoodie.MERGE_MODE in props
 
 

@@ -1,7 +1,6 @@
 """The names of the properties in `hoodie.properties`, and parsers for their values.
 
-Only this module contains the names of Hudi's `hoodie.*` properties. `model.config` and `model.config_merge` interpret
-them.
+Only this module contains the names of Hudi's `hoodie.*` properties.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ def names_in(text: str) -> tuple[str, ...]:
 
 
 def required(props: Mapping[str, str], key: str, where: str) -> str:
-    """Return a mandatory property; raise `FormatError` if it is missing."""
     if key not in props:
         raise FormatError(f"hoodie.properties lacks a property: restore the file. missing={key} table={where}")
     return props[key]
@@ -114,6 +112,5 @@ def bool_text(value: bool) -> str:
 
 
 def unsupported(feature: str, where: str, **values: object) -> UnsupportedFeatureError:
-    """Return the error for a table with an unsupported feature."""
     details = "".join(f" {name}={value}" for name, value in values.items())
     return UnsupportedFeatureError(f"this release cannot read {feature}: use Hudi's own reader.{details} table={where}")

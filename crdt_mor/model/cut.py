@@ -4,8 +4,7 @@
     by request      all commits requested before a time, if no pending write was: a prefix of the table's order that no
                     later commit can change (the fence of RFC-22)
 
-A cut is also a checkpoint. Increments between cuts never skip or repeat a commit. A checkpoint ends in the table id,
-because another table's cut at this time differs:
+A cut is also a checkpoint, which ends in the table id:
 
     completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726
 """

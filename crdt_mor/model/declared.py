@@ -1,7 +1,7 @@
 """A write's declaration at its begin, so updates of other rows or columns need not wait for it.
 
-The pending entry stores it. A statement outside the declaration fails before anything is stored, and no version
-completes the write with files of other partitions.
+A statement outside the declaration fails before anything is stored, and no version completes the write with files of
+other partitions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Declared:
     existing: bool = False
 
     def outside(self, partitions: Iterable[str]) -> list[str]:
-        """Return the undeclared partitions."""
         return [] if self.partitions is None else sorted({*partitions} - {*self.partitions})
 
 
@@ -49,7 +48,6 @@ def declared_json(declared: Declared) -> dict[str, object]:
 
 
 def declared_from(entry: Mapping[str, Any]) -> Declared:
-    """Decode a declaration; raise one of `WRONG_SHAPE`."""
     names = [None if entry.get(key) is None else tuple(entry[key]) for key in ("partitions", "columns")]
     if not all(isinstance(name, str) for some in names for name in some or ()):
         raise TypeError(f"declared={entry!r}")

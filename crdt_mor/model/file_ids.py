@@ -7,8 +7,8 @@
 Hudi's simple bucket index uses the first eight digits, and expects one live file group per bucket. A replaced file
 group hides later writes for ever, so its id is never reused.
 
-The ids follow from the set of commits, so all processes agree. The value stores only ids that differ from the fixed
-ones. They change only with adopted commits of Hudi and restores.
+The ids follow from the set of commits, so all processes agree. They change only with adopted commits of Hudi and
+restores.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class FileIds:
         return {(partition, bucket_of_file_id(file_id)): file_id for partition, file_id in self.groups}
 
     def has(self, group: FileGroup) -> bool:
-        """Return True if a file group is live."""
         partition, file_id = group
         bucket = bucket_of_file_id(file_id)
         return bucket is not None and self.of(partition, bucket) == file_id
@@ -135,7 +134,6 @@ def file_ids_in(entry: str | Mapping[str, Sequence[Any]]) -> FileIds:
 
 
 def file_ids_of(entries: Mapping[str, Sequence[Any]]) -> FileIds:
-    """Decode ids by partition path; raise one of `WRONG_SHAPE`."""
     groups = tuple((partition, file_id) for partition, ids in entries.items() for file_id in ids)
     if not all(isinstance(file_id, str) and bucket_of_file_id(file_id) is not None for _, file_id in groups):
         raise TypeError(f"file ids. {entries=}")

@@ -1,7 +1,7 @@
 """Tables handed over to Hudi's writers. Meanwhile nothing of ours begins there.
 
 Hudi's data source and `MERGE INTO` refuse our default order by commit time. A quiet, fully compacted table gives the
-same answer under any order. So until it is taken back, it declares Hudi's plain rule, `COMMIT_TIME_ORDERING`.
+same answer under any order. So it declares Hudi's plain rule, `COMMIT_TIME_ORDERING`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Instant times: UTC as 17 digits, `yyyyMMddHHmmssSSS`, ordered as text.
 
-In Hudi, an *instant* is a timeline event with a time, an action and a state. This module handles only the time. All
-times come from the table's own clock, which every event advances by an even number of milliseconds. The last two bits
-of a requested time's milliseconds give its class, so times of different classes never collide:
+All times come from the table's own clock, which every event advances by an even number of milliseconds. The last two
+bits of a requested time's milliseconds give its class, so times of different classes never collide:
 
     0 of 4        a begin, or another event with its own instant in Hudi
     2 of 4        the claimed time of a one-event commit (`events.one_event`)
@@ -47,7 +46,6 @@ def from_ms(ms: int) -> InstantTime:
 
 
 def to_ms(time: InstantTime) -> int:
-    """Return the milliseconds since 1970-01-01 UTC."""
     when = datetime(
         int(time[:4]), int(time[4:6]), int(time[6:8]),
         int(time[8:10]), int(time[10:12]), int(time[12:14]), tzinfo=UTC,
@@ -90,7 +88,6 @@ def tick_after(last: InstantTime, wall_ms: int) -> InstantTime:
 
 
 def begin_after(last: InstantTime, wall_ms: int) -> InstantTime:
-    """Return the requested time of a begin after `last`."""
     return _next_of_class(last, wall_ms, 0)
 
 
@@ -109,6 +106,5 @@ def _next_of_class(last: InstantTime, wall_ms: int, rest: int) -> InstantTime:
 
 
 def barrier_after(last: InstantTime) -> InstantTime:
-    """Return the odd time just after `last`."""
     ms = to_ms(last)
     return from_ms(ms + 1 if ms % 2 == 0 else ms + 2)

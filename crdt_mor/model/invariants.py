@@ -1,8 +1,8 @@
 """Invariants of consecutive timeline versions.
 
 Each is a predicate over (previous, following), checked before a version is put. So a bug in a transition stops its
-process before the table is damaged. A docstring states the rule in its first line, which `services.verify` prints, then
-the damage from breaking it. More invariants are in `model.invariants_…`.
+process before the table is damaged. A docstring's first line states the rule, which `services.verify` prints. More
+invariants are in `model.invariants_…`.
 
 Two rules need more than values. `events.plan.schedule` asserts that no two open plans share a file group. Rule 3 of
 `log.publish` checks that a version follows the tail.
@@ -84,7 +84,7 @@ def the_table_keeps_its_id(previous: Timeline, following: Timeline) -> bool:
 def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
     """The clock moves on to a later, even time.
 
-    Events at one time would have no order. Odd times are for plans.
+    Odd times are for plans.
     """
     return following.clock > previous.clock and not _is_odd(following.clock)
 
@@ -92,7 +92,7 @@ def the_clock_moves_on(previous: Timeline, following: Timeline) -> bool:
 def new_instants_are_later_than_the_previous_clock(previous: Timeline, following: Timeline) -> bool:
     """New instants lie between the two clocks: writes at even times, plans at odd times.
 
-    An earlier time may be in use, or below the barrier of a plan that knows all earlier writes.
+    An earlier time may be in use, or below the barrier of a plan.
     """
     known = {p.requested for p in previous.pending} | {p.barrier for p in previous.plans}
     begun = [(p.requested, False) for p in following.pending if p.requested not in known]
@@ -149,7 +149,7 @@ def nothing_pending_is_lost(previous: Timeline, following: Timeline) -> bool:
 def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
     """This version ends only open instants of the previous version, or instants that it begins itself.
 
-    Otherwise a rolled-back instant could complete while its files are being deleted.
+    Otherwise a rolled-back instant could complete while its files are deleted.
     """
     opened = _open_instants(previous)
     given_up = {r.requested for r in following.rolled_back} - {r.requested for r in previous.rolled_back}
@@ -185,7 +185,7 @@ def open_plans_never_change(previous: Timeline, following: Timeline) -> bool:
 def what_was_given_up_never_changes(previous: Timeline, following: Timeline) -> bool:
     """A rolled-back write or cancelled plan stays unchanged until it is forgotten.
 
-    Its files may be deleted at any moment. Exception: a plan that Hudi executed before its cancellation is adopted.
+    Its files may be deleted at any moment. Exception: a plan that Hudi executed.
     """
     before = {r.requested: r for r in previous.rolled_back}
     ended = {c.requested for c in following.completions if not c.adopted}
@@ -210,8 +210,7 @@ def rollbacks_are_of_writes_that_are_forgotten(previous: Timeline, following: Ti
 def overwrites_are_noted_while_they_void_something(previous: Timeline, following: Timeline) -> bool:
     """An overwrite stays noted while a write requested before its barrier is pending.
 
-    Otherwise that write could complete with void files. The barrier of a replacing commit of Hudi is its requested
-    time.
+    Otherwise that write could complete with void files.
     """
     oldest = min((p.requested for p in following.pending), default=None)
     noted = following.overwrites
@@ -239,7 +238,7 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
 def completions_never_change(previous: Timeline, following: Timeline) -> bool:
     """A completion in the value never changes, nor do its files.
 
-    All helpers must project it to Hudi with the same bytes, and snapshots must stay repeatable.
+    All helpers must project it with the same bytes.
     """
     if following.carries(previous):
         return True
@@ -268,8 +267,8 @@ def an_event_only_adds_completions(previous: Timeline, following: Timeline) -> b
 def tokens_grow(previous: Timeline, following: Timeline) -> bool:
     """An application's token number never decreases, except in a restore, which drops the later commits.
 
-    Otherwise a repeated write would count as new, and a counter would add it twice. A token changes only with a commit
-    of this version. It is forgotten only if it is older than `tokens_since`, which moves forward up to the clock.
+    Otherwise a repeated write would count as new, and a counter would add it twice. A token is forgotten only if it is
+    older than `tokens_since`, which moves forward up to the clock.
     """
     if following.is_restore_of(previous):
         before = {t.application: t.number for t in previous.tokens}
@@ -318,8 +317,7 @@ def nothing_begins_in_a_closed_table(previous: Timeline, following: Timeline) ->
 def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
     """An opened target of a migration stays open, and the target of a cancelled migration never opens.
 
-    With source and target open, each would miss the other's writes. Steps are consecutive, so the token numbers of
-    their commits grow.
+    With source and target open, each would miss the other's writes.
     """
     before, now = previous.origin, following.origin
     if before is None:

@@ -10,8 +10,7 @@ from crdt_mor.model.timeline_parts import Completion
 def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
     """A foreign file group, outside the bucket index, stays noted, so no release writes to the table.
 
-    Otherwise a key could live in two groups. A commit of Hudi or a restore may remove the group, or it may prove to be
-    its bucket's.
+    Otherwise a key could live in two groups.
     """
     return previous.foreign_group is None or following.foreign_group is not None or _may_differ(previous, following)
 
@@ -19,8 +18,7 @@ def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timelin
 def file_ids_change_with_hudis_commits(previous: Timeline, following: Timeline) -> bool:
     """The live file groups of buckets change only with adopted commits of Hudi or a restore.
 
-    Otherwise two writers could open two groups for one bucket, and a key would live twice. Exception: a noted foreign
-    group proves to be its bucket's.
+    Otherwise two writers could open two groups for one bucket, and a key would live twice.
     """
     return previous.file_ids == following.file_ids or _may_differ(previous, following)
 

@@ -1,7 +1,4 @@
-"""Invariants of a table's history, checked with `model.invariants`.
-
-Retention and archiving remove its beginning, a restore its end. A savepoint names a moment.
-"""
+"""Invariants of a table's history, checked with `model.invariants`."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ def history_is_only_given_up(previous: Timeline, following: Timeline) -> bool:
 def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) -> bool:
     """The archive changes only with the watermark, which moves forward; the event notes the previous watermark.
 
-    A helper writes the next manifest. With a reused number it would take an older manifest for its own, and delete
-    active instants that no manifest contains.
+    With a reused number, a helper would take an older manifest for its own, and delete active instants that no manifest
+    contains.
     """
     old, new = previous.archive, following.archive
     if old.watermark == new.watermark:
@@ -50,7 +47,7 @@ def the_watermark_moves_only_forward(previous: Timeline, following: Timeline) ->
 def nothing_unfinished_is_archived(previous: Timeline, following: Timeline) -> bool:  # noqa: ARG001
     """Every instant in the value, finished or not, was requested after the watermark.
 
-    Hudi's readers take a file of any older instant for a committed instant.
+    Hudi's readers take any older file for committed.
     """
     return all(time > following.archive.watermark for time in following.instants)
 

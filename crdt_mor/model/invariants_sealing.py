@@ -1,7 +1,4 @@
-"""Invariants of sealing, which moves completions from a value to segments.
-
-Only the sealed value is put, so it must keep everything that the event changed.
-"""
+"""Invariants of sealing, which moves completions from a value to segments."""
 
 from __future__ import annotations
 

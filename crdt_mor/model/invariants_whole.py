@@ -1,7 +1,6 @@
 """Invariants of a single version with all commits, for `services.verify`.
 
-Stored values may have been edited, or written by a buggy release, so these predicates check the newest version by
-itself. Each yields a description of every violation.
+Each predicate yields a description of every violation.
 """
 
 from __future__ import annotations

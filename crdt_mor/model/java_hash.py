@@ -1,8 +1,8 @@
 """Java's `List<String>.hashCode` of record keys, vectorized.
 
 A string's hash is the sum of `unit[i] * 31^(n-1-i)` over its UTF-16 units, modulo 2^32. A list's hash starts at 1 and
-folds `31 * h + hash`. 31 is odd, so it has an inverse modulo 2^32, and two prefix sums of `unit[j] * 31^-j` give the
-hash of any part of a buffer. Keys of equal length use Horner's rule on the columns of a matrix.
+folds `31 * h + hash`. 31 has an inverse modulo 2^32, so two prefix sums of `unit[j] * 31^-j` give the hash of any part
+of a buffer. Keys of equal length use Horner's rule on the columns of a matrix.
 
 Hudi finds the values in a key by searching for `:` and `,`, and misparses values with these characters. `hudi_values`
 reproduces that, because a key in another bucket would live twice.
@@ -113,7 +113,6 @@ def _hashes_from(sums: Hashes, starts: _Offsets, ends: _Offsets) -> Hashes:
 
 
 def _powers(base: int, count: int) -> Hashes:
-    """Return base^0, base^1, ... modulo 2^32, from a cached larger table."""
     return _power_table(base, 1 << max(16, count.bit_length()))[:count]
 
 
@@ -173,7 +172,6 @@ def _value_hashes(units: _Units, sums: Hashes, starts: _Offsets, ends: _Offsets)
 
 @lru_cache(maxsize=1 << 16)  # parts of composite keys repeat
 def string_hash(text: str) -> int:
-    """Return Java's `String.hashCode`, unsigned."""
     result = 0
     for unit in np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
         result = (31 * result + unit) & 0xFFFFFFFF
@@ -181,7 +179,6 @@ def string_hash(text: str) -> int:
 
 
 def list_hash(values: list[str | None]) -> int:
-    """Return Java's `List.hashCode`, unsigned."""
     result = 1
     for value in values:
         result = (31 * result + (0 if value is None else string_hash(value))) & 0xFFFFFFFF

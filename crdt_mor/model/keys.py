@@ -4,9 +4,8 @@
     partition columns  -> partition path  `eu/2026-01-01`, or `region=eu/day=2026-01-01` in hive style
     record key         -> bucket          Java's hash of the key's values, as in Hudi
 
-The texts are Hudi's and must identify a row, so ambiguous values raise an error. One key column
-with several partition columns is COMPLEX in Hudi. Since table version 9, its text contains the column's name (`id:7`),
-and `composite` is True.
+The texts are Hudi's and must identify a row, so ambiguous values raise an error. Since table version 9, the text of one
+key column with several partition columns contains the column's name (`id:7`), and `composite` is True.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ _UNSAFE_IN_PATH: Final = r"[/:\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}"
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """The key and partition columns of a table, and their conversion to text."""
-
     fields: tuple[str, ...]
     partition_fields: tuple[str, ...] = ()
     hive_style: bool = False
@@ -71,7 +68,6 @@ class KeySpec:
 
     @property
     def keygen_type(self) -> str:
-        """The name of Hudi's key generator."""
         if self.generator:
             return self.generator
         if not self.partition_fields:
@@ -264,10 +260,7 @@ def _has_text(kind: pa.DataType) -> bool:
 
 
 def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """Convert a key or partition column to text as Hudi's upserts do.
-
-    Tables made by Hudi may contain decimals, bools, timestamps (as microseconds) and bytes (hexadecimal).
-    """
+    """Convert a key or partition column to text as Hudi's upserts do."""
     kind = data.type.value_type if pt.is_dictionary(data.type) else data.type
     if pt.is_timestamp(kind):
         return _text(data.cast(pa.int64()))
@@ -282,7 +275,6 @@ def _key_text(data: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def _text(data: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as a string array."""
     text = data if pt.is_string(data.type) else data.cast(pa.string())
     if isinstance(text, pa.ChunkedArray):
         text = text.combine_chunks()

@@ -4,8 +4,8 @@
     crdt_mor.cluster_order = z-order         default: linear, by the first column, then the next, …
     crdt_mor.compression   = lz4             default: zstd
 
-Rows with near values share few row groups, so a filter skips the others by their statistics. Answers never change, so
-the properties may change at any time. A compaction plan freezes its row order, and each base file stores its own.
+Answers never change, so the properties may change at any time. A compaction plan freezes its row order, and each base
+file stores its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Layout:
 
     @classmethod
     def of(cls, properties: Iterable[tuple[str, str]]) -> Layout:
-        """Read the layout from table properties; raise `InvalidInputError` if they are invalid."""
         texts = dict(properties)
         order = parsed_order(texts.get(CLUSTER_ORDER, LINEAR))
         columns = parsed_columns(texts[CLUSTER_BY]) if CLUSTER_BY in texts else ()
@@ -60,7 +59,6 @@ class Layout:
 
     @classmethod
     def asked(cls, columns: tuple[str, ...], order: str, compression: str = ZSTD) -> Layout:
-        """Check the layout arguments of a new table."""
         if compression not in CODECS:
             raise InvalidInputError(f"compression must be {ZSTD} or {LZ4}. compression={compression!r:.200}")
         if order not in ORDERS:
@@ -99,7 +97,6 @@ class Layout:
         return cls(tuple(rest[:-1].split(",")), order)
 
     def require_columns(self, schema: TableSchema) -> None:
-        """Raise `InvalidInputError` for a missing column or a nested type."""
         for name in self.columns:
             index = schema.stored.get_field_index(name)
             if index < 0:
@@ -117,7 +114,6 @@ BY_KEY: Final = Layout()
 
 
 def with_layout(properties: Iterable[tuple[str, str]], other: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Replace the layout in `properties` by the layout in `other`."""
     rest = [(name, value) for name, value in properties if name not in NAMES]
     return tuple(sorted([*rest, *((name, value) for name, value in other if name in NAMES)]))
 
@@ -156,7 +152,6 @@ def parsed_compression(text: str) -> str:
 
 
 def _one_of(words: tuple[str, ...], name: str, text: str) -> str:
-    """Check a value against `words`, the default first; raise `InvalidInputError`."""
     word = text.strip()
     if word not in words:
         raise InvalidInputError(
@@ -171,7 +166,6 @@ PARSED: Final[Mapping[str, Callable[[str], object]]] = {
 
 
 def with_columns(text: str, name: Callable[[str], str]) -> str:
-    """Rename the columns in the text of `crdt_mor.cluster_by`."""
     return ",".join(map(name, parsed_columns(text)))
 
 

@@ -56,7 +56,6 @@ class PayloadRef:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The parameters as Python values."""
         arguments: dict[str, Any] = json.loads(self.parameters)
         return arguments
 
@@ -93,7 +92,6 @@ class ColumnMerge:
         return f"{names}: {self.payload}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object in the table's properties."""
         entry: dict[str, Any] = {"columns": list(self.columns), "payload": self.payload.name}
         if self.payload.arguments:
             entry["parameters"] = self.payload.arguments
@@ -103,7 +101,6 @@ class ColumnMerge:
 
     @classmethod
     def of_json(cls, entry: Mapping[str, Any]) -> ColumnMerge:
-        """Decode a JSON object; raise KeyError, TypeError or `InvalidInputError` if it is invalid."""
         parameters = json.dumps(entry.get("parameters", {}))
         payload = PayloadRef(entry["payload"], parameters, entry["fingerprint"], entry.get("path", ""))
         return cls(tuple(str(name) for name in entry["columns"]), payload)
@@ -140,7 +137,6 @@ class MergeSpec:
 
     @property
     def partial(self) -> bool:
-        """True if an upsert may omit columns."""
         return self.kind == "partial"
 
     def decided_with(self, names: Collection[str]) -> set[str]:
@@ -150,7 +146,6 @@ class MergeSpec:
 
     @property
     def summary(self) -> str:
-        """The merge rule for display."""
         members = "; ".join(map(str, self.columns))
         return f"{self._head} ({members})" if members else self._head
 

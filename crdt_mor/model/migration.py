@@ -3,9 +3,8 @@
     source   moving    announced ──► closed: nothing begins there, writers go to the target
     target   origin    arriving, step by step ──► opened | given up
 
-Each decision is one put by an event of its own table: the source closes or reopens, and the target opens or is given
-up. A source reopens only after its target was given up, and such a target never opens. So two tables never take the
-same writes.
+A source reopens only after its target was given up, and such a target never opens. So two tables never take the same
+writes.
 
 A *step* is noted before it is executed: a part of the source's history, and the token numbers of its commits. They
 determine the commits, so any process can continue after the last committed number.
@@ -46,7 +45,7 @@ class Moving:
 class Step:
     """The next part to copy: commits that completed after `since`, up to `until`.
 
-    since: EPOCH for the full snapshot. first: the number of the first commit. count: the maximal number of commits.
+    since: EPOCH for the full snapshot. first: the number of the first commit. count: at most so many commits.
     """
 
     since: InstantTime = EPOCH

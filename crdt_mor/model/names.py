@@ -77,7 +77,7 @@ def replacing_file_id(bucket: int, instant: InstantTime) -> str:
 def bucket_of_file_id(file_id: str) -> int | None:
     """Return the bucket in the first eight digits of a file id, or None.
 
-    Other ids may begin with digits by chance, for a bucket that the table does not have.
+    Other ids may begin with digits by chance.
     """
     digits = file_id[:8]
     return int(digits) if file_id[8:9] == "-" and digits.isascii() and digits.isdigit() else None
@@ -86,8 +86,7 @@ def bucket_of_file_id(file_id: str) -> int | None:
 def driver_token(driver: int) -> str:
     """Return the write token of a distributed write's driver.
 
-    Every driver gets a new number, so drivers never share a file name. The middle part is a 32-bit number for Hudi's
-    readers, beyond Spark's stages.
+    Every driver gets a new number, so drivers never share a file name. The middle part is beyond Spark's stages.
     """
     return f"0-{_DRIVERS + driver}-0"
 
@@ -183,7 +182,6 @@ class TimelineFileName:
 
 
 def join_path(*parts: str) -> str:
-    """Join path parts, without empty ones such as the partition of an unpartitioned table."""
     return "/".join(part for part in parts if part)
 
 

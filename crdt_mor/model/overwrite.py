@@ -27,7 +27,6 @@ class Scope:
         return self.partitions is None or partition in self.partitions
 
     def includes(self, other: Scope) -> bool:
-        """Return True if this scope covers everything in the other scope."""
         if self.partitions is None or other.partitions is None:
             return self.partitions is None
         return set(other.partitions) <= set(self.partitions)
@@ -38,8 +37,6 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """An overwrite that voids files of pending writes requested before the barrier."""
-
     barrier: InstantTime
     scope: Scope
 
@@ -75,7 +72,6 @@ def _scope_replaced(completion: Completion) -> Scope:
 
 
 def still_noted(overwrites: Iterable[Overwrite], oldest: InstantTime | None) -> tuple[Overwrite, ...]:
-    """Return the overwrites that void files of pending writes. oldest: the oldest pending request."""
     return tuple(o for o in overwrites if oldest is not None and oldest < o.barrier)
 
 

@@ -13,9 +13,6 @@
     "completed:20260131120000000:0b3d…"     completed:20260131120000000:0b3d…   an end of a window of changes
 
 If a Hudi table's timeline is in local time, 17 digits are local time too. An ordinal of `Table.history` is not a point.
-
-`parse_point` converts text from the command line and Spark, `check_point` checks a Python point, and `read/cut.py`
-converts it to a cut. Only the ends of a window of changes may be checkpoints.
 """
 
 from __future__ import annotations
@@ -46,18 +43,15 @@ CUTS: Final = get_args(By)
 
 
 def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> Point:
-    """Parse a point of a table's history.
+    """Parse a point of a table's history; raise `InvalidInputError` if it is invalid.
 
     Fewer than 17 digits are a version, 17 digits are a UTC time. Text that begins with a letter or `_` is "now" or a
     savepoint. Other text is an ISO 8601 time or date, in UTC without a zone.
 
     Args:
         text: the point as text.
-        checkpoint: accept a checkpoint too, for an end of a window of changes.
+        checkpoint: accept a checkpoint too.
         name: the argument's name, for errors.
-
-    Raises:
-        InvalidInputError: the text is not a point.
     """
     if text == NOW or (text.isascii() and text.isdigit() and len(text) == DIGITS):
         return text

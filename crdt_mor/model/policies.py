@@ -1,10 +1,8 @@
 """Maintenance policies in a table's properties.
 
-    crdt_mor.compaction.log_files = 10          ┐
-    crdt_mor.retention            = 7d          │  Policies.of(properties)
-    …                                           ┘
-
-Setting a wrong policy raises an error, because no service would follow it.
+crdt_mor.compaction.log_files = 10          ┐
+crdt_mor.retention            = 7d          │  Policies.of(properties)
+…                                           ┘
 """
 
 from __future__ import annotations

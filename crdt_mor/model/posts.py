@@ -2,7 +2,7 @@
 
 A post names the version at which it was made, and is *open* for the next `WINDOW` versions. Only these may take it. A
 value keeps the names of taken or voided posts for the same time. So a post is committed at most once, however late a
-second copy arrives, and no listing, clock or deletion matters.
+second copy arrives.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ def is_open(post: PostName, version: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The taken or voided posts in a value."""
-
     _names: Mapping[int, frozenset[str]]
 
     @classmethod

@@ -4,7 +4,6 @@
             ▲ first                   at   the restore's time; later commits follow it
 
 Views and checkpoints from the first dropped commit until `at` are refused for ever, because they would lack rows.
-Points between `to` and the first dropped commit stay valid.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 class Restore:
     """A restore.
 
-    to: commits completed by this time are kept. at: the table's clock afterwards.
-    path: the frozen plan with the dropped instants and their files.
-    first, first_version, first_requested: the least of the dropped commits; `at` and `version` without any. count: of
-    dropped instants.
+    to: commits completed by this time are kept. at: the table's clock afterwards. path: the frozen plan.
+    first, first_version, first_requested: the least of the dropped commits; `at` and `version` without any.
     """
 
     to: InstantTime
@@ -46,7 +43,6 @@ class Restore:
         return cut.time >= self.first if cut.by == "completed" else cut.time > self.first_requested
 
     def hides_version(self, version: int) -> bool:
-        """Return True if a version contained dropped commits."""
         return self.first_version <= version < self.version
 
 

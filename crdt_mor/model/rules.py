@@ -4,8 +4,8 @@
     check      an SQL condition that must not be false; null passes, as in SQL
     default    the value of a column that a write omits
 
-A write obeys the rules of the version in which it began, or of a later version. Older rows are checked once, when a
-rule is added (`events.rules`). Then the rule is *proven*: every row obeys it.
+A write obeys the rules of the version in which it began, or of a later version. Older rows are checked when a rule is
+added (`events.rules`). Then the rule is *proven*: every row obeys it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ Rules = tuple[Rule, ...]
 
 
 def ordered(rules: Iterable[Rule]) -> Rules:
-    """Sort rules; raise `InvalidInputError` if there are too many."""
     found = tuple(sorted(rules, key=lambda rule: (get_args(Kind).index(rule.kind), rule.name)))
     size = len(rules_text(found).encode())
     if len(found) > RULES_MAX or size > BYTES_MAX:
@@ -73,10 +72,9 @@ def ordered(rules: Iterable[Rule]) -> Rules:
 
 
 def adding(rules: Rules, new: Sequence[Rule], nonce: str, *, are_proven_next: bool) -> Rules:
-    """Add unproven rules by the event with this nonce.
+    """Add unproven rules by the event with this nonce. Raise `InvalidInputError` if another rule has the name.
 
     A proven rule stays, and so does an unproven rule that this process proves next: only its own event may withdraw it.
-    Raise `InvalidInputError` if another rule has the name.
     """
     known = {rule.place: rule for rule in rules}
     for rule in new:
@@ -134,7 +132,6 @@ def rule_json(rule: Rule) -> list[object]:
 
 
 def rule_of(entry: Any) -> Rule:
-    """Decode a rule; raise ValueError or TypeError if it is invalid."""
     kind, name, text, columns, nonce, is_proven = entry
     if kind not in get_args(Kind) or is_proven not in (0, 1):
         raise ValueError(f"no rule: {entry!r:.200}")

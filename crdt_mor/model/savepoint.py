@@ -5,7 +5,7 @@
     table.maintenance.restore(to="before-backfill")
 
 Clean keeps a savepoint's files, the value keeps its commits, and archiving stops before it, so a restore is always
-possible. A name begins with a letter or `_`, unlike versions, moments and checkpoints.
+possible.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ _TAKEN: Final = ("now",)
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A name for a moment of a table.
+    """A name for a moment of a table: it shows the commits completed by `at`.
 
-    at: it shows the commits completed by this time. saved: its creation, by the table's clock.
     marks: the requested time of the commit in Hudi's savepoint. EPOCH: the table had no commit, or the commit has
     another savepoint.
     """
@@ -57,7 +56,6 @@ def is_savepoint_name(text: object) -> bool:
 
 
 def checked_name(name: object) -> str:
-    """Return the name; raise `InvalidInputError` if it is invalid."""
     if not isinstance(name, str) or not is_savepoint_name(name):
         raise InvalidInputError(
             "a savepoint name begins with a letter or _, followed by letters, digits, '_', '-' and '.', at most 128 "

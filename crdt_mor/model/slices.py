@@ -46,7 +46,6 @@ class FileSlice:
         return self.partition, self.file_id
 
     def is_carry(self, log: DataFile) -> bool:
-        """Return True for a compaction's carry log."""
         named_alike = self.base is not None and log.name.instant == self.base.name.instant
         return named_alike and self.committed is None
 
@@ -63,15 +62,13 @@ class FileSlice:
 
     @property
     def weight(self) -> int:
-        """The cost of reading the slice, in bytes."""
         return sum(file.size + OPENING_A_FILE for file in self.files)
 
 
 def balanced_parts(items: Iterable[tuple[S, int]], size: int) -> list[Sequence[S]]:
     """Split weighted items, in order, into even parts of about `size`.
 
-    Neighbours stay together, such as the small slices of a partition. An item above twice the size is
-    alone.
+    An item above twice the size is alone.
     """
     weighted = list(items)
     total = sum(weight for _, weight in weighted)
@@ -113,10 +110,7 @@ def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) ->
 
 
 def shared_logs(completions: Iterable[Completion]) -> set[str]:
-    """Return Hudi's logs from before an upgrade to version 8, named after slices instead of commits.
-
-    The upgrade compacts them, so only older views contain them.
-    """
+    """Return Hudi's logs from before an upgrade to version 8, named after slices instead of commits."""
     return {
         file.path
         for c in completions

@@ -1,8 +1,7 @@
 """The properties of a table: strings by name, set by users and contained in every version.
 
-Unknown names with `crdt_mor.` raise an error,
-since no service would follow a misspelt policy. So do near misses such as `retention`, and fixed settings such as
-`merge`. `hoodie.properties` is different: Hudi's settings, fixed at creation.
+Unknown names with `crdt_mor.` raise an error, since no service would follow a misspelt policy. So do near misses such
+as `retention`, and fixed settings such as `merge`.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ BYTES_MAX: Final = 16 << 10
 
 
 def checked_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Check the argument of `Table.set_properties`; raise `InvalidInputError` if it is invalid."""
     if not isinstance(changes, Mapping):
         raise InvalidInputError(
             'properties must be a dict of strings, like {"owner": "ops"}; None removes a property. '
@@ -122,7 +120,6 @@ def _refuse_near_names(name: str) -> None:
 
 
 def _plain(name: str) -> str:
-    """Normalize a name: no prefix, lower case, one separator."""
     words = "_".join(re.findall(r"[a-z0-9]+", name.casefold()))
     return words.removeprefix("crdt_mor_").removeprefix("mor_")
 

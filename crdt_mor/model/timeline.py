@@ -13,11 +13,7 @@
     handed_over, taken_back        see `planners.handover`
 
 Every transition returns version + 1, with a clock at least two milliseconds later and the event's nonce. Transitions do
-no I/O and read no clock. `log.publish` puts each value if absent, so a table's events are totally ordered. Requested
-and completion times increase in that order, whatever the wall clocks say.
-
-Older completions move to *segments*, immutable objects that the value names. Sixteen segments of one level are rolled
-up into one, and a clean drops segments that no view needs (`planners.packing`).
+no I/O and read no clock. Requested and completion times increase in the order of events, whatever the wall clocks say.
 """
 
 from __future__ import annotations
@@ -64,8 +60,6 @@ SEGMENTS_MAX = 16
 
 @dataclass(frozen=True)
 class Timeline(Value):
-    """A version of the timeline. Transitions return the next version."""
-
     @classmethod
     def genesis(cls, schema: str, table_id: str | None = None) -> Self:
         """Return version 0. It depends only on the table's properties, so any process may put it."""
@@ -227,10 +221,7 @@ class Timeline(Value):
         author: Author | None = None,
         droppable: InstantTime | None = None,
     ) -> Timeline:
-        """Complete an open plan. Readers now use its files instead of the replaced ones.
-
-        droppable: the value may drop commits that no view at this time or later needs, see `model.dropping`.
-        """
+        """Complete an open plan. Readers now use its files instead of the replaced ones."""
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
         completed = tick_after(self.clock, wall_ms)
@@ -259,7 +250,7 @@ class Timeline(Value):
     def sweep(self, nonce: str, wall_ms: int, store_ms: int, forgotten: Iterable[InstantTime]) -> Timeline:
         """Forget rolled-back instants, after a listing showed that their files are gone.
 
-        The event adds a rollback for each forgotten write, to inform Hudi. Hudi does not know cancelled plans.
+        The event adds a rollback for each forgotten write, to inform Hudi.
         """
         times = set(forgotten)
         clock, told = self.clock, []
@@ -292,7 +283,7 @@ class Timeline(Value):
     ) -> Timeline:
         """Move the instants up to the watermark from Hudi's active timeline to its history.
 
-        count: of these instants. files: all data files of the history afterwards, oldest first.
+        files: all data files of the history afterwards, oldest first.
         """
         archive = Archive(
             watermark, self.archive.watermark, self.version + 1, self.archive.count + count, self.archive.manifest + 1,
@@ -314,10 +305,10 @@ class Timeline(Value):
         groups: LiveGroups,
         cancelled: Sequence[OpenPlan] = (),
     ) -> Timeline:
-        """Add instants that Hudi wrote, and move the clock past them.
+        """Add instants that Hudi wrote, and move the clock past them. A plan that Hudi executed ends.
 
-        Their replaced file groups become void for earlier pending writes. A plan that Hudi executed ends.
-        groups: the live file groups of buckets afterwards. cancelled: open plans that would hide adopted rows.
+        Their replaced file groups become void for earlier pending writes. cancelled: open plans that would hide adopted
+        rows.
         """
         adopted = tuple(replace(c, version=self.version + 1, adopted=True) for c in completions)
         done = {c.requested for c in adopted}

@@ -49,7 +49,6 @@ class _Field:
 
     decode: the second argument is the document's format. absent: the value of a missing key; never written, unless
     `always`.
-    parts: records to type-check. times: instants to check.
     """
 
     name: str

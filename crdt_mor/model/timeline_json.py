@@ -87,7 +87,6 @@ def encode_file_ids(ids: FileIds) -> bytes:
 
 
 def decode_file_ids(data: bytes, path: str) -> FileIds:
-    """Decode file ids; raise `FormatError` with `path` if they are invalid."""
     try:
         return file_ids_of(json.loads(data)["file_ids"])
     except WRONG_SHAPE as error:

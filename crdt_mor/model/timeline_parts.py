@@ -72,9 +72,8 @@ class Token:
 class Pending:
     """A pending write.
 
-    version: of its begin. begun_ms: the store's clock just before the begin; None if an older release wrote it.
-    driver: of a distributed write; only it may complete the write. drivers: how many have taken it over.
-    author: None if an older release wrote it.
+    version: of its begin. begun_ms: the store's clock just before the begin. driver: of a distributed write; only it
+    may complete the write. drivers: how many have taken it over. An older release wrote no `begun_ms` and no author.
     """
 
     requested: InstantTime
@@ -121,9 +120,7 @@ class Completion:
 
     version: of its completion. nonce: of the begin or plan. driver: of a distributed write.
     action: in the completed file's name: `deltacommit`, `replacecommit`, or `commit` for a compaction. operation:
-    Hudi's operation type.
-    adopted: Hudi wrote this instant. author: None for commits of Hudi or of an older release.
-    undone: the write that a rollback undid. overwriting: of an overwrite.
+    Hudi's operation type. adopted: Hudi wrote this instant. undone: the write that a rollback undid.
     token: (application, number); None in FORMAT 4. members: of a commit of several writers.
     committed: of a read-only Hudi table before version 8.
     """
@@ -147,7 +144,6 @@ class Completion:
 
     @property
     def tokens(self) -> tuple[tuple[str, int], ...]:
-        """The tokens of all writes in this commit."""
         found = (self.token, *(member.token for member in self.members))
         return tuple(token for token in found if token is not None)
 
@@ -198,8 +194,7 @@ class Retention:
     since: views by completion time are exact from this time on. EPOCH: all are.
     stable_since: the same by requested time. Not after `since`, nor after the request of any then pending write.
     groups: file groups with a later start of history, because of an erasure.
-    dropped: no view at this time or later needs the `dropped_count` dropped commits, which completed by then. A missing
-    commit requested earlier may have existed.
+    dropped: no view at this time or later needs the `dropped_count` dropped commits, which completed by then.
     """
 
     since: InstantTime = EPOCH
@@ -220,10 +215,8 @@ class Archive:
     """Hudi's history, its archived timeline.
 
     watermark: instants requested up to this time are in the history and never change. EPOCH: none.
-    since: the previous watermark. version: the version that set the watermark. A helper of it writes the history and
-    removes the active files.
-    count: of archived instants. manifest: the number of the newest manifest that this version requires; 0 before the
-    first.
+    since: the previous watermark. version: the version that set the watermark. count: of archived instants.
+    manifest: the number of the newest manifest that this version requires; 0 before the first.
     files: the data files in this manifest, oldest first.
     """
 

@@ -1,7 +1,4 @@
-"""The fields of a timeline version, and lookups. `model.timeline` contains the transitions.
-
-Older completions are in the segments that it names.
-"""
+"""The fields of a timeline version, and lookups. Older completions are in the segments that it names."""
 
 from __future__ import annotations
 
@@ -38,8 +35,6 @@ from crdt_mor.model.timeline_parts import (
 
 @dataclass(frozen=True)
 class Value:
-    """A version of the timeline."""
-
     version: int
     nonce: str
     clock: InstantTime
@@ -114,18 +109,15 @@ class Value:
 
     @property
     def names(self) -> Names:
-        """The column names that users see."""
         return names_of(self.alterations)
 
     @property
     def newly_pending(self) -> tuple[InstantTime, ...]:
-        """The instants begun or planned by this version."""
         begun = [pending.requested for pending in self.pending if pending.version == self.version]
         return (*begun, *(plan.barrier for plan in self.plans if plan.version == self.version))
 
     @property
     def instants(self) -> tuple[InstantTime, ...]:
-        """All instants in this value, without its segments."""
         open_instants = (*(p.requested for p in self.pending), *(p.barrier for p in self.plans))
         return (*open_instants, *(r.requested for r in self.rolled_back), *(c.requested for c in self.completions))
 
@@ -134,7 +126,6 @@ class Value:
 
     @property
     def objects(self) -> set[str]:
-        """The objects with this value's segments and file ids."""
         stored = self.file_ids.stored
         return {segment.name for segment in self.segments} | ({stored} if stored is not None else set())
 
