@@ -306,7 +306,7 @@ DELETE: dict[str, Mistake] = {
                          r"delete\(frame\).*keys=Table"),
     "keys of another type": (lambda w: w.events.delete(keys=[7]), InvalidInputError, r"convert it.*column=id.*\[7\]"),
     "keys of two columns for one": (lambda w: w.events.delete(keys=[("a", "b")]), InvalidInputError,
-                                    r"value of each of \['id'\].*got=\('a', 'b'\)"),
+                                    r"value for each of \['id'\].*got=\('a', 'b'\)"),
     "keys without their partition": (lambda w: w.parted.delete(keys=["a"]), InvalidInputError,
                                      r"by a frame.*partition_by=\['day'\]"),
     "a delete without its ordering": (lambda w: w.ordered.delete(keys=["a"]), InvalidInputError,

@@ -186,7 +186,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
             [sys.executable, "-m", "crdt_mor", "show", table.uri], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 1
-    assert done.stderr == b"error: the machine refused: No space left on device. errno=ENOSPC\n"
+    assert done.stderr == b"error: the operating system refused: No space left on device. errno=ENOSPC\n"
 
 
 @pytest.mark.parametrize(
