@@ -177,7 +177,7 @@ CREATE: dict[str, Mistake] = {
     "no key": (create(key=[]), InvalidInputError, "record key: name at least one column"),
     "a key that is None": (create(key=None), InvalidInputError, "a string or a list.*got=None"),
     "a key by number": (create(key=0), InvalidInputError, "a string or a list.*got=0"),
-    "a key column twice": (create(key=["id", "id"]), InvalidInputError, "name it once"),
+    "a key column twice": (create(key=["id", "id"]), InvalidInputError, "name each column once"),
     "a key of floats": (create(key="price"), InvalidInputError, "cast it to string.*column=price"),
     "a partition that is misspelt": (create(partition_by="dya"), InvalidInputError, "partition.*column=dya"),
     "an ordering that is misspelt": (create(ordering="ts"), InvalidInputError, "ordering.*column=ts"),
@@ -240,7 +240,7 @@ WRITE: dict[str, Mistake] = {
     "a column too many": (lambda w: w.events.upsert(ROWS.append_column("x", pa.array([1, 2]))), SchemaMismatchError,
                           r'schema_mode="merge".*unknown=\[\'x\'\]'),
     "texts for numbers": (lambda w: w.events.upsert(replaced("n", ["1", "2"])), SchemaMismatchError,
-                          "cast it.*column=n type=string"),
+                          "cast to the column's type.*column=n type=string"),
     "fractions for integers": (lambda w: w.events.upsert(replaced("n", [1.0, 2.5])), SchemaMismatchError,
                                r"round it.*column=n row=1 value=2\.5"),
     "types that do not join": (lambda w: w.events.upsert(replaced("n", ["x", "y"]), schema_mode="merge"),
@@ -304,7 +304,7 @@ DELETE: dict[str, Mistake] = {
     "keys for a frame": (lambda w: w.events.delete(["a"]), InvalidInputError, "not a table.*type=list"),
     "a frame for keys": (lambda w: w.events.delete(keys=ROWS.select(["id"])), InvalidInputError,
                          r"delete\(frame\).*keys=Table"),
-    "keys of another type": (lambda w: w.events.delete(keys=[7]), InvalidInputError, r"convert it.*column=id.*\[7\]"),
+    "keys of another type": (lambda w: w.events.delete(keys=[7]), InvalidInputError, r"convert.*column=id.*\[7\]"),
     "keys of two columns for one": (lambda w: w.events.delete(keys=[("a", "b")]), InvalidInputError,
                                     r"value for each of \['id'\].*got=\('a', 'b'\)"),
     "keys without their partition": (lambda w: w.parted.delete(keys=["a"]), InvalidInputError,
@@ -385,7 +385,7 @@ PAYLOADS: dict[str, Mistake] = {
     "a merge that merges nothing": (create(merge={"n": NoMerge()}), LawError, "kernel-exact"),
     "a mean of means": (create(merge={"price": Mean()}), LawError, "associative"),
     "a class for a payload": (lambda w: mor.check_laws(Mean), InvalidInputError, "not a class.*got="),
-    "a name for a payload": (lambda w: mor.check_laws("mean"), InvalidInputError, "no name.*got='mean'"),
+    "a name for a payload": (lambda w: mor.check_laws("mean"), InvalidInputError, "not a class or a name.*got='mean'"),
 }  # fmt: skip
 
 IN_PYTHON = CREATE | OPEN | WRITE | DELETE | READ | UPKEEP | PAYLOADS

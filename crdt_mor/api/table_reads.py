@@ -133,7 +133,7 @@ class TableReads(Readable, NearNames):
 
         _check_names(names)
         if images and raw:
-            raise InvalidInputError("pass only one of images and raw")
+            raise InvalidInputError(f"pass only one of images and raw. images={images} raw={raw}")
         by: By = "requested" if _consistency(consistency, "latest", "stable") == "stable" else "completed"
         session = self._session
         first, last = (None if point is None else point_of(point) for point in (since, until))

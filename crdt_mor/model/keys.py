@@ -64,7 +64,7 @@ class KeySpec:
             raise InvalidInputError("a table needs a record key: name at least one column.")
         for names, what in ((self.fields, "record key"), (self.partition_fields, "partition")):
             if len(set(names)) < len(names):
-                raise InvalidInputError(f"the {what} contains a column twice. columns={list(names)}")
+                raise InvalidInputError(f"the {what} has a column twice: name each column once. columns={list(names)}")
 
     @property
     def keygen_type(self) -> str:
