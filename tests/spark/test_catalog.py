@@ -25,9 +25,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("day", pa.string()), ("n", pa.int64())
 ROWS = pa.table({"id": ["a", "b"], "day": ["mon", "tue"], "n": [1, 2]}, schema=SCHEMA)
 MADE_ANEW = "CREATE OR REPLACE TABLE days USING days"
 
-LEFT_OUT = (
-    r"null in every row, and Spark does not say whether.*columns=\['day'\]|Cannot find data for the output column"
-)
+LEFT_OUT = r"null in every row, and Spark hides whether.*columns=\['day'\]|Cannot find data for the output column"
 """What we say, or Spark 4.0."""
 
 
