@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None, str]] = {
     "a wrong limit": ({"maxFilesPerTrigger": "0"}, None, "maxFilesPerTrigger is a number above 0"),
     "a window that ends early": ({"since": "5", "until": "2"}, None, "until lies before since"),
     "a column of another type": ({}, "id string, n int", "column=n asked=int table=bigint"),
-    "a column that is not there": ({}, "id string, m int", r"names unknown columns.*unknown=\['m'\]"),
+    "a column that is not there": ({}, "id string, m int", r"columns that are not there.*unknown=\['m'\]"),
     "a column that may be null": ({}, "id string, n long not null", "NOT NULL of a column that may be null. column=n"),
 }
 
