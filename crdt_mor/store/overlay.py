@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from crdt_mor.ground.parquet import ParquetSource
-from crdt_mor.store.protocol import Content, Durable, Stat, Store
+from crdt_mor.store.delegating import DelegatingStore
+from crdt_mor.store.protocol import Stat, Store
 
 
-class OverlayStore:
+class OverlayStore(DelegatingStore):
     """The store `base` with the objects of `other` at `paths`. Changes go to `base`."""
 
     def __init__(self, base: Store, other: Store, paths: Collection[str]) -> None:
-        self._base = base
+        super().__init__(base)
         self._other = other
         self._paths = frozenset(paths)
 
     def _of(self, path: str) -> Store:
-        return self._other if path in self._paths else self._base
+        return self._other if path in self._paths else self.store
 
     def read(self, path: str) -> bytes | None:
         return self._of(path).read(path)
@@ -33,30 +34,12 @@ class OverlayStore:
         return self._of(path).parquet(path)
 
     def list(self, folder: str) -> builtins.list[Stat]:
-        return self._merged(self._base.list(folder), self._other.list(folder))
+        return self._merged(self.store.list(folder), self._other.list(folder))
 
     def walk(self, folder: str) -> builtins.list[Stat]:
-        return self._merged(self._base.walk(folder), self._other.walk(folder))
+        return self._merged(self.store.walk(folder), self._other.walk(folder))
 
     def _merged(self, base: builtins.list[Stat], other: builtins.list[Stat]) -> builtins.list[Stat]:
         stats = [stat for stat in base if stat.path not in self._paths]
         stats += [stat for stat in other if stat.path in self._paths]
         return sorted(stats, key=lambda stat: stat.path)
-
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        return self._base.put(path, data, durable=durable, after=after)
-
-    def copy(self, source: str, target: str) -> bool:
-        return self._base.copy(source, target)
-
-    def delete(self, path: str) -> None:
-        self._base.delete(path)
-
-    def touch(self, path: str) -> None:
-        self._base.touch(path)
-
-    def make_durable(self, path: str) -> None:
-        self._base.make_durable(path)
-
-    def now_ms(self) -> int:
-        return self._base.now_ms()
