@@ -261,7 +261,7 @@ class Maintenance:
             InvalidInputError: `copy` is another table, or this one.
         """
         other = copy._session  # noqa: SLF001  a table as well
-        return repair(self._session, other, on_progress or (lambda _: None))
+        return repair(self._session, other, on_progress)
 
     def execute(self, plan: CompactionPlan) -> list[DataFile]:
         """Write the invisible files of a plan or a part of it, unless another process did.

@@ -22,7 +22,7 @@ from crdt_mor.services.verify import Tell, needed_files, verify
 from crdt_mor.services.verify_findings import Verification
 from crdt_mor.store.across import put_across
 from crdt_mor.store.overlay import OverlayStore
-from crdt_mor.store.paths import in_hoodie
+from crdt_mor.store.paths import TEMP_FOLDER, in_hoodie
 from crdt_mor.store.protocol import Stat
 
 OF_ONE_FILE: Final = frozenset(
@@ -59,7 +59,7 @@ class Repaired:
         return f"put {plural(len(self.files), 'file')}, {words_of_bytes(self.bytes)}; {left} left"
 
 
-def repair(session: Session, copy: Session, tell: Tell) -> Repaired:
+def repair(session: Session, copy: Session, tell: Tell | None) -> Repaired:
     _require_copy(session, copy)
     first = verify(_anew(session), on_progress=tell)
     sound = _sound_in(session, copy, first, tell)
@@ -72,7 +72,7 @@ def repair(session: Session, copy: Session, tell: Tell) -> Repaired:
 
 def _require_copy(session: Session, copy: Session) -> None:
     here, there = session.tail().table_id, copy.tail().table_id
-    if session.store is copy.store or session.uri == copy.uri:
+    if _are_one_place(session, copy):
         raise InvalidInputError(f"the copy is the table itself: name a copy of the table. path={copy.uri}")
     if here is None or here != there:
         raise InvalidInputError(
@@ -81,11 +81,24 @@ def _require_copy(session: Session, copy: Session) -> None:
         )
 
 
+def _are_one_place(session: Session, copy: Session) -> bool:
+    """Return True if an object that is put into the table shows in the copy.
+
+    One table may have two addresses, such as a symbolic link. A repair from itself could delete its only file.
+    """
+    mark = f"{TEMP_FOLDER}/clock-{session.environment.nonce()}"  # a sweep removes it if this process dies
+    session.store.touch(mark)
+    try:
+        return copy.store.stat(mark) is not None
+    finally:
+        session.store.delete(mark)
+
+
 def _anew(session: Session, store: OverlayStore | None = None) -> Session:
     return Session.open(session.uri, session.environment, session.expiry_ms, store or session.store)
 
 
-def _sound_in(session: Session, copy: Session, found: Verification, tell: Tell) -> list[Stat]:
+def _sound_in(session: Session, copy: Session, found: Verification, tell: Tell | None) -> list[Stat]:
     """Return the copy's files at the damaged paths that pass `verify`.
 
     A replaced segment names unchecked files, so the search is repeated.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -148,6 +149,17 @@ def test_another_table_and_the_table_itself_are_refused(table: Table) -> None:
         table.maintenance.repair(other)
     with pytest.raises(InvalidInputError, match="the copy is the table itself"):
         table.maintenance.repair(table)
+
+
+def test_repair_from_the_table_under_another_address_is_refused(fast_path: Path) -> None:
+    """The damage of a first look may be gone in the second, and then the only file would be deleted."""
+    table = Table.create(fast_path / "t", SCHEMA, key="id")
+    table.upsert(rows(1))
+    (fast_path / "link").symlink_to(fast_path / "t")
+    before = sorted(path for path in (fast_path / "t").rglob("*") if path.is_file())
+    with pytest.raises(InvalidInputError, match="the copy is the table itself"):
+        table.maintenance.repair(Table.open(fast_path / "link"))
+    assert sorted(path for path in (fast_path / "t").rglob("*") if path.is_file()) == before
 
 
 def test_a_file_that_is_cleaned_while_it_is_put_back_is_removed_again(table: Table, copy: Table) -> None:
