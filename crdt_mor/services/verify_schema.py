@@ -5,6 +5,8 @@ Our files contain their columns twice: in the Avro schema, for Hudi's readers, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -39,8 +41,7 @@ def metadata_fault(footer: Footer, schemas: Schemas) -> str | None:
 
 def schema_fault(avro: str, parquet: pa.Schema) -> str | None:
     """Return how the Parquet schema of our file differs from its Avro schema; None if equal."""
-    own = TableSchema(pa.schema([c for c in parse_record(avro) if c.name not in META_COLUMNS])).stored
-    expected = {name: pa.string() for name in META_COLUMNS} | {column.name: column.type for column in own}
+    expected = _stored_types(avro)
     if set(parquet.names) != expected.keys():
         others = sorted(set(parquet.names) ^ expected.keys())
         return f"the Parquet schema and the Avro schema have different columns. columns={others}"
@@ -48,3 +49,9 @@ def schema_fault(avro: str, parquet: pa.Schema) -> str | None:
         if column.type != expected[column.name] or not column.nullable:
             return f"the Parquet and Avro types of a column differ. column={column.name} found={column.type}"
     return None
+
+
+@lru_cache(maxsize=64)
+def _stored_types(avro: str) -> Mapping[str, pa.DataType]:
+    own = TableSchema(pa.schema([c for c in parse_record(avro) if c.name not in META_COLUMNS])).stored
+    return {name: pa.string() for name in META_COLUMNS} | {column.name: column.type for column in own}
