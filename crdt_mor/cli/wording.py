@@ -31,6 +31,8 @@ _COMMANDS: Final = {
 """Methods with a command."""
 
 _PHRASES: Final = (
+    (r"import [\w.]+ first, or allow it: .*?(--payloads [\w.]+) on the command line, \.option\([^)]*\) in Spark,",
+     r"allow it with \1"),
     (r",? ?Table\.create\(\.\.\.\)\.append\(Table\.open\(\.\.\.\)\.scan\(\)\)",
      " with crdt-mor cat URI --format parquet > rows.parquet and crdt-mor create-from NEW rows.parquet"),
     (r"Table\.create_from(\([^)]*\))?", "crdt-mor create-from"),

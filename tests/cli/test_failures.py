@@ -19,6 +19,8 @@ import crdt_mor as mor
 from crdt_mor.cli import failures, interrupted, near_commands
 from crdt_mor.cli.main import app
 from crdt_mor.cli.wording import in_options
+from crdt_mor.laws.allowed import allowed_class
+from crdt_mor.model.merge_spec import PayloadRef
 
 
 def run(*arguments: object, code: int, **options: object) -> Result:
@@ -254,6 +256,14 @@ def test_an_option_that_others_have_is_answered_with_the_one_here(command: str, 
 )
 def test_parameters_in_a_message_are_said_as_options_of_the_command(message: str, said: str) -> None:
     assert in_options(message, ("uri", "exist_ok", "validate", "schema_mode")) == said
+
+
+def test_a_payload_that_is_not_allowed_is_answered_with_the_option() -> None:
+    with pytest.raises(mor.PayloadNotAllowedError) as caught:
+        allowed_class(PayloadRef("acme.longest/1", path="acme_payloads:Longest"))
+    said = in_options(str(caught.value), ())
+    assert "If you trust its code, allow it with --payloads acme_payloads or the environment variable" in said
+    assert "import" not in said.replace("not imported", "")
 
 
 def test_a_table_that_is_there_is_answered_with_the_option_of_the_command(tmp_path: Path) -> None:
