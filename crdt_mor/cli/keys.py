@@ -32,7 +32,7 @@ _NO_VALUE = re.compile(r"CSV conversion error to (?P<kind>\S+): invalid value (?
 """Arrow's error for an invalid value."""
 
 _MARK = "\ufeff"
-"""The byte order mark that some programs write first."""
+"""The byte order mark that some programs write first (Unicode Standard, section 23.8)."""
 
 
 def key_rows(texts: list[str], table: mor.Table) -> pa.Table:

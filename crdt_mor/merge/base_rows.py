@@ -25,7 +25,8 @@ from crdt_mor.merge.resolution import Mask, all_but
 
 IN_SCAN_KEYS_MAX = 200_000
 """The largest number of keys that a scan drops itself: it builds a hash table of the keys for every row group. With
-more keys, finding positions in decoded rows is faster.
+more keys, finding positions in decoded rows is faster: for a million rows in eight row groups, 250 ms instead of 280
+for 400,000 keys, 290 instead of 455 for 800,000.
 """
 
 IN_SCAN_WORDS_MAX = 30_000

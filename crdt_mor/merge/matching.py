@@ -20,7 +20,8 @@ from crdt_mor.merge.contributions import keys_where
 from crdt_mor.merge.rule import MergeRule
 
 ROWS_OF_KEY: Final = 5
-"""The smallest number of log rows per matching key; with fewer, merging only these keys saves little."""
+"""The smallest number of log rows per matching key; with fewer, merging only these keys saves little: 20 % of
+the CPU time for 13,000 keys of 300,000 rows, 5 % for 33,000."""
 
 ROWS_OF_BLOCK_MIN: Final = 2000
 """The smallest average number of rows per block, because each block is opened twice."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crdt_mor.cli.demo.run import Result
 
 PICTURE_COLUMNS = 100
-"""Width of the lanes without a terminal."""
+"""Width of the lanes without a terminal, at most 160."""
 
 INTRODUCTION = """\
 Three processes write to one table and a fourth compacts it, all at once, without a lock:
