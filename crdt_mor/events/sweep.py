@@ -230,8 +230,9 @@ def _sweep_archived(
 ) -> Steps[None]:
     """Delete files of archived instants from Hudi's active timeline, left over or put by stalled helpers.
 
-    Hudi's readers would take newer archived instants for uncommitted. The history is written first, from these files,
-    as the archiving process may have died before.
+    Hudi's readers would take newer archived instants for uncommitted. A file that is not known as ours stays: adoption
+    refuses such a commit of Hudi. The history is written first, from these files, as the archiving process may have
+    died before.
     """
     if known.archive.version == known.version:
         yield from publisher.help_project(known)
@@ -337,7 +338,10 @@ def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
 
 
 def _is_stale(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> Steps[bool]:
-    """Return True if we projected this unknown pending instant, as its files bear our key."""
+    """Return True if we projected this unknown pending instant.
+
+    Each file that we put there bears our key. Hudi's files never do, so no pending write of Hudi is removed.
+    """
     if any(name.state == "completed" for name in names):
         return False
     for name in names:

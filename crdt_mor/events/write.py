@@ -1,7 +1,8 @@
 """Begin and complete writes, grow the schema and set table properties, as protocol steps.
 
 A pending write is invisible, so no process *needs* to roll it back. Writers that begin, and services that plan, give up
-writes with an expired heartbeat. Files are deleted only after the rollback is known to be genuine (rule 3).
+writes with an expired heartbeat; one put decides the race with a writer that was merely slow (rule 1). Files are
+deleted only after the rollback is known to be genuine (rule 3).
 """
 
 from __future__ import annotations
@@ -68,7 +69,10 @@ def begin(
     shortcuts: Shortcuts = NO_SHORTCUTS,
     declared: Declared = ANYTHING,
 ) -> Steps[tuple[ValueOf, Pending]]:
-    """Do upkeep, then begin a pending write. Returns the value in which it began."""
+    """Do upkeep, then begin a pending write. Returns the value in which it began.
+
+    If that version is gone, because many versions followed before this process saw its begin, the write begins again.
+    """
     tail: Timeline = known
     while True:
         tail, store_ms = yield from timed_upkeep(publisher, tail, expiry_ms)

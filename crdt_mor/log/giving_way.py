@@ -4,8 +4,9 @@
     wait    a writer that sees the object delays its next write until the object is gone or old
     end     remove the object once the event is published
 
-The object is a hint, not a lock: no protocol rule
-depends on it. A writer waits for a second at most.
+Otherwise a writer of many small commits, or a crowd, would publish each next version before the process has derived
+its event. The object is a hint, not a lock: no protocol rule depends on it. A writer waits for about a second at most,
+and for a dead process until the object is old.
 """
 
 from __future__ import annotations

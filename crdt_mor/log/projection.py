@@ -52,9 +52,18 @@ class Projected:
 
 
 class EventProjector(Protocol):
-    def place(self, value: Timeline) -> Steps[None]: ...
+    """Encodes the events of a version as files. `value`: the version whose own events are meant."""
 
-    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]: ...
+    def place(self, value: Timeline) -> Steps[None]:
+        """Give data files the names that the version's events require."""
+        ...
+
+    def files(self, value: Timeline) -> Steps[Sequence[EventFile]]:
+        """Return the files of the version's events, in the order in which they are put.
+
+        They depend only on the value and on immutable objects, so every helper puts the same bytes.
+        """
+        ...
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
         """Remove `placed` files put too late: nobody else removes them."""

@@ -171,7 +171,8 @@ class Publisher:
     def next_tail(self, tail: Timeline, lost: Timeline) -> Steps[Tail]:
         """Return the tail after an unsuccessful put.
 
-        If the table was replaced or removed, delete `lost`: it may stand above the new table's tail.
+        If the table was replaced or removed, delete `lost`: it may stand above the new table's tail. If only a version
+        of an earlier table stands above this table's tail, keep `lost`: it may still become part of the table.
         """
         try:
             return (yield from find_tail(tail))
@@ -224,7 +225,11 @@ def _derived(derive: Derive, tail: Timeline, wall_ms: int) -> Steps[Timeline | N
 
 
 def wall_clock(tail: Timeline, store_ms: int | None) -> Steps[int]:
-    """Return the wall clock for the next event. It may move the table's clock for good, so refuse a broken clock."""
+    """Return the wall clock for the next event. It may move the table's clock for good, so refuse a broken clock.
+
+    It is compared with the store's clock, never with the table's, which a fast clock takes along event by event. The
+    store is not asked if a time is known that its clock has reached: `store_ms`, or the begin of a pending write.
+    """
     wall_ms: int = yield Now()
     reached = [p.begun_ms for p in tail.pending if p.begun_ms is not None]
     if store_ms is not None:
