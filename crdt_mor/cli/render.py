@@ -25,6 +25,9 @@ TEXT_MIN: Final = 12
 GAP: Final = 3
 """Characters between columns."""
 
+EDGES: Final = 2
+"""Characters that rich before 14.3 adds to the first and the last column."""
+
 LEFT_OUT_NAMED: Final = 5
 
 
@@ -89,7 +92,7 @@ def table(
         for at, name in enumerate(columns)
     ]
     console = stdout()
-    room = console.width if console.is_terminal else sum(natural) + GAP * len(natural)
+    room = console.width - EDGES if console.is_terminal else sum(natural) + GAP * len(natural)
     least = [
         width if name in right | always else min(width, TEXT_MIN) for name, width in zip(columns, natural, strict=True)
     ]
