@@ -52,6 +52,7 @@ def test_a_name_that_is_deprecated_is_said_to_be() -> None:
 
 
 def test_what_the_page_calls_public_is_there() -> None:
+    pytest.importorskip("pyspark")
     rooms = [import_module(f"crdt_mor.{room}") for room in re.findall(r"`crdt_mor\.((?:readers\.)?[a-z]+)`", PAGE)]
     assert all(room.__doc__ for room in rooms)
     assert "Table" in crdt_mor.__all__
