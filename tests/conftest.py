@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, __version_info__, settings
 from crdt_mor.store.protocol import Store
 from tests import bytecode
 from tests.stores import SERVED, STORES
-from tests.tiers import left_out, spread, thin_out
+from tests.tiers import left_out, said_sample, spread, thin_out, turn_of
 
 if TYPE_CHECKING:
     from tests.simulated import Simulated
@@ -38,6 +38,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store", choices=SERVED, help="run the tests of tables over this object store, on loopback")
     parser.addoption("--screenshots", metavar="FOLDER", help="where tests of the page put their screenshots")
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="of the chosen tests, run one in N")
+    parser.addoption("--turn", type=int, metavar="T", help="the sample of --one-in; default: the number of commits")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle the sample once: the processes of pytest-xdist get the same options."""
+    if config.option.turn is None:
+        config.option.turn = turn_of(config.rootpath) if config.option.one_in > 1 else 0
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return said_sample(config.option.one_in, config.option.turn)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Repeat the header's line: `-q` prints no header."""
+    for line in pytest_report_header(config):
+        terminalreporter.line(line)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -56,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     thin_out(items)
     spread(items)
     yield
-    config.hook.pytest_deselected(items=left_out(items, config.getoption("one_in")))
+    config.hook.pytest_deselected(items=left_out(items, config.option.one_in, config.option.turn))
 
 
 def pytest_collection_finish() -> None:

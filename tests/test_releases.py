@@ -70,6 +70,14 @@ def test_targets_of_make_that_the_page_names_exist() -> None:
     assert named <= targets
 
 
+def test_a_release_runs_every_tier_that_ci_samples() -> None:
+    """CI runs a part of these, so `.ci/run` alone would leave tests out of a release."""
+    step = PAGE.partition("## How a release is made")[2].partition("\n3. ")[2].partition("\n4. ")[0]
+    makefile = (REPO / "Makefile").read_text()
+    checks = set(re.findall(r"^(check-[a-z-]+):", makefile, re.MULTILINE)) - {"check-packages"}
+    assert set(re.findall(r"make (check-[a-z-]+)", step)) == checks
+
+
 @pytest.mark.parametrize(
     ("licence", "allowed"),
     [

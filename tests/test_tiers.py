@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tiers import spread, thin_out
+from tests.tiers import left_out, said_sample, spread, thin_out, turn_of
 
 
 class Case:
@@ -52,3 +54,46 @@ def test_what_a_costly_test_says_of_a_case_itself_stays() -> None:
         Case("t.py::test[c]", "costly", "long"),
     ]
     assert tiers(*cases) == ["slow", "fast", "long"]
+
+
+def sample(tests: list[str], one_in: int, turn: int) -> list[str]:
+    """The tests of a sample; `left_out` returns the others."""
+    items: list[Any] = list(tests)
+    out = left_out(items, one_in, turn)
+    assert sorted([*items, *out]) == tests
+    return items
+
+
+@pytest.mark.parametrize("first", [0, 3, 1_000_001])
+def test_left_out_of_successive_commits_covers_every_test_once(first: int) -> None:
+    tests = [f"t{n:02}" for n in range(23)]
+    runs = [sample(tests, 5, first + commit) for commit in range(5)]
+    assert sorted(test for run in runs for test in run) == tests
+    assert sample(tests, 5, first + 5) == runs[0]
+
+
+def test_left_out_of_one_in_one_keeps_all() -> None:
+    assert sample(["a", "b", "c"], 1, 7) == ["a", "b", "c"]
+
+
+def git(folder: Path, *arguments: str) -> None:
+    names = ("-c", "user.name=t", "-c", "user.email=t", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *names, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_turn_of_a_repository_counts_its_commits(tmp_path: Path) -> None:
+    """A shallow clone counts one commit each time, so its turn comes from the hash."""
+    assert turn_of(tmp_path) == 0
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    git(whole, "init", "-q")
+    for number in (1, 2):
+        git(whole, "commit", "-q", "--allow-empty", "-m", f"commit {number}")
+        assert turn_of(whole) == number
+    git(tmp_path, "clone", "-q", "--depth", "1", whole.as_uri(), "shallow")
+    assert turn_of(tmp_path / "shallow") > 2
+
+
+def test_said_sample_names_the_options_that_repeat_it() -> None:
+    assert said_sample(5, 13) == ["sample: --one-in 5 --turn 3"]
+    assert said_sample(1, 13) == []

@@ -8,12 +8,17 @@ CONTRIBUTING.md says how long each takes. Nothing runs in two tiers: a long seed
 cases of a test the slow tier runs every third, beginning with the first, and the long tier the others (`thin_out`).
 A test that takes more than half a second of a processor is marked `slow`; one whose cases take that together is marked
 `costly`, and the slow tier runs all of its cases but the first (`spread`).
+
+CI runs a sample of some tiers, `--one-in N`. Its first test depends on the commit (`turn_of`), so N successive commits
+run every test. The header names the sample; `--turn` repeats it.
 """
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Container, Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,8 +73,36 @@ def spread(items: Iterable[pytest.Item]) -> None:
         met.add(test)
 
 
-def left_out(items: list[pytest.Item], one_in: int) -> list[pytest.Item]:
-    """What a sample of one in so many tests leaves out; the sample is what stays in the list."""
-    out = [item for number, item in enumerate(items) if number % one_in]
-    items[:] = items[::one_in]
+def turn_of(repository: Path) -> int:
+    """Return the number of commits up to HEAD. A shallow clone returns a number from HEAD's hash, no repository 0."""
+    head, depth, shallow = (
+        _git(repository, *arguments)
+        for arguments in (
+            ("rev-parse", "HEAD"),
+            ("rev-list", "--count", "HEAD"),
+            ("rev-parse", "--is-shallow-repository"),
+        )
+    )
+    return int(head[:8] or "0", 16) if shallow == "true" else int(depth or 0)
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """Return the output of a command of git; "" if it fails or git is missing."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return "" if done.returncode else done.stdout.strip()
+
+
+def left_out(items: list[pytest.Item], one_in: int, turn: int) -> list[pytest.Item]:
+    """Keep every `one_in`-th test in the list, from number `turn % one_in` on, and return the others."""
+    first = turn % one_in
+    out = [item for number, item in enumerate(items) if number % one_in != first]
+    items[:] = items[first::one_in]
     return out
+
+
+def said_sample(one_in: int, turn: int) -> list[str]:
+    """Return the line of a report that repeats a sample."""
+    return [f"sample: --one-in {one_in} --turn {turn % one_in}"] if one_in > 1 else []
