@@ -307,10 +307,10 @@ def test_what_publishes_the_timeline_knows_nothing_of_hudi(file: Path) -> None:
 
 
 @each(FILES)
-def test_a_module_ends_below_400_lines(file: Path) -> None:
-    """A module that grows beyond that does two things: one of them is a file of its own."""
+def test_a_module_ends_below_800_lines(file: Path) -> None:
+    """A file is one noun, however long: split it where a second noun begins. At 800 lines nobody holds it in mind."""
     lines = file.read_text().count("\n")
-    assert lines < 400, f"it has {lines} lines"
+    assert lines < 800, f"it has {lines} lines"
 
 
 def test_the_table_has_no_cycle() -> None:
