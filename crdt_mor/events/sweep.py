@@ -277,7 +277,7 @@ def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) 
 def _sweep_dropped(
     publisher: TablePublisher, known: Timeline, named: Named, alive: Collection[InstantTime]
 ) -> Steps[None]:
-    left = yield from dropped_by_restores(known, named, set(alive))
+    left = yield from dropped_by_restores(known, named, alive)
     for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
         if not (yield from drop(dropped, publisher.projector.folder, named[dropped.requested])):
             return

@@ -84,48 +84,112 @@ def foreign_completions(
     if projector.config.layout_one:
         found = yield from instants_of_layout_one(projector.config, projector.folder, names, cache)
         return _foreign(projector, value, found)
-    parsed = [timeline_file_name(stat.path) for stat in names]
     fresh = yield from wide_completions(value)  # in a segment, but perhaps not projected yet
-    carried = {str(completed_name(c)) for c in (*value.completions, *fresh)}
-    candidates = [name for name in parsed if name and _is_completed(name) and str(name) not in carried]
+    candidates = _completed_names(names, (*value.completions, *fresh))
     if value.version > 0 and _are_those_of(value, candidates, value.standing - len(fresh)):
         return Foreign((), value.schema)
-    moved = yield from is_archived_by_others(projector, value)
-    completions = yield from all_completions(value)
-    known = {p.requested for p in value.pending} | {p.barrier for p in value.plans} | {c.requested for c in completions}
-    known |= {r.requested for r in value.rolled_back}
-    instants: dict[InstantTime, HudiInstant] = {}
-    completed = {c.requested: c.completed for c in completions}
-    actions = {c.requested: c.action for c in completions if not c.adopted}
-    plans = {p.barrier for p in value.plans} | {r.requested for r in value.rolled_back if r.is_plan}
-    dropped = yield from dropped_by_restores(value, {name.requested: [name] for name in candidates}, known)
-    for name in (name for name in candidates if name.requested not in dropped):  # not removed yet
-        if name.requested in known and name.completed in (None, completed.get(name.requested)):
+    is_archived = yield from is_archived_by_others(projector, value)
+    known = _Known.of(value, (yield from all_completions(value)))
+    active, have_moved = yield from _active(projector, known, candidates, cache)
+    archived = (yield from _archived(projector, known, cache)) if is_archived or have_moved else {}
+    instants = active | archived | active  # Hudi archives an instant before removing it: the active one counts
+    yield from _require_own_timeline(value, instants.values())
+    return (yield from _checked(projector, known, list(instants.values())))
+
+
+def _completed_names(listed: Sequence[Stat], carried: Iterable[Completion]) -> list[TimelineFileName]:
+    """Return the names of completed instants in Hudi's timeline, without those of the completions in `carried`."""
+    ours = {str(completed_name(completion)) for completion in carried}
+    parsed = (timeline_file_name(stat.path) for stat in listed)
+    return [name for name in parsed if name and _is_completed(name) and str(name) not in ours]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The instants of a value. plans: barriers of plans that Hudi may have executed."""
+
+    value: Timeline
+    completions: tuple[Completion, ...]
+    requested: frozenset[InstantTime]
+    plans: frozenset[InstantTime]
+    own_actions: Mapping[InstantTime, str]
+    completed: Mapping[InstantTime, InstantTime]
+
+    @classmethod
+    def of(cls, value: Timeline, completions: Sequence[Completion]) -> _Known:
+        barriers = {plan.barrier for plan in value.plans}
+        requested = {p.requested for p in value.pending} | barriers | {c.requested for c in completions}
+        return cls(
+            value,
+            tuple(completions),
+            frozenset(requested | {r.requested for r in value.rolled_back}),
+            frozenset(barriers | {r.requested for r in value.rolled_back if r.is_plan}),
+            {c.requested: c.action for c in completions if not c.adopted},
+            {c.requested: c.completed for c in completions},
+        )
+
+    def is_completed(self, name: TimelineFileName) -> bool:
+        return name.requested in self.requested and name.completed in (None, self.completed.get(name.requested))
+
+    def is_adoptable(self, instant: HudiInstant) -> bool:
+        """Return True for an unknown instant and for an executed plan. Raises if rows would be lost."""
+        if instant.completion.requested not in self.requested:
+            return not _is_misplaced(self.value, instant)
+        is_commit = not instant.own and instant.completion.action in DATA_ACTIONS
+        return is_commit and _is_executed(instant.completion, self.plans, self.own_actions)
+
+
+Instants = dict[InstantTime, HudiInstant]
+
+
+def _active(
+    projector: Projector, known: _Known, candidates: Sequence[TimelineFileName], cache: InstantCache
+) -> Steps[tuple[Instants, bool]]:
+    """Return the adoptable instants of the active timeline, and True if a listed one is gone."""
+    dropped = yield from dropped_by_restores(
+        known.value, {name.requested: [name] for name in candidates}, known.requested
+    )
+    found: Instants = {}
+    have_moved = False
+    for name in candidates:
+        if name.requested in dropped or known.is_completed(name):  # a dropped one is not removed yet
             continue
         instant = yield from read_active(projector.path(name), name, cache)
         if instant is None:
-            moved = True
-        elif name.requested in known:
-            if not instant.own and name.action in DATA_ACTIONS and _is_executed(instant.completion, plans, actions):
-                instants[name.requested] = instant
-        elif not _is_misplaced(value, instant):
-            instants[name.requested] = instant
-    for instant in (yield from read_archive(projector.archive, cache)) if moved else []:
+            have_moved = True
+        elif known.is_adoptable(instant):
+            found[name.requested] = instant
+    return found, have_moved
+
+
+def _archived(projector: Projector, known: _Known, cache: InstantCache) -> Steps[Instants]:
+    """Return the adoptable instants of Hudi's archive."""
+    found: Instants = {}
+    for instant in (yield from read_archive(projector.archive, cache)):
         requested = instant.completion.requested
-        if requested not in known and requested > value.archive.watermark and instant.completion.action != SAVEPOINT:
-            instants.setdefault(requested, instant)
-    own = next((instant for instant in instants.values() if instant.own), None)
+        is_new = requested not in known.requested and requested > known.value.archive.watermark
+        if is_new and instant.completion.action != SAVEPOINT:
+            found.setdefault(requested, instant)
+    return found
+
+
+def _require_own_timeline(value: Timeline, instants: Iterable[HudiInstant]) -> Steps[None]:
+    own = next((instant for instant in instants if instant.own), None)
     if own is not None and value.version == 0 and not (yield from _has_later_versions()):
         raise FormatError(
             "the table's own timeline is missing, but Hudi's timeline contains commits of ours. Restore the folder "
             f"from a backup. folder={OWN_FOLDER} instant={own.completion.requested}"
         )
-    foreign = _foreign(projector, value, list(instants.values()))
-    executed = [c for c in foreign.completions if c.requested in plans]
-    refuse_below(bases_of((*completions, *executed)), foreign.completions)
-    yield from refuse_uncovering(projector.folder, completions, list(instants.values()), plans)
-    _refuse_replaced(completions, foreign.completions)
-    return replace(foreign, known=tuple(completions))
+
+
+def _checked(projector: Projector, known: _Known, instants: Sequence[HudiInstant]) -> Steps[Foreign]:
+    """Return Hudi's instants. Raises if they, or commits of ours, would have no reader."""
+    foreign = _foreign(projector, known.value, instants)
+    executed = [c for c in foreign.completions if c.requested in known.plans]
+    refuse_below(bases_of((*known.completions, *executed)), foreign.completions)
+    yield from refuse_uncovering(projector.folder, known.completions, instants, known.plans)
+    _refuse_replaced(known.completions, foreign.completions)
+    return replace(foreign, known=known.completions)
 
 
 def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count: int) -> bool:
@@ -312,7 +376,7 @@ def _is_completed(name: TimelineFileName) -> bool:
     return name.state == "completed" and name.action != SAVEPOINT
 
 
-def _foreign(projector: Projector, value: Timeline, instants: list[HudiInstant]) -> Foreign:
+def _foreign(projector: Projector, value: Timeline, instants: Sequence[HudiInstant]) -> Foreign:
     foreign = [instant for instant in instants if not instant.own]
     foreign.sort(key=lambda instant: instant.completion.completed)
     with_schema = [instant for instant in foreign if instant.schema]

@@ -12,7 +12,7 @@ after a failed deletion no earlier instant is touched: the rest is for a sweep b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from crdt_mor.hudi.actions import when_put
 from crdt_mor.log.outcome import is_given_up_in
@@ -101,7 +101,9 @@ def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> 
             yield Delete(path)
 
 
-def dropped_by_restores(value: Timeline, named: Named, known: set[InstantTime]) -> Steps[dict[InstantTime, Dropped]]:
+def dropped_by_restores(
+    value: Timeline, named: Named, known: Collection[InstantTime]
+) -> Steps[dict[InstantTime, Dropped]]:
     """Return the instants that restores dropped and somebody left in Hudi's timeline.
 
     A restore's plan is read only if an unknown instant completed in its dropped time.
