@@ -52,12 +52,16 @@ class Names:
         return rows.rename_columns([back.get(name, name) for name in rows.column_names])
 
     def asked(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of a call, its filter under the names that people see."""
-        condition = options.get("filter")
-        if condition is None:
-            return options
-        named: dict[str, str] = {name: self.shown.get(name, name) for name in condition.meta.root_names()}
-        return {**options, "filter": with_columns_named(cast("pl.Expr", condition), named)}
+        """The options of a call, its conditions under the names that people see."""
+        return {
+            option: self.condition(value) if option in ("filter", "where") and value is not None else value
+            for option, value in options.items()
+        }
+
+    def condition(self, condition: pl.Expr) -> pl.Expr:
+        """A condition of the history as people write it."""
+        named = {name: self.shown.get(name, name) for name in condition.meta.root_names()}
+        return cast("pl.Expr", with_columns_named(condition, named))
 
 
 class _Of:

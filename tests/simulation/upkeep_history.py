@@ -193,9 +193,9 @@ class UpkeepHistory(History):
     def erase(self) -> None:
         """By key, or by a condition. What its commits delete is theirs to say, so it is noted as they are made."""
         keys = self.random.sample(KEYS, self.random.choice([1, 1, 2]))
-        how: dict[str, Any] = {"keys": keys} if self.random.random() < 0.7 else {"filter": pl.col("v") > 1}
+        how: dict[str, Any] = {"keys": keys} if self.random.random() < 0.7 else {"where": pl.col("v") > 1}
         if self.key_names_partition and "keys" in how:
-            how = {"filter": pl.col("k").is_in(keys)}
+            how = {"where": pl.col("k").is_in(keys)}
         deletes: list[tuple[Completion, pl.DataFrame]] = []
         commit = OpenWrite.commit
 
