@@ -99,8 +99,8 @@ def read_schema(schema: SchemaLike, types: Callable[[], pa.Schema] | None = None
         return ordinary(pa.schema(schema))
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(
-            "a table's columns are given by a pyarrow or polars schema, by a pyarrow, polars or pandas frame, or by a "
-            f"mapping of names to types, {{'id': pa.string()}}. type={type(schema).__name__}"
+            "pass the columns as a pyarrow or polars schema, a pyarrow, polars or pandas frame, or a mapping of names "
+            f"to types, {{'id': pa.string()}}. type={type(schema).__name__}"
         ) from error
 
 

@@ -222,7 +222,7 @@ def _objects(text: str) -> Iterator[str]:
 def _comma(text: str, at: int) -> int:
     """Return the position after the comma before a further object."""
     if not _NEXT.match(text, at):
-        raise pa.ArrowInvalid(f"in line {_line(text, at)} the array of rows neither ends nor continues.")
+        raise pa.ArrowInvalid(f"in line {_line(text, at)} a comma or the end of the array of rows is missing.")
     return at + 1
 
 

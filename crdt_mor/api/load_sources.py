@@ -301,7 +301,7 @@ def _telling(name: str) -> Iterator[None]:
         lines = (line.strip() for line in _COLOURS.sub("", str(error)).splitlines())
         cause = next((line for line in lines if line), type(error).__name__)
         raise InvalidInputError(
-            "the library of a table format failed: files may be missing or damaged, or the table may use deletion "
+            "the library of this table format failed: files may be missing or damaged, or the table may use deletion "
             "vectors or column mapping. Read the table with another engine and pass its rows. "
             f"source={name} cause={cause[:300]}"
         ) from error

@@ -19,7 +19,10 @@ METHODS: Final = {
     **dict.fromkeys(("fsck", "check"), "verify()"),
     "repair": "maintenance.repair()",
     **dict.fromkeys(("stats", "describe", "detail", "info"), "inspect, history() or count()"),
-    "files": "inspect.files()",
+    **dict.fromkeys(("files", "file_uris", "get_add_actions"), "inspect.files()"),
+    **dict.fromkeys(("load_as_version", "load_with_datetime", "as_of", "at_version"), "scan(as_of=)"),
+    "load_cdf": "changes(images=True)",
+    "show": "head()",
     "log": "history()",
     "timeline": "inspect.timeline()",
 }

@@ -10,7 +10,7 @@ from crdt_mor.read.snapshot import Snapshot
 def other_readers(session: Session) -> str:
     merge = session.config.merge
     if merge.hudi_commit_time:
-        return "Hudi's own table: every engine reads these rows; compacted here only while no write is pending"
+        return "Hudi made this table: every engine reads its rows; crdt-mor compacts it only while no write is pending"
     if merge.custom:
         if log_files := sum(len(slice_.logs) for slice_ in Snapshot.seal(session, session.views.sealed()).slices):
             return (

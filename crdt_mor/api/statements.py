@@ -22,6 +22,10 @@ def require_statement(data: object, schema_mode: SchemaMode) -> None:
 def require_delete(data: object, keys: object, where: pl.Expr | str | None) -> None:
     if sum(rows is not None for rows in (data, keys, where)) != 1:
         raise InvalidInputError("pass exactly one of a frame, keys=[...] and where=... to delete")
+    if isinstance(data, str):
+        raise InvalidInputError(
+            f"pass a condition as where=, delete(where=...), rows of files as read_files(...). data={data!r:.200}"
+        )
     if data is not None:
         require_data(data)
 

@@ -80,7 +80,9 @@ class TableReads(Readable, NearNames):
         _check_names(names)
         stable = _consistency(consistency) == "stable"
         if stable and point is not None:
-            raise InvalidInputError("a stable scan ends before the oldest pending write: omit as_of")
+            raise InvalidInputError(
+                "pass either as_of or consistency='stable': a stable scan always ends before the oldest pending write"
+            )
         session = self._session
 
         def view(value: Timeline) -> Snapshot:

@@ -46,7 +46,11 @@ class TableWrites:
         token: tuple[str, int] | None = None,
         commit_info: Mapping[str, str] | None = None,
     ) -> Commit:
-        """Insert rows; a key repeated in `data` is an error. See `upsert`."""
+        """Insert rows; a key repeated in `data` is an error.
+
+        A key that the table already contains is updated, as by `upsert`: append does not look for it. See `upsert` for
+        the arguments.
+        """
         require_statement(data, schema_mode)
         return commit_rows(
             self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)

@@ -71,8 +71,8 @@ def changes(
 
 def diff(
     uri: Uri,
-    before: Annotated[str, typer.Argument(metavar="T|TABLE", help="A moment of the table, or another table.")],
-    after: Annotated[str | None, typer.Argument(metavar="T", help="Another moment of the table.")] = None,
+    before: Annotated[str, typer.Argument(metavar="T|TABLE", help="The earlier moment, or another table.")],
+    after: Annotated[str | None, typer.Argument(metavar="T", help="The later moment.")] = None,
     as_of: AsOf = None,
     other_as_of: Annotated[str | None, typer.Option(metavar="T", help="The moment of the other table.")] = None,
     columns: Columns = None,

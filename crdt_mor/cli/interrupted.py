@@ -41,10 +41,10 @@ LEFT: Final = {
         "The migration is still under way, and writers may be turned away until it ends. Run the same command again to "
         "continue, or crdt-mor cancel-migration"
     ),
-    "restore": "The restore is either made or not: crdt-mor history shows it. Run the same command again to finish it",
+    "restore": "The table may be restored already: crdt-mor history shows it. Run the same command again to finish",
     "erase": "The erasure is unfinished: files may still hold the values. Run the same command again to finish it",
     **dict.fromkeys(
-        ("handover", "takeback"), "It may be done in part. Run the same command again before Hudi or others write"
+        ("handover", "takeback"), "It may be half done. Run the same command again before Hudi or others write"
     ),
 }  # fmt: skip
 """By command."""

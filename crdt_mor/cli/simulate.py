@@ -30,7 +30,7 @@ def simulate(
     ] = None,
     payload: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:PAYLOAD", help="Write the examples of this class or instance: acme.sets:Longest."),
+        typer.Option(metavar="MODULE:PAYLOAD", help="Write examples of this payload: acme.sets:Longest."),
     ] = None,
     output: Form = Output.text,
 ) -> None:

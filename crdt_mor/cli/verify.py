@@ -13,6 +13,7 @@ import crdt_mor as mor
 from crdt_mor.cli import failures, inputs, render
 from crdt_mor.cli.options import Form, Uri
 from crdt_mor.cli.render import Output
+from crdt_mor.cli.wording import in_options
 from crdt_mor.model.policies import plural, words_of_bytes
 
 
@@ -85,7 +86,7 @@ def _say(found: mor.Verification) -> None:
             f"these rows to one partition with crdt-mor move, or delete the others. keys={some}"
         )
     for what in found.not_looked_at:
-        render.note(f"not looked at: {what}")
+        render.note(f"not checked: {in_options(what, ['deep'])}")
     if found.is_sound:
         render.note("no damage was found")
     else:

@@ -33,8 +33,9 @@ def require_arrow(data: object) -> None:
         return
     if not (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")):
         raise InvalidInputError(
-            "not a table: pass a pyarrow, polars, pandas or DuckDB one, or anything with __arrow_c_stream__ "
-            f"(rows in a list: pyarrow.Table.from_pylist(rows, table.schema)). type={kind}"
+            "not a table: pass a pyarrow, polars, pandas or DuckDB table, or an object with __arrow_c_stream__. "
+            "Convert a list of rows with pyarrow.Table.from_pylist(rows, table.schema), a dict with from_pydict. "
+            f"type={kind}"
         )
 
 

@@ -58,7 +58,7 @@ def schedule(
         plan = plan_from(tail, taken)
         if plan is None:
             return None
-        assert taken.isdisjoint(plan.file_groups), "one open plan a file group"
+        assert taken.isdisjoint(plan.file_groups), "a file group has at most one open plan"
         path = named = plan_path(plan.barrier, nonce)
         yield from put_surely(Put(path, plan.encode()))
         written.append(path)

@@ -267,12 +267,17 @@ def _decode_any(body: memoryview) -> pl.DataFrame:
             continue
         names.add(wrapped[0])
         if wrapped[0] == "ArrayWrapper":
-            raise UnsupportedFeatureError("deletes with several ordering fields are not read.")
+            raise UnsupportedFeatureError(
+                "this release does not read deletes with several ordering fields: compact the table with Hudi."
+            )
         values.append(wrapped[1]["value"])
     if buffer.read(1):
         raise ValueError("bytes after the last delete")
     if len(names) > 1:
-        raise UnsupportedFeatureError(f"deletes with ordering values of different types are not read: {sorted(names)}.")
+        raise UnsupportedFeatureError(
+            "this release does not read deletes with ordering values of different types: compact the table with Hudi. "
+            f"types={sorted(names)}"
+        )
     wrapper = next((item for item in WRAPPERS if f"{item.name}Wrapper" in names), WRAPPERS[0])
     keys = pa.array([record["recordKey"] for record in records], pa.string())
     return _frame(keys, typed_ordering(values, wrapper))

@@ -85,7 +85,7 @@ def compact_all(files: Slice, rule: MergeRule, columns: Columns, stable_before: 
     parts = _fold(files, rule, columns, dead, timed=stable_before is not None)
 
     def carry() -> Carry:
-        assert len(dead) == len(parts), "all parts are merged first"
+        assert len(dead) == len(parts), "the carry is taken after all parts are merged"
         if stable_before is None:
             return []
         lines = pl.concat(dead).filter(pl.col(TIME) >= stable_before)
@@ -112,7 +112,7 @@ def compact_stable(files: Slice, rule: MergeRule, columns: Columns, pending: Seq
     )
 
     def carry() -> Carry:
-        assert columnwise or len(dead) == len(parts), "all parts are merged first"
+        assert columnwise or len(dead) == len(parts), "the carry is taken after all parts are merged"
         return [*_tombstones(dead, _latest(below)), *_carry(unstable, rule, columns, pending)]
 
     return CompactedSlice(parts, carry)

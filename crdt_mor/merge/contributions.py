@@ -157,7 +157,7 @@ def gather(
     if sum(heights) != rows.height:
         raise FormatError(
             "log blocks and their commits or footers differ in the number of rows. Run crdt-mor verify to find the "
-            f"file, then put it back with crdt-mor repair. rows={rows.height} said={sum(heights)}"
+            f"file, then put it back with crdt-mor repair. rows={rows.height} expected={sum(heights)}"
         )
     lines = _row_lines(rows, rule, key, _row_times(data, rows, heights) if own or timed else None)
     sizes = tuple(heights)

@@ -77,22 +77,22 @@ def waits_of(
     """Explain what compactions wait for: each policy with the nearest file group."""
     found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
     if not found:
-        return ["compaction waits for log files: there are none"]
+        return ["no compaction is due: there are no log files"]
     said = []
     if policies.log_files is not None:
         most = max(len(loose) for _, loose in found)
-        said.append(f"{plural(policies.log_files, 'log')} in one file group, the most are {most} ({_NAMES}.log_files)")
+        said.append(f"a file group has {plural(policies.log_files, 'log')}, now at most {most} ({_NAMES}.log_files)")
     if policies.log_ratio is not None:
         size = max(sum(log.size for log in loose) for _, loose in found)
         said.append(
-            f"logs of {words_of_bytes(policies.log_bytes)} that are {policies.log_ratio:g} times their base file, "
-            f"the largest are {words_of_bytes(size)} ({_NAMES}.log_bytes, {_NAMES}.log_ratio)"
+            f"a file group's logs have {words_of_bytes(policies.log_bytes)} and {policies.log_ratio:g} times the bytes "
+            f"of its base file, now at most {words_of_bytes(size)} ({_NAMES}.log_bytes, {_NAMES}.log_ratio)"
         )
     if policies.age_ms is not None:
         age_ms = now_ms - min(to_ms(log.name.instant) for _, loose in found for log in loose)
         oldest = words_of_age(max(0, age_ms))
-        said.append(f"a log that is {words_of_ms(policies.age_ms)} old, the oldest is {oldest} ({_NAMES}.age)")
-    return [f"compaction waits for {one}" for one in said]
+        said.append(f"a log is {words_of_ms(policies.age_ms)} old, the oldest is now {oldest} ({_NAMES}.age)")
+    return [f"compaction is due when {one}" for one in said]
 
 
 def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:

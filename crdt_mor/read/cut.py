@@ -145,7 +145,7 @@ def _checkpoint(session: Session, value: Timeline, text: str, by: By, name: str)
         )
     if cut.by != by:
         raise InvalidInputError(
-            f"this checkpoint belongs to changes of another `consistency`: pass that value. {name}={text!r}"
+            f"this checkpoint was made with another `consistency`: pass the same value. {name}={text!r}"
         )
     if cut.time > Cut.latest(value, by).time:
         raise InvalidInputError(

@@ -105,7 +105,7 @@ def _waits(run: _Run) -> Iterator[str]:
     value = session.known()
     yield from waits_of(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
     if not RetentionPolicy.of(policies).keeps_everything:
-        yield f"clean waits for history older than {_kept(policies)}"
+        yield f"clean is due when history is older than {_kept(policies)}"
 
 
 @dataclass

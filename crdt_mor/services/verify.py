@@ -68,7 +68,7 @@ Tell = Callable[[VerifyProgress], None]
 _DELETED_KEYS = "keys in delete blocks, which have no checksum: only their bucket was checked"
 _STRANGE_FILES = "data files that no commit names: no reader sees them"
 _PAST_OF_HUDI = "files of Hudi's commits that only views of the past show: Hudi's cleaner removes them"
-_FOLD = "the rows that readers see, compared with a plain fold of the commits: use deep=True, or --deep"
+_FOLD = "the rows that readers see, compared with a plain fold of the commits: use deep=True"
 _FOLD_OF_HUDI = "the rows that readers see, compared with a plain fold: unavailable for merge modes of Hudi"
 _OLDER = "the order of versions that an older release published"
 _OF_A_COPY = (

@@ -89,7 +89,7 @@ def _ask_rows(rows: pa.Table, file: DataFile, commit: Completion, footer: Footer
     if commit.overwriting is not None and (latest, str(meta[COMMIT_TIME].min())) != (commit.overwriting.write,) * 2:
         faults.fail("another file", f"rows of another write. write={commit.overwriting.write} found={latest}")
     elif latest > file.name.instant:
-        faults.note("time", f"a row was requested after the file. found={latest}")
+        faults.note("time", f"a row's commit was requested after the file was planned. found={latest}")
     least, greatest = str(keys.min()), str(keys.max())
     seen.least = least if seen.least is None else min(seen.least, least)
     seen.greatest = greatest if seen.greatest is None else max(seen.greatest, greatest)

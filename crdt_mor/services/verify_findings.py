@@ -84,12 +84,12 @@ CHECKS: Final = MappingProxyType({
     "unknown instant": (_OTHER_READERS, "remove the file if crdt-mor timeline does not show its instant"),
     "Hudi's history": (_OTHER_READERS, _REPAIR),
     "shown rows": (
-        "readers show other rows than the files contain",
+        "the rows that readers see differ from the rows of the files",
         "remove the named hint; please report it with a copy of the hint",
     ),
-    "fold": ("readers see other rows than the commits contain", _REPORT),
+    "fold": ("the rows that readers see differ from the rows of the commits", _REPORT),
     "told": (
-        "Hudi's readers miss the event for now; a compaction of Hudi leaves out a commit, and the table is refused",
+        "Hudi's readers miss the event for now; a compaction by Hudi would miss it too, and the table be refused",
         "run crdt-mor maintain to tell Hudi before its next turn. A live writer does so in a moment",
     ),
     "hint": ("only speed: no read or write is wrong", "run crdt-mor maintain to remove old hints"),

@@ -278,8 +278,8 @@ class Statements:
         ]
         if required:
             raise SchemaMismatchError(
-                "give every column of the table's creation, or two jobs that rewrite whole rows would undo one "
-                "another. To write some columns only, create the table with merge=PartialUpdate(), or with payloads, "
+                "the rows lack columns: give every column of the table's creation, because a write replaces whole "
+                "rows. To write only some columns, create the table with merge=PartialUpdate(), or with payloads, "
                 "PartialUpdate(columns={...}). "
                 f"missing={required}"
             )

@@ -203,6 +203,8 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         ("ls", "Use files"),
         ("backup", "Use copy"),
         ("fsck", "Use verify"),
+        ("scan", "Use cat"),
+        ("rows", "Use cat"),
         ("export", "Use cat --format parquet"),
         ("stats", "Use show"),
         ("drop", "No command deletes a table"),

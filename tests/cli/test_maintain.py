@@ -42,7 +42,7 @@ WHY = "file group 00000000 has 2 logs; the policy is 2"
 def test_it_does_what_is_due_and_says_why_and_then_nothing_is(table: Path) -> None:
     assert run(table, "--dry-run").stdout == f"{table}: compaction due, since {WHY}\n"
     assert f"{table}: compaction done, since {WHY}: 1 file group, wrote 1 file, " in run(table).stdout
-    assert run(table).stdout.startswith(f"{table}: nothing is due; compaction waits for log files: there are none; ")
+    assert run(table).stdout.startswith(f"{table}: nothing is due; no compaction is due: there are no log files; ")
 
 
 def test_for_programs_it_says_so_in_json_a_line_a_table(table: Path) -> None:

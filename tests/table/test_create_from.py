@@ -210,7 +210,7 @@ def test_whatever_the_library_of_a_lake_raises_is_told_in_one_line(library: str,
         with pytest.raises(KeyboardInterrupt):
             loaded(lake)
         return
-    with pytest.raises(InvalidInputError, match=r"library of a table format failed.*cause=no such file: a\.parquet$"):
+    with pytest.raises(InvalidInputError, match=r"this table format failed.*cause=no such file: a\.parquet$"):
         loaded(lake)
 
 
@@ -277,7 +277,7 @@ def test_a_broken_table_of_iceberg_is_refused_by_name(tmp_path: Path, broken: st
 
 def require_refused(source: Path) -> None:
     store = MemoryStore()
-    with pytest.raises(InvalidInputError, match="the library of a table format failed") as refused:
+    with pytest.raises(InvalidInputError, match="the library of this table format failed") as refused:
         loaded(source, store=store)
     assert source.name in str(refused.value)
     assert "\x1b" not in str(refused.value)

@@ -199,17 +199,17 @@ def test_a_pandas_column_without_a_type_is_asked_for_one() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (5, "columns are given by.*type=int"),
-        (None, "columns are given by.*type=NoneType"),
-        ("id", "columns are given by.*type=str"),
-        ([{"id": "a"}], "columns are given by.*type=list"),
+        (5, "pass the columns as.*type=int"),
+        (None, "pass the columns as.*type=NoneType"),
+        ("id", "pass the columns as.*type=str"),
+        ([{"id": "a"}], "pass the columns as.*type=list"),
         ({"id": 5}, r"like pa\.string\(\) or pl\.String.*column='id' type=5"),
         ({"id": "strnig"}, r"'int64'.*column='id' type='strnig'"),
         ({5: pl.String}, "column=5"),
         ({}, "at least one column"),
         (pl.Schema({"id": pl.Object}), "column='id'"),
         (pl.LazyFrame({"id": [1]}).select("no"), "cannot be computed.*no"),
-        (pd.Series([1]), "columns are given by|frame or its dtypes|like pa.string"),
+        (pd.Series([1]), "pass the columns as|frame or its dtypes|like pa.string"),
     ],
     ids=["int", "None", "text", "list", "dict of ints", "typo", "name", "nothing", "object", "lazy", "series"],
 )

@@ -70,7 +70,7 @@ def test_what_is_not_due_is_left_alone_and_nothing_is_published(eager: Table) ->
     version = eager.version
     again = eager.maintenance.maintain()
     assert again.actions == ()
-    assert str(again).startswith("nothing is due; compaction waits for 2 logs in one file group, the most are 1 (")
+    assert str(again).startswith("nothing is due; compaction is due when a file group has 2 logs, now at most 1 (")
     assert eager.version == version
     assert kinds(eager) == ["log"]
 
@@ -81,14 +81,14 @@ def test_maintain_with_nothing_due_names_each_threshold_and_how_near_it_is(make:
     write(table, 3)
     done = table.maintenance.maintain()
     assert (done.actions, done.waits[0]) == (
-        (), "compaction waits for 10 logs in one file group, the most are 3 (crdt_mor.compaction.log_files)",
+        (), "compaction is due when a file group has 10 logs, now at most 3 (crdt_mor.compaction.log_files)",
     )  # fmt: skip
     assert [one.rpartition("(")[2] for one in done.waits[1:]] == [
         "crdt_mor.compaction.log_bytes, crdt_mor.compaction.log_ratio)", "crdt_mor.compaction.age)",
-        "clean waits for history older than 7d",
+        "clean is due when history is older than 7d",
     ]  # fmt: skip
     assert str(done).startswith(
-        f"nothing is due; {done.waits[0]}; compaction waits for logs of 1.0 MiB that are 1 times "
+        f"nothing is due; {done.waits[0]}; compaction is due when a file group's logs have 1.0 MiB and 1 times "
     )
 
 

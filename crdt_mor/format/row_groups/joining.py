@@ -67,7 +67,7 @@ def join_row_groups(
         rows += footer[_FILE_ROWS].value
         yield file[len(MAGIC) : pages_end]
         position += pages_end - len(MAGIC)
-    assert footer, "there is at least one file"
+    assert footer, "a join needs at least one file"
     for meta, bloom in filters:
         meta[_META_FILTER[0]].value = position
         yield bloom
