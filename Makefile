@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check check-lowest check-pythons check-packages sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
+.PHONY: help setup demo test quick check check-lowest check-pythons check-packages sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: setup      ## Three processes, one table, no lock: the example of the READ
 
 test: setup      ## The fast tier of the tests: three to eight minutes on two cores
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+
+quick: setup     ## The fast tests nearest to the changed files, under a minute (ARGS=crdt_mor/log/tail.py for a file)
+	$(BIN)/python -m tests.quick $(ARGS)
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 

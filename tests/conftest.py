@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
 import shutil
 import tempfile
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -40,11 +42,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="of the chosen tests, run one in N")
     parser.addoption("--turn", type=int, metavar="T", help="the sample of --one-in; default: the number of commits")
 
+    parser.addoption("--within", type=float, metavar="S", help="skip the tests that would begin S seconds from now")
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle the sample once: the processes of pytest-xdist get the same options."""
+    """Settle the sample and the end once: the processes of pytest-xdist get the same options."""
     if config.option.turn is None:
         config.option.turn = turn_of(config.rootpath) if config.option.one_in > 1 else 0
+    if config.option.within is not None and not hasattr(config.option, "ends"):
+        config.option.ends = time.time() + config.option.within
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test, before its fixtures, when the time of `--within` is over."""
+    if time.time() > getattr(item.config.option, "ends", math.inf):
+        pytest.skip("its time was over: --within")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
