@@ -92,9 +92,10 @@ def foreign_completions(
     known = _Known.of(value, (yield from all_completions(value)))
     active, have_moved = yield from _active(projector, known, candidates, cache)
     archived = (yield from _archived(projector, known, cache)) if is_archived or have_moved else {}
-    instants = active | archived | active  # Hudi archives an instant before removing it: the active one counts
-    yield from _require_own_timeline(value, instants.values())
-    return (yield from _checked(projector, known, list(instants.values())))
+    # Hudi archives an instant before removing it: the active one counts.
+    instants = list((active | archived | active).values())
+    yield from _require_own_timeline(value, instants)
+    return (yield from _checked(projector, known, instants))
 
 
 def _completed_names(listed: Sequence[Stat], carried: Iterable[Completion]) -> list[TimelineFileName]:
@@ -173,7 +174,7 @@ def _archived(projector: Projector, known: _Known, cache: InstantCache) -> Steps
     return found
 
 
-def _require_own_timeline(value: Timeline, instants: Iterable[HudiInstant]) -> Steps[None]:
+def _require_own_timeline(value: Timeline, instants: Sequence[HudiInstant]) -> Steps[None]:
     own = next((instant for instant in instants if instant.own), None)
     if own is not None and value.version == 0 and not (yield from _has_later_versions()):
         raise FormatError(
