@@ -172,6 +172,28 @@ def of_alone(committed: LoneCommit) -> LoneCommit | GroupCommit:
     return committed if own is None else GroupCommit(committed.completion, own, committed.value, is_own=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The values that a post's owner knows. listed: the posts, if listed beside the look; took_ms: its duration.
+
+    made_at: the post's own. genuine: the newest that is known to stand. newest: the newest, perhaps a ghost.
+    """
+
+    made_at: Timeline
+    genuine: Timeline
+    newest: Timeline
+    listed: Sequence[Stat] | None = None
+    took_ms: int = 0
+
+    @classmethod
+    def first(cls, made_at: Timeline) -> Look:
+        return cls(made_at, made_at, made_at)
+
+    def proved(self, value: Timeline) -> Look:
+        """Return the look with a value that is known to stand."""
+        return replace(self, genuine=value, newest=value)
+
+
 @dataclass(slots=True)
 class _Posted:
     """A post and its owner's steps. is_over: nobody took the post in its window."""
@@ -193,47 +215,60 @@ class _Posted:
     def find_or_commit(self, made_at: Timeline) -> Steps[GroupCommit | Timeline]:
         """Put the post, which may land late or never. Wait until the post is committed, void or closed."""
         turn = Turn(self.path, self.crowd.others + 1)
-        tail = genuine = made_at
-        post = Put(self.path, encode_post(self.post, made_at.table_id), durable=False, decides=True)
-        unput: tuple[Single, ...] = (post,)
+        look = Look.first(made_at)
+        unput: tuple[Single, ...] = (self._put(made_at),)
         while True:
-            began: int = yield Now()
-            beside = (*unput, List(POSTS)) if self.shortcuts.is_far else unput
-            newest, replies = yield from look_ahead(tail, beside, again=not unput)
-            look_ms: int = (yield Now()) - began
-            if unput and replies[0] is False:
-                yield from self._require_own(made_at)
+            look = yield from self._look(look, unput)
             unput = ()
-            if not newest.may_take(self.name):
-                outcome = yield from self._outcome(made_at, genuine, newest)
-                if outcome is not None:
-                    return outcome
-                tail = genuine = yield from find_tail(genuine)
-                continue
-            tail = newest
-            if not self.draft.may_follow(tail):
-                return (yield from self._void(made_at, genuine))
-            listed: list[Stat] = replies[-1] if self.shortcuts.is_far else (yield List(POSTS))
-            is_alone = all(stat.path == self.path for stat in listed)
-            now_ms: int = 0 if is_alone else (yield StoreNow())  # for the age of requests and posts
-            posts = chosen(listed, tail, now_ms)
-            writes = [stat for stat in posts if not is_event(stat.path)]  # their owners also publish events
-            if not turn.is_due(tail, writes, is_asked=giving_way.is_asked_in(listed, now_ms)):
-                yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
-                continue
-            began = yield Now()
-            committed = yield from self._commit(genuine, tail, posts)
-            if committed is not None and not self.shortcuts.is_far:
-                self.crowd.note_commit((yield Now()) - began)
-            if isinstance(committed, LoneCommit):
-                return self._found(committed.completion, committed.value, stats=posts, is_own=True)
-            genuine = committed or (yield from find_tail(genuine))
-            if genuine.version == tail.version:
-                if turn.looks >= LOOKS_MAX or (yield from self._is_changed()):
-                    return (yield from self._void(made_at, genuine))
-                # Another process claimed this time, and is publishing or dead.
-                yield from turn.pause(tail, look_ms, self.crowd.commit_ms)
-            tail = genuine
+            outcome: GroupCommit | Timeline | Look | None
+            if not look.newest.may_take(self.name):
+                outcome = yield from self._outcome(look)
+                if outcome is None:
+                    outcome = look.proved((yield from find_tail(look.genuine)))
+            elif not self.draft.may_follow(look.newest):
+                outcome = yield from self._void(look)
+            else:
+                outcome = yield from self._take_turn(look, turn)
+            if not isinstance(outcome, Look):
+                return outcome
+            look = outcome
+
+    def _put(self, made_at: Timeline) -> Put:
+        return Put(self.path, encode_post(self.post, made_at.table_id), durable=False, decides=True)
+
+    def _look(self, known: Look, unput: tuple[Single, ...]) -> Steps[Look]:
+        """Read the versions since the last look. `unput` puts the post in the first one."""
+        began: int = yield Now()
+        beside = (*unput, List(POSTS)) if self.shortcuts.is_far else unput
+        newest, replies = yield from look_ahead(known.newest, beside, again=not unput)
+        took_ms: int = (yield Now()) - began
+        if unput and replies[0] is False:
+            yield from self._require_own(known.made_at)
+        return replace(known, newest=newest, listed=replies[-1] if self.shortcuts.is_far else None, took_ms=took_ms)
+
+    def _take_turn(self, look: Look, turn: Turn) -> Steps[GroupCommit | Timeline | Look]:
+        """Commit all open posts if it is this owner's turn, else pause. Returns a look if the post is still open."""
+        listed: Sequence[Stat] = (yield List(POSTS)) if look.listed is None else look.listed
+        is_alone = all(stat.path == self.path for stat in listed)
+        now_ms: int = 0 if is_alone else (yield StoreNow())  # for the age of requests and posts
+        posts = chosen(listed, look.newest, now_ms)
+        writes = [stat for stat in posts if not is_event(stat.path)]  # their owners also publish events
+        if not turn.is_due(look.newest, writes, is_asked=giving_way.is_asked_in(listed, now_ms)):
+            yield from turn.pause(look.newest, look.took_ms, self.crowd.commit_ms)
+            return look
+        began = yield Now()
+        committed = yield from self._commit(look, posts)
+        if committed is not None and not self.shortcuts.is_far:
+            self.crowd.note_commit((yield Now()) - began)
+        if isinstance(committed, LoneCommit):
+            return self._found(committed.completion, committed.value, stats=posts, is_own=True)
+        proved = look.proved(committed or (yield from find_tail(look.genuine)))
+        if proved.newest.version == look.newest.version:
+            if turn.looks >= LOOKS_MAX or (yield from self._is_changed()):
+                return (yield from self._void(proved))
+            # Another process claimed this time, and is publishing or dead.
+            yield from turn.pause(look.newest, look.took_ms, self.crowd.commit_ms)
+        return proved
 
     def _is_changed(self) -> Steps[bool]:
         expected = self.expected
@@ -246,11 +281,12 @@ class _Posted:
                 f"two writes drew the same post name, which should never happen. Write again. path={self.path}"
             )
 
-    def _commit(self, genuine: Timeline, tail: Timeline, stats: Sequence[Stat]) -> Steps[LoneCommit | Timeline | None]:
-        """Commit all open posts and events after `tail`.
+    def _commit(self, look: Look, stats: Sequence[Stat]) -> Steps[LoneCommit | Timeline | None]:
+        """Commit all open posts and events after the newest value.
 
-        `tail`, found from `genuine`, may be a ghost. So `genuine` is checked first, or in a bucket beside the claim.
+        It may be a ghost. So the genuine value is checked first, or in a bucket beside the claim.
         """
+        genuine, tail = look.genuine, look.newest
         proof = () if genuine is tail else (Read(version_path(genuine.version)),)
         if proof and not self.shortcuts.is_far and not (yield from still_stands(genuine)):
             return None
@@ -290,8 +326,9 @@ class _Posted:
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
-    def _outcome(self, made_at: Timeline, genuine: Timeline, newest: Timeline) -> Steps[GroupCommit | Timeline | None]:
-        """Return the fate of a post that no version after `newest` may take, or None if `newest` may be a ghost."""
+    def _outcome(self, look: Look) -> Steps[GroupCommit | Timeline | None]:
+        """Return the fate of a post that no later version may take, or None if the newest value may be a ghost."""
+        made_at, genuine, newest = look.made_at, look.genuine, look.newest
         taken = newest.find_taken(self.name)
         files = (yield from self.publisher.projector.files(newest)) if taken is not None else ()
         looks = [GetStat(file.path) for file in files[-1:]]
@@ -329,9 +366,9 @@ class _Posted:
         self.crowd.has_met = len(stats) > writes
         return GroupCommit(completion, member, value, is_own)
 
-    def _void(self, made_at: Timeline, known: Timeline) -> Steps[GroupCommit | Timeline]:
-        value = yield from void(self.publisher, known, [self.name])
-        outcome = yield from self._outcome(made_at, value, value)
+    def _void(self, look: Look) -> Steps[GroupCommit | Timeline]:
+        value = yield from void(self.publisher, look.genuine, [self.name])
+        outcome = yield from self._outcome(look.proved(value))
         self.is_over = False
         return value if outcome is None else outcome
 

@@ -22,6 +22,7 @@ from zlib import crc32
 import pytest
 
 from crdt_mor.events import group
+from crdt_mor.events.group import Look
 from crdt_mor.log.paths import POSTS, post_path, version_path
 from crdt_mor.log.posts import NAME_CHARS, encode_post
 from crdt_mor.log.projection import EventProjector
@@ -307,8 +308,8 @@ def an_eraser_voids_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_void_found_taken_is_refused(patch: pytest.MonkeyPatch) -> None:
-    def hasty(self: Any, made_at: Timeline, known: Timeline) -> Steps[Timeline]:
-        return (yield from group.void(self.publisher, known, [self.name]))
+    def hasty(self: Any, look: Look) -> Steps[Timeline]:
+        return (yield from group.void(self.publisher, look.genuine, [self.name]))
 
     patch.setattr(group._Posted, "_void", hasty)
 
@@ -316,8 +317,9 @@ def what_a_void_found_taken_is_refused(patch: pytest.MonkeyPatch) -> None:
 def an_outcome_is_believed_of_a_ghost(patch: pytest.MonkeyPatch) -> None:
     outcome = group._Posted._outcome
 
-    def trusting(self: Any, made_at: Timeline, known: Timeline, newest: Timeline) -> Steps[Any]:
-        steps = outcome(self, made_at, known, newest)
+    def trusting(self: Any, look: Look) -> Steps[Any]:
+        known = look.genuine
+        steps = outcome(self, look)
         reply: Any = None
         while True:
             try:
@@ -333,7 +335,7 @@ def an_outcome_is_believed_of_a_ghost(patch: pytest.MonkeyPatch) -> None:
 
 def a_commit_follows_what_may_be_a_ghost(patch: pytest.MonkeyPatch) -> None:
     commit = group._Posted._commit
-    patch.setattr(group._Posted, "_commit", lambda self, known, tail, stats: commit(self, tail, tail, stats))
+    patch.setattr(group._Posted, "_commit", lambda self, look, stats: commit(self, look.proved(look.newest), stats))
 
 
 def a_lone_commit_follows_what_may_be_a_ghost(patch: pytest.MonkeyPatch) -> None:
