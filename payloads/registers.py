@@ -103,7 +103,7 @@ class MVRegister(Payload):
 
     The multi-value register, section 3.2.2. A conflict stays visible until a write that has seen it assigns a single
     value. The column is a list and may be written as a single value; a list assigns all its values, and an empty list
-    nothing.
+    assigns nothing.
 
     State: an entry for each value of an assignment that no later assignment has seen (see `causal`), sorted by (time,
     place, value).

@@ -176,7 +176,9 @@ def refuse_another_format(store: Store, uri: str) -> None:
 
 
 def refuse_inside_a_table(store: Store, uri: str) -> None:
-    """Refuse a table inside another table's folder on a disk. Users may lack access above a bucket's folder."""
+    """Refuse a table inside another table's folder on a disk. Buckets are not checked: users may lack access above the
+    folder.
+    """
     if not isinstance(store, LocalStore) or store.stat(PROPERTIES) is not None:
         return
     around = store.nearest_above(PROPERTIES)

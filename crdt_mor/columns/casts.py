@@ -214,8 +214,8 @@ def _values_of(kind: pa.DataType) -> pa.DataType:
 
 
 def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
-    """Return the casts to do: through the declared type if it is narrower, because 300 in an int8 column would not come
-    back.
+    """Return the casts to apply. If the declared type is narrower than the stored type it comes first, because 300 in
+    an int8 column could be stored but not read back.
     """
     declared = _values_of(declared)
     if _is_text(declared):

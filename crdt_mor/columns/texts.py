@@ -38,7 +38,7 @@ def empty_texts(count: int) -> pa.Array:
 
 
 def integers(values: npt.NDArray[np.integer[Any]]) -> pa.Array:
-    """Wrap integers without a copy."""
+    """Return an Arrow array of the integers, without a copy."""
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 

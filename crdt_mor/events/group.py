@@ -68,7 +68,7 @@ Make = Callable[[Timeline, InstantTime, Sequence[Post], Post], LoneWrite]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A small write before it is posted. may_follow: False if this value voids the write."""
+    """A small write before it is posted. may_follow: returns False for a value in which the write is void."""
 
     post: Post
     may_follow: Callable[[Timeline], bool]
@@ -213,7 +213,7 @@ class _Posted:
         return post_path(self.name)
 
     def find_or_commit(self, made_at: Timeline) -> Steps[GroupCommit | Timeline]:
-        """Put the post, which may land late or never. Wait until the post is committed, void or closed."""
+        """Put the post, and wait until it is committed, void or closed. The put may land late, or never."""
         turn = Turn(self.path, self.crowd.others + 1)
         look = Look.first(made_at)
         unput: tuple[Single, ...] = (self._put(made_at),)
@@ -327,7 +327,7 @@ class _Posted:
     # --- the outcome --------------------------------------------------------------------------------------------------
 
     def _outcome(self, look: Look) -> Steps[GroupCommit | Timeline | None]:
-        """Return the fate of a post that no later version may take, or None if the newest value may be a ghost."""
+        """Return the outcome of a post that no later version may take, or None if the newest value may be a ghost."""
         made_at, genuine, newest = look.made_at, look.genuine, look.newest
         taken = newest.find_taken(self.name)
         files = (yield from self.publisher.projector.files(newest)) if taken is not None else ()

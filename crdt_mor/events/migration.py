@@ -97,8 +97,8 @@ def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps
 
 
 def aim(publisher: TablePublisher, known: Timeline, until: InstantTime, count: int) -> Steps[Timeline]:
-    """Set the next step: the changes up to `until`, in `count` commits, unless others did. known: a value whose step is
-    done.
+    """Set the next step, unless another process has: the changes up to `until`, in `count` commits. known: a value
+    whose step is done.
     """
     nonce = yield Nonce()
     assert known.origin is not None

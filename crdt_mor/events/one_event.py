@@ -311,8 +311,8 @@ class _Attempt:
         return now
 
     def _decided(self, value: Timeline) -> Steps[Timeline]:
-        """Return the newest version, projected. If none follows `tail`, publish an event: an unanswered put can land
-        until then.
+        """Return the newest version, projected. If no version follows `tail`, publish an event first: until then, the
+        unanswered put may still succeed.
         """
         tail = self.tail
         now = yield from self.publisher.next_tail(tail, value)
@@ -327,7 +327,9 @@ class _Attempt:
         return (yield from self.publisher.publish(derive, now))
 
     def find_others(self) -> Steps[frozenset[str]]:
-        """Return the paths with objects of a table created here since, or all paths if the store fails."""
+        """Return the paths where a table that was created here since has put its own objects. If the store fails,
+        return all.
+        """
         own = {file.path: data for file, data in self.write.logs} | {self.claim.path: claim_record(self.claim.nonce)}
         try:
             found = yield Together(tuple(map(Read, own)))

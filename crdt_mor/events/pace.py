@@ -68,7 +68,7 @@ class Pace:
         return self.shortcuts(self._projected)
 
     def give_way(self) -> None:
-        """Wait while a process asks for a turn; in a bucket, only if seen in passing."""
+        """Let a process that asks for a turn publish first. In a bucket, only if its request was noticed before."""
         if not self._session.is_far or self.crowd.is_asked:
             with suppress(CrdtMorError):  # only a hint
                 self._session.run(giving_way.give_way())
@@ -79,7 +79,9 @@ class Pace:
         return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd if is_far else None)
 
     def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
-        """Note a projected value. Late looks run in the background, before the process ends."""
+        """Remember a projected value, and check its late files in the background, at the latest before the process
+        ends.
+        """
         self._session.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)

@@ -42,7 +42,9 @@ class Races:
         return bool(value.pending) and abs(now_ms - self.upkept_ms) > min(UPKEEP_EVERY_MS, expiry_ms)
 
     def note(self, *, committed: bool, has_met: bool = False) -> None:
-        """Record the result of a try. has_met: it published events of other writers, and more will follow."""
+        """Record the outcome of a commit in one event. has_met: it also published other writers' events, and more are
+        likely.
+        """
         if committed and has_met:
             self.met()
             return
@@ -61,7 +63,9 @@ class Races:
         self.left = max(0, self.left - 1)
 
     def met(self) -> None:
-        """Record that others need this process to publish: it stays alone and looks each time."""
+        """Record that other writers wait for a publisher: this process keeps committing alone, and looks for their
+        events each time.
+        """
         self.lost, self.in_a_row = max(1, self.lost), 0
 
     def grouped(self) -> None:

@@ -132,7 +132,7 @@ def restore(
 
 
 def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
-    """Return the files in Hudi's timeline of dropped instants."""
+    """Return the files of dropped instants that are left in Hudi's timeline."""
     named = yield from named_in(publisher.projector.folder)
     known = {c.requested for c in (yield from all_completions(value))}
     known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}

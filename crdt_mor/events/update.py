@@ -1,8 +1,8 @@
 """Update rows in place: the write begins, then waits until all earlier writes have ended.
 
     begin     fix T, the place in the order of writes (`events.write`)
-    wait      until no write before T is pending, except writes that declared at their begin that they touch nothing
-              that is read: nothing can enter the read part before T any more
+    wait      until no write before T is pending. Writes that declared other rows or columns are not waited for. After
+              that, no commit before T can change the rows to read
     read      all commits requested before T, and none requested after (`Snapshot.before`)
     complete  like any other write
 

@@ -7,8 +7,9 @@
           └ no answer at all     each other object is tried once; if one fails as well, the store is dead, and the
                                  operation asks it nothing more
 
-A dead store thus fails an operation once, after the deadline of its first request. A long operation waits for each
-occasional failure, and after as long as it waited, tries again. Each store of an operation has its own patience.
+If the store is dead, an operation fails once, after the deadline of its first request. After occasional failures a long
+operation goes on: similar requests are refused for as long as the failed one waited, then tried again. Each store of an
+operation has its own patience.
 
 The operation is a context variable, because requests pass through libraries that do not know it.
 """

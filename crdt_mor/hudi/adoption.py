@@ -146,7 +146,7 @@ Instants = dict[InstantTime, HudiInstant]
 def _active(
     projector: Projector, known: _Known, candidates: Sequence[TimelineFileName], cache: InstantCache
 ) -> Steps[tuple[Instants, bool]]:
-    """Return the adoptable instants of the active timeline, and True if a listed one is gone."""
+    """Return the adoptable instants of the active timeline, and True if a listed file has disappeared."""
     dropped = yield from dropped_by_restores(
         known.value, {name.requested: [name] for name in candidates}, known.requested
     )
@@ -262,7 +262,9 @@ def adopting(
 
 
 def _refuse_ahead(projector: Projector, due: Sequence[Completion], wall_ms: int) -> None:
-    """Raise for a future Hudi commit in a table that Hudi created: ours would have to follow it, Hudi's would not."""
+    """Raise for a Hudi commit in the future, in a table made by Hudi. Our next commit would get a later time than that
+    commit, but Hudi's next commit an earlier one.
+    """
     newest = max(completion.completed for completion in due)
     if not projector.config.ours and newest > from_ms(wall_ms + AHEAD_MAX_MS):
         raise UnsupportedFeatureError(
@@ -273,7 +275,7 @@ def _refuse_ahead(projector: Projector, due: Sequence[Completion], wall_ms: int)
 
 
 def may_be_led_to(file_id: str | None, buckets: int | None) -> bool:
-    """Return True if a foreign file group may belong to a bucket, unrecognised by an older release."""
+    """Return True if a noted foreign file group may belong to a bucket, which an older release did not recognise."""
     return file_id is not None and index_bucket(file_id, buckets) is not None
 
 

@@ -1,4 +1,5 @@
-"""Find commits that no reader would see, as a compaction did not know them: Hudi's below ours, or ours below Hudi's.
+"""Find commits that a compaction missed, so no reader would see them: Hudi's commits below our compaction, or ours
+below Hudi's.
 
     ours    ── T ──────────────── C ─────┐
     Hudi's            b (plan) ───┼──── base file b       C < b: the log is in the slice that this base file has ended
@@ -36,8 +37,8 @@ def bases_of(completions: Iterable[Completion]) -> dict[FileGroup, InstantTime]:
 def group_below(
     completion: Completion, barriers: Mapping[FileGroup, InstantTime]
 ) -> tuple[FileGroup, InstantTime] | None:
-    """Return a group, and our barrier, in which a Hudi commit wrote to an older slice. Compactions write
-    nothing new.
+    """Return a file group in which a Hudi commit wrote to a slice older than our base file, and that file's barrier.
+    Hudi's compactions write no new rows and do not count.
     """
     if completion.action == COMMIT:
         return None

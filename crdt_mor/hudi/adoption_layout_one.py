@@ -94,7 +94,9 @@ def _with_archived(
 def _certain_from(
     config: TableConfig, names: Iterable[TimelineFileName], wrote: Sequence[InstantTime]
 ) -> Steps[InstantTime]:
-    """Return the time from which the timeline has no gaps: saved instants stay when Hudi archives beyond savepoints."""
+    """Return the time from which the timeline has no gaps. If Hudi archives beyond savepoints, only the saved instants
+    stay before it.
+    """
     saved = {name.requested for name in names if name.action == SAVEPOINT}
     if wrote[0] not in saved:
         return wrote[0]
@@ -119,7 +121,7 @@ def _unnamed(
 
 
 def _that_shows(instant: HudiInstant, committed: Committed, slices_to_come: set[InstantTime]) -> HudiInstant:
-    """Return an instant without logs of uncommitted slices, which Hudi's readers do not see."""
+    """Return the instant without its logs in uncommitted slices: Hudi's readers do not see these logs."""
     files = tuple(
         file
         for file in instant.completion.files

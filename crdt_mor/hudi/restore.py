@@ -87,7 +87,7 @@ def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> St
 
 
 def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-    """Remove `placed` files that were put after a restore dropped them."""
+    """Remove the files of `placed` whose instants a restore dropped before the put."""
     if all(restore.version <= value.version for restore in tail.restores):
         return
     outcome: dict[InstantTime, bool] = {}

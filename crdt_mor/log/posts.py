@@ -140,8 +140,8 @@ class Turn:
     _is_gathering: bool = False
 
     def is_due(self, tail: Timeline, posted: Sequence[Stat], *, is_asked: bool = False) -> bool:
-        """Return True if this process publishes next: its rank is low, or others had time. is_asked: another process
-        asks.
+        """Return True if this process publishes next: its post is the first, or the owners before it had time to
+        publish. is_asked: another process asks for a turn.
         """
         if tail.version != self._version:
             self._version, self.looks, self.gathered = tail.version, 0, 0
@@ -187,7 +187,9 @@ _LAST: Final = (sys.maxsize, 0, "")
 
 
 def _place(tail: Timeline, stat: Stat) -> tuple[int, int, str]:
-    """Return a post's place: the first has waited longest, and may be publishing. Ties differ between versions."""
+    """Return a post's sort key: the post that waited longest is first, and its owner may be publishing. Posts of equal
+    age are ordered anew in each version.
+    """
     return stat.modified_ms, crc32(f"{tail.nonce} {stat.path}".encode()), stat.path
 
 
@@ -200,7 +202,7 @@ def events_in(stats: Sequence[Stat], own: str) -> list[str]:
 
 
 def _within_bounds(stats: Sequence[Stat], own: str, bytes_max: int) -> list[str]:
-    """Limit number and size. own: the publisher's own post, which counts and is not read."""
+    """Return the first posts up to a number and total size. own: the publisher's post, which counts but is not read."""
     paths, size = list[str](), 0
     for stat in stats:
         size += stat.size

@@ -45,7 +45,7 @@ class EventFile:
 
 @dataclass(frozen=True, slots=True)
 class Projected:
-    """Projected files, not yet checked for being too late."""
+    """The files of a projection. It is not checked yet whether they were put too late."""
 
     value: Timeline
     paths: tuple[str, ...]
@@ -66,7 +66,7 @@ class EventProjector(Protocol):
         ...
 
     def withdraw_obsolete(self, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove `placed` files put too late: nobody else removes them."""
+        """Remove the files of `placed` that were put too late: no other process removes them."""
         ...
 
     def paths_of(self, instant: InstantTime, placed: Sequence[str]) -> list[str]: ...
@@ -74,13 +74,13 @@ class EventProjector(Protocol):
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]: ...
 
     def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove files among `placed` put after their instants were archived."""
+        """Remove the files of `placed` whose instants were archived before the put."""
         ...
 
     def move_archived(self, value: Timeline) -> Steps[None]: ...
 
     def withdraw_dropped(self, tail: Timeline, value: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove files among `placed` put after a restore dropped them."""
+        """Remove the files of `placed` whose instants a restore dropped before the put."""
         ...
 
     def carry_out_restore(self, value: Timeline) -> Steps[None]: ...
@@ -176,8 +176,8 @@ def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
 
 
 def wait_for_projection(projector: EventProjector, value: Timeline) -> Steps[bool]:
-    """Return True if a version's publisher was seen to project it. Otherwise all waiting writers would project
-    at once.
+    """Wait a little for a version's publisher to project it, and return True if it did. If nobody waited, all waiting
+    writers would project at once.
     """
     files = yield from projector.files(value)
     for _ in range(2 * LOOKS_A_RANK if files and files[-1].durable else 0):

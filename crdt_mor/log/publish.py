@@ -61,9 +61,9 @@ read objects.
 class Shortcuts:
     """How a process saves requests when publishing.
 
-    looked: the known value was the tail a moment ago, so the put checks it. helped: a projected version, or -1.
-    store_ms: a reached time of the store's clock. late: as in `log.projection.project`. crowd: an intent may be
-    published with or by others (`log.combining`).
+    looked: the known value was the tail a moment ago, and the put fails if it no longer is. helped: a projected
+    version, or -1. store_ms: a time that the store's clock has reached. late: as in `log.projection.project`. crowd: an
+    intent may be published with or by others (`log.combining`).
     """
 
     looked: bool = False

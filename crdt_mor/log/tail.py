@@ -232,7 +232,9 @@ def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None
 
 
 def _is_here(known: Timeline) -> Steps[bool]:
-    """Return True if the table of `known` exists, judged by its oldest version, or in doubt."""
+    """Return True if the table of `known` still exists: `known` stands, or the oldest version here is the same table's.
+    True in doubt.
+    """
     if (yield from still_stands(known)):
         return True
     names = yield from listed_versions()

@@ -1,6 +1,6 @@
 """The base file of a slice, read in one of two ways.
 
-    Scanned   read on demand: the scan drops keys and applies a predicate; each question is a scan
+    Scanned   read on demand: the scan drops keys and applies a predicate; each call is a scan
     Decoded   all rows in memory, with the positions of touched keys; for merges that must look at touched rows (an
               ordering column, a partial update), so that the file is decoded once instead of twice
 
@@ -190,7 +190,7 @@ def without_each(bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequen
 def standing_each(
     bases: Sequence[Scanned], drops: Sequence[Keys], select: Sequence[str]
 ) -> list[tuple[pl.DataFrame, Mask]]:
-    """Return `without_each` for several whole bases, and masks of the returned rows.
+    """For several whole bases, return the rows without the dropped keys, and the mask of these rows.
 
     The keys are decoded first, then the other columns of the remaining rows.
     """

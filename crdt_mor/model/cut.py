@@ -51,7 +51,7 @@ class Cut:
         return commit.requested < self.time
 
     def reaches(self, time: InstantTime) -> bool:
-        """Return True if the table's clock must have reached `time` before this is its latest cut."""
+        """Return True if `time` lies inside this cut: not after its completion time, or before its request time."""
         return time <= self.time if self.by == "completed" else time < self.time
 
     def needs(self, segment: Segment) -> bool:

@@ -171,8 +171,8 @@ class CleanPlan:
 
     Attributes:
         retention: the table's marks from this plan on.
-        deletion: files of views from this time on stay, so older commits may be dropped from the value; EPOCH if
-            savepoints need their files.
+        deletion: only files of views from this time on stay, so the value may drop older commits. EPOCH if savepoints
+            need older files.
         last_completed: requested time of the last commit completed at planning, or EPOCH.
     """
 
@@ -186,7 +186,7 @@ class CleanPlan:
 
     @property
     def file_groups(self) -> Collection[FileGroup]:
-        """Empty: nobody needs its files, so it blocks no other plan."""
+        """Empty: no other plan needs the files of a clean, so a clean blocks no plan."""
         return ()
 
     @property

@@ -74,7 +74,7 @@ def due_log_compactions(
 def waits_of(
     value: Timeline, slices: Iterable[FileSlice], merge: MergeSpec, policies: Policies, now_ms: int
 ) -> list[str]:
-    """Explain what compactions wait for: each policy with the nearest file group."""
+    """Describe when a compaction becomes due: for each policy the threshold and the nearest file group."""
     found = [(slice_, loose) for slice_ in slices if (loose := _loose_logs(slice_, merge, value))]
     if not found:
         return ["no compaction is due: there are no log files"]
@@ -96,10 +96,11 @@ def waits_of(
 
 
 def _loose_logs(slice_: FileSlice, merge: MergeSpec, value: Timeline) -> tuple[DataFile, ...]:
-    """Return the logs that a compaction would fold into the base: commit logs, and a carry that can come to rest.
+    """Return the logs that a compaction would fold into the base: commit logs, and a carry that no pending write
+    precedes.
 
-    A carry for a pending write would only be carried on. If the latest commit wins, only log compactions carry rows,
-    and any compaction folds them.
+    A carry behind a pending write would only be carried again. If the latest commit wins, only log compactions carry
+    rows, and any compaction folds them.
     """
     fresh = slice_.fresh_logs
     carries = [log for log in slice_.logs if slice_.is_carry(log)]
@@ -126,7 +127,9 @@ def _why_due(slice_: FileSlice, loose: tuple[DataFile, ...], policies: Policies,
 
 
 def _ratio_of(slice_: FileSlice, loose: tuple[DataFile, ...]) -> float:
-    """Return the bytes of loose logs over the others; without a base, the largest log counts as base."""
+    """Return the ratio of the loose logs' bytes to the slice's other bytes. Without a base file, the largest log counts
+    as the base.
+    """
     size = sum(log.size for log in loose)
     settled = sum(file.size for file in slice_.files) - size
     if slice_.base is None:

@@ -70,7 +70,9 @@ class Window:
     # --- parts ------------------------------------------------------------------------------------------------------
 
     def until(self, end: Cut) -> Window:
-        """Return this window with an earlier end; from the empty table, no earlier than the kept history."""
+        """Return this window with an earlier end. A window from the empty table ends where the kept history begins, or
+        later.
+        """
         if self._whole and end.time < self.value.retention.since:
             end = replace(end, time=min(self.value.retention.since, self.end.time))
         between = tuple(c for c in self.between if self.start.shows(c) != end.shows(c))
@@ -140,7 +142,8 @@ class Window:
         """Yield the images of all rows that differ between the two ends.
 
         Args:
-            known: rows at the start, by file group, of all keys written from this window on; updated to its end.
+            known: rows at the start, by file group, of all keys that this or a later window wrote. Updated to the
+                rows at the end.
         """
         states = self._states
 

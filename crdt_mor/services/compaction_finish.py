@@ -81,7 +81,7 @@ def _executed(
 
 
 def _standing(session: Session, failed: Sequence[tuple[GroupInput, CrdtMorError]]) -> dict[FileGroup, CrdtMorError]:
-    """Return and note the failures whose file group was not written to since.
+    """Return the failures that still apply, because nothing was written to their file group since, and note them.
 
     `UnsupportedFeatureError` is not noted: the next attempt may succeed on the same files.
     """

@@ -1,6 +1,6 @@
 """Objects that a store cannot read: a bad sector, a file of another user, a folder in place of a file.
 
-If it can read none, the error is raised.
+If the store can read no object at all, its error is raised.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def given(session: Session, path: str) -> bytes | None:
 
 
 def twice(session: Session, ask: Callable[[], T]) -> T:
-    """Call `ask`, and once more if the store fails: a passing failure is no finding."""
+    """Call `ask`, and once more if the store fails: a temporary failure is no finding."""
     try:
         return ask()
     except ContradictedError:

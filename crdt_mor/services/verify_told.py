@@ -59,7 +59,7 @@ class Schemas:
     _faults: dict[str, str | None] = field(default_factory=dict)
 
     def fault(self, text: str) -> str | None:
-        """Return the fault of a schema; None if a writer may have written it."""
+        """Return the error in a schema's text; None if a writer of the table may have written it."""
         if text not in self._faults:
             try:
                 self._faults[text] = self._wrong(text)

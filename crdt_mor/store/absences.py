@@ -1,4 +1,4 @@
-"""Look twice before an object that something names is called lost.
+"""Look twice before an object that another object names counts as lost.
 
 A network mount can remember for seconds that a name was absent. Its folder's listing shows the object, and most mounts
 then look again. `LocalStore` does this by itself.

@@ -46,7 +46,7 @@ class Parts:
 
 
 def put_across(source: Store, target: Store, stat: Stat, durable: Durable) -> bool | None:
-    """Create the object at `stat.path` in `target` from `source`: True, or False if it exists.
+    """Create the object at `stat.path` in `target` from `source`. Return True, or False if it exists.
 
     None if `source` lost the object. Raises `FormatError` if its size changed.
     """

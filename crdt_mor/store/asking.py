@@ -99,7 +99,9 @@ class Tries:
         self._patience.note_answer(Asked("stat", self.asked.path, changes=False))
 
     def again(self, failure: Failure) -> bool:
-        """Wait for the next try: True. False at the deadline, or if the operation has waited long enough."""
+        """Wait before the next try and return True. Return False at the deadline, or if the operation has waited long
+        enough.
+        """
         now_ms = self._now_ms()
         has_waited = self._patience.is_lost(self.asked, now_ms)
         limit_s = self._asking.deadline_s

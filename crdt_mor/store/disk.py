@@ -69,7 +69,7 @@ class _Answering:
 
 
 def link(temp: str, target: str, root: str, path: str) -> bool:
-    """Give the temporary file its name: True, or False if another file has the name.
+    """Give the temporary file its name. Return True, or False if another file has the name.
 
     root, path: the store's folder and the object, for messages.
     """
@@ -90,7 +90,7 @@ def link(temp: str, target: str, root: str, path: str) -> bool:
 
 
 def link_again(source: str, target: str) -> bool:
-    """Give a file a second name: True, or False if taken."""
+    """Give a file a second name. Return True, or False if the name is taken."""
     fsync_path(source)  # its own put may have skipped the fsync
     try:
         os.link(source, target)

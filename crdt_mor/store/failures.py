@@ -203,7 +203,7 @@ def _refusal(error: BaseException, text: str, status: int | None, code: str, pla
 
 
 def _refusal_by_kind(error: BaseException, text: str, status: int | None, code: str, keys: str) -> str:
-    """The same, if the store's code says no more."""
+    """Return the same action by status and kind of the error, if the store's code does not determine it."""
     if status == 403 or isinstance(error, exceptions.PermissionDeniedError):
         return (
             "access denied: give these credentials the rights to read, put, delete and list objects below the "

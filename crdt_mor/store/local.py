@@ -110,7 +110,7 @@ class LocalStore:
             return self._put(path, target, chunks, durable, after)
 
     def copy(self, source: str, target: str) -> bool:
-        """Give the object at `source` a second name, durably: True. False if the name is taken."""
+        """Give the object at `source` a second name, durably. Return True, or False if the name is taken."""
         folder = object_path(target).rpartition("/")[0]
         with disk.answering("copy", target):
             linked = self._in_folders([folder], lambda: disk.link_again(self._at(source), self._at(target)))

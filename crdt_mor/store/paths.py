@@ -28,7 +28,7 @@ def object_path(path: str) -> str:
 
 
 def _is_unicode(path: str) -> bool:
-    """Return True if a path can name a file: surrogates only from undecodable bytes of a file name."""
+    """Return True if a path can name a file: its surrogates may only stand for undecodable bytes of a file name."""
     try:
         path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

@@ -48,7 +48,7 @@ class Store(Protocol):
         ...
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        """Create the object, whole for every reader, and durably: True. False if it exists.
+        """Create the object, whole for every reader and durably. Return True, or False if it exists.
 
         Args:
             path: The object's path.
@@ -59,7 +59,7 @@ class Store(Protocol):
         ...
 
     def copy(self, source: str, target: str) -> bool:
-        """Create `target`, whole and durably, with the content of `source`: True. False if it exists.
+        """Create `target`, whole and durably, with the content of `source`. Return True, or False if it exists.
 
         The bytes stay in the store if possible.
 

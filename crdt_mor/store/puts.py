@@ -70,7 +70,7 @@ class Puts:
                 raise _put_failed(failure, unsure, tries)
 
     def create(self, key: str, content: bytes, nonce: str) -> bool:
-        """Send a request to create an object: True, or obstore's exception."""
+        """Send a request to create an object. Return True, or obstore's exception."""
         client = self._clients.putting(len(content))
         obstore.put(client, key, content, mode="create", attributes={NONCE: nonce}, use_multipart=False)
         return True

@@ -314,7 +314,7 @@ class OpenWrite:
         return self.begun.drivers
 
     def _looked_lately(self) -> bool:
-        """Return True if this write, without other processes, was just seen pending."""
+        """Return True if this write of a single process was seen pending a moment ago."""
         if self.task is not None or self.begun.driver:
             return False
         now_ms = self.session.environment.now_ms()

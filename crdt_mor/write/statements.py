@@ -224,7 +224,7 @@ class Statements:
         return grown
 
     def learn(self, value: Timeline) -> None:
-        """Continue from a later value, in which every write unseen by these statements is pending.
+        """Continue from a later value. Every write that these statements have not seen must be pending in it.
 
         Columns added since belong to the table; earlier rows have no values in them. Raise `SchemaMismatchError` if a
         column of the statements differs from one added since.

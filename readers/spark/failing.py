@@ -49,7 +49,7 @@ def message_first(answer: Callable[P, R]) -> Callable[P, R]:
 
 
 def rows_message_first(answer: Callable[P, Iterator[R]]) -> Callable[P, Iterator[R]]:
-    """Do the same for a generator of rows, whose errors occur during iteration."""
+    """Wrap a generator of rows as `message_first` wraps a function; its errors occur during iteration."""
 
     @wraps(answer)
     def answered(*arguments: P.args, **named: P.kwargs) -> Iterator[R]:

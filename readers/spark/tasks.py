@@ -1,6 +1,6 @@
 """Run the engine's work as Spark tasks: inputs are pickled for tasks, and outcomes for the driver.
 
-A large part is a task. Small parts share one, because each task costs Spark the same.
+A large part is a task of its own. Small parts share a task, because Spark spends the same time to start each task.
 """
 
 from __future__ import annotations

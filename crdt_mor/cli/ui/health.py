@@ -49,7 +49,7 @@ def health_of(
 ) -> list[Sign]:
     """Return the problems, then the notes, then the healthy items.
 
-    uri: valid in commands anywhere on this machine.
+    uri: an address that works in commands from any folder.
     """
     due = {one["service"] for one in upkeep or () if one["state"] == "due"}
     signs = [

@@ -40,7 +40,8 @@ T = TypeVar("T")
 def report_of(table: mor.Table, uri: str) -> Document:
     """Return the page's data, without histories of keys. The page escapes its texts.
 
-    uri: valid in commands anywhere on this machine. A part that cannot be read becomes a sign of the table's health.
+    uri: an address that works in commands from any folder. If a part cannot be read, the health section names the
+    error.
     """
     history = [for_programs(row) for row in table.history(COMMITS_MAX).to_pylist(maps_as_pydicts="strict")]
     pending = writers(table)

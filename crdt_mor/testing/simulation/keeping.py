@@ -41,7 +41,7 @@ def _picked(world: World, action: Action) -> Any:
 
 
 def execute(world: World, process: Busy, action: Action) -> str:
-    """Make the files of a plan without completing it, whatever became of it."""
+    """Write the files of a plan without completing it, even if it has ended."""
     found = _picked(world, action)
     if found is None:
         return "finds no plan to execute"

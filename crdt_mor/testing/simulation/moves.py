@@ -39,7 +39,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Left:
-    """A moved table as the observer has it open, with its final ledger."""
+    """A table that has moved: the observer's handle and the final ledger."""
 
     table: Table
     ledger: Ledger

@@ -70,7 +70,7 @@ def run_seed(seed: int, payload: Payload | None = None) -> Outcome:
 
 @contextmanager
 def small_numbers() -> Iterator[None]:
-    """Make rare events frequent in the block."""
+    """Lower limits of the engine inside the block, so that rare events become frequent."""
     before: list[tuple[Any, str, Any]] = []
     for module, name, value in SMALL:
         found = import_module(module)

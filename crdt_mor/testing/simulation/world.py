@@ -215,7 +215,7 @@ class World:
         return outcome
 
     def _acted(self, process: Busy, action: Action) -> str:
-        """Act; after a `TableMovedError` at the new address, which may fail."""
+        """Carry out an action. After a `TableMovedError`, repeat it at the new address, where it may fail."""
         try:
             return self.acts[action.kind](self, process, action)
         except (TableMovedError, TableArrivingError) as error:
