@@ -22,7 +22,15 @@ WIDE = Context(prec=40)
 
 @dataclass(frozen=True)
 class Counter(Payload):
-    """The sum of all written values. A total beyond the column's range raises an error and is never wrong."""
+    """The sum of all written values. A total beyond the column's range raises an error and is never wrong.
+
+    Example:
+        >>> pages = mor.Table.create("pages", {"id": "string", "n": "int64"}, key="id", merge={"n": Counter()})
+        >>> for n in [3, 2]:
+        ...     commit = pages.upsert(pl.DataFrame({"id": ["home"], "n": [n]}))
+        >>> pages.to_polars().rows()
+        [('home', 5)]
+    """
 
     name: ClassVar[str] = "counter/1"
     kind: ClassVar[Kind] = "delta"

@@ -67,6 +67,14 @@ class LatestBy(RecordPayload):
 
     The last-writer-wins register with its own time stamp, section 3.2.1: `merge={("price", "priced_at"):
     LatestBy("priced_at")}`.
+
+    Example:
+        >>> latest = {("price", "at"): LatestBy("at")}
+        >>> shop = mor.Table.create("shop", {"id": "string", "price": "int64", "at": "int64"}, key="id", merge=latest)
+        >>> for price, at in [(350, 2), (300, 1)]:
+        ...     commit = shop.upsert(pl.DataFrame({"id": ["tea"], "price": [price], "at": [at]}))
+        >>> shop.to_polars().rows()
+        [('tea', 350, 2)]
     """
 
     name: ClassVar[str] = "latest_by/1"

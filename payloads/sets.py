@@ -53,6 +53,14 @@ class ORSet(Payload):
     State: the operations that no later operation on the same element has seen (see `causal`), sorted by (element, time,
     place). The set contains an element with an add among them. `place` is twice the row's, and one less for a removal:
     a row removes first and then adds, and even places are adds.
+
+    Example:
+        >>> columns = {"id": pl.String, "tags": pl.List(pl.String)}
+        >>> pages = mor.Table.create("pages", columns, key="id", merge={"tags": ORSet()})
+        >>> for tags in [["new", "hot"], {"add": ["top"], "remove": ["new"]}]:
+        ...     commit = pages.upsert(pl.DataFrame({"id": ["home"], "tags": [tags]}))
+        >>> pages.to_polars().rows()
+        [('home', ['hot', 'top'])]
     """
 
     name: ClassVar[str] = "or_set/1"

@@ -6,11 +6,14 @@ stand together have the blocks below them for their examples.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import doctest
 import inspect
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import crdt_mor
@@ -44,6 +47,29 @@ def test_every_block_of_the_other_pages_does(fast_path: Path) -> None:
 
 def run(page: str, folder: Path) -> None:
     run_page(FOLDER / page, folder, r"[\d,]+ bytes")
+
+
+SHOWN = {
+    f"{path.relative_to(ROOT)}::{found.name}": text
+    for folder in ("crdt_mor", "payloads")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    for found in ast.walk(ast.parse(path.read_text()))
+    if isinstance(found, ast.ClassDef | ast.FunctionDef) and ">>> " in (text := ast.get_docstring(found) or "")
+}
+"""The docstrings that show an example, by function or class."""
+
+
+@pytest.mark.parametrize("where", SHOWN)
+def test_example_of_a_docstring_run_prints_what_it_shows(
+    where: str, fast_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(fast_path)
+    table = crdt_mor.Table.create("events", {"id": "string", "views": "int64"}, key="id")
+    table.upsert(pl.DataFrame({"id": ["a", "b"], "views": [1, 2]}))
+    names = {"mor": crdt_mor, "pl": pl, "table": table, **{name: getattr(payloads, name) for name in payloads.__all__}}
+    told: list[str] = []
+    test = doctest.DocTestParser().get_doctest(SHOWN[where], names, where, where, 0)
+    assert doctest.DocTestRunner(verbose=False).run(test, out=told.append).failed == 0, "".join(told)
 
 
 # --- the entries ------------------------------------------------------------------------------------------------------

@@ -49,6 +49,11 @@ class AlteredColumns:
             InvalidInputError: a column does not exist, a name is taken, or the key, partitions, ordering or
                 `cluster_by` use a dropped column.
             UnsupportedFeatureError: Hudi made the table.
+
+        Example:
+            >>> table.alter(rename={"views": "clicks"}, comment={"clicks": "since May"})
+            >>> table.schema.names
+            ['id', 'clicks']
         """
         alter(self._session, rename, drop, comment, commit_info)
 

@@ -84,6 +84,11 @@ class Changes(ArrowRows):
             files: maximal number of files.
             rows: maximal number of written and deleted rows.
             bytes: maximal size of the files.
+
+        Example:
+            >>> first = table.changes().limited(commits=1)
+            >>> first.commits, table.changes(since=first.checkpoint).commits
+            (1, 0)
         """
         options = {"commits": commits, "files": files, "rows": rows, "bytes": bytes}
         limits = {name: _limit(name, limit) for name, limit in options.items() if limit is not None}

@@ -59,6 +59,11 @@ def read_files(
 
     Raises:
         InvalidInputError: a file does not exist; later, if it cannot be read.
+
+    Example:
+        >>> pl.DataFrame({"id": ["c"], "Total Views": [3]}).write_csv("more.csv")
+        >>> table.upsert(mor.read_files("more.csv", rename={"Total Views": "views"})).rows
+        1
     """
     types = None if schema is None else read_schema(schema)
     how = CsvFormat.of(delimiter, encoding)

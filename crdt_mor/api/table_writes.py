@@ -50,6 +50,10 @@ class TableWrites:
 
         A key that the table already contains is updated, as by `upsert`: append does not look for it. See `upsert` for
         the arguments.
+
+        Example:
+            >>> table.append(pl.DataFrame({"id": ["c"], "views": [3]})).rows
+            1
         """
         require_statement(data, schema_mode)
         return commit_rows(
@@ -76,6 +80,12 @@ class TableWrites:
                 commit.
             commit_info: texts for `history`, at most 4 KiB as JSON. Known keys: `message`, and `application` (by
                 default the token's or the program's name).
+
+        Example:
+            >>> table.upsert(pl.DataFrame({"id": ["a", "c"], "views": [10, 3]}), token=("load", 17)).rows
+            2
+            >>> sorted(table.to_polars().rows())
+            [('a', 10), ('b', 2), ('c', 3)]
         """
         require_statement(data, schema_mode)
         return commit_rows(
@@ -103,6 +113,12 @@ class TableWrites:
             plain: in a table with an ordering column, delete all earlier rows, without an ordering value.
             wait: as in `update`; only for `where`.
             token, commit_info: as in `upsert`.
+
+        Example:
+            >>> table.delete(keys=["a"]).deletes
+            1
+            >>> table.delete(where="views > 100").deletes
+            0
         """
         wait_ms = milliseconds("wait", wait)
         require_delete(data, keys, where)
@@ -173,6 +189,12 @@ class TableWrites:
                 single source row; setting a partition column moves the row.
             source_alias, target_alias: names of the two rows in clauses.
             wait, token, commit_info: as in `update`.
+
+        Example:
+            >>> merge = table.merge(pl.DataFrame({"id": ["a", "c"], "views": [5, 3]})).when_matched_update_all()
+            >>> done = merge.when_not_matched_insert_all().execute()
+            >>> done.updated, done.inserted
+            (1, 1)
         """
         run = partial(self._merge, milliseconds("wait", wait), token, commit_info)
         session = self._session
@@ -243,6 +265,12 @@ class TableWrites:
             partitions: None for the whole table; "dynamic" for the partitions in `data`; or a list: values of the
                 partition column, tuples or mappings of several, or paths. Rows of other partitions are then refused.
             schema_mode, token, commit_info: as in `upsert`.
+
+        Example:
+            >>> table.overwrite(pl.DataFrame({"id": ["z"], "views": [0]})).rows
+            1
+            >>> table.count()
+            1
         """
         require_statement(data, schema_mode)
         return commit_once(
@@ -287,6 +315,13 @@ class TableWrites:
                 Updates that read other columns do not wait for it, unless its new rows may match their condition.
                 Deletes, which touch all columns, are refused.
             token, commit_info: as in `upsert`.
+
+        Example:
+            >>> with table.transaction() as tx:
+            ...     tx.delete(keys=["a"])
+            ...     tx.upsert(pl.DataFrame({"id": ["b", "c"], "views": [20, 30]}))
+            >>> tx.commit.rows, tx.commit.deletes
+            (2, 1)
         """
         wait_ms = milliseconds("wait", wait) if require_isolation(isolation) == "serializable" else None
         session = self._session

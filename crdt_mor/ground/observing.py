@@ -90,6 +90,11 @@ def observe(callback: Callable[[Event], None]) -> Observation:
     Args:
         callback: called in the acting thread, between the commit and the return of the call. It should be quick and
             must not write to the table. Its exceptions are logged once.
+
+    Example:
+        >>> with mor.observe(lambda event: print(event.name, event.rows)):
+        ...     commit = table.upsert(pl.DataFrame({"id": ["c"], "views": [3]}))
+        commit 1
     """
     if not callable(callback):
         raise InvalidInputError(f"pass a function of one event as `callback`. got={callback!r}")

@@ -188,6 +188,14 @@ class PartialUpdate:
     Attributes:
         columns: payloads of single columns, as in `merge={...}`.
         nulls: "value": a given null is an ordinary value. "keep": a null leaves the column unchanged.
+
+    Example:
+        >>> columns = {"id": "string", "price": "int64", "shelf": "string"}
+        >>> shop = mor.Table.create("shop", columns, key="id", merge=mor.PartialUpdate())
+        >>> for change in [{"price": 350, "shelf": "A1"}, {"price": 300}]:
+        ...     commit = shop.upsert(pl.DataFrame([{"id": "tea", **change}]))
+        >>> shop.to_polars().rows()
+        [('tea', 300, 'A1')]
     """
 
     nulls: Literal["value", "keep"] = "value"

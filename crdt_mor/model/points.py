@@ -52,6 +52,10 @@ def parse_point(text: str, *, checkpoint: bool = False, name: str = "as_of") -> 
         text: the point as text.
         checkpoint: accept a checkpoint too.
         name: the argument's name, for errors.
+
+    Example:
+        >>> print(mor.parse_point("42"), mor.parse_point("2026-01-31"), mor.parse_point("now"))
+        42 2026-01-31 00:00:00+00:00 now
     """
     if text == NOW or (text.isascii() and text.isdigit() and len(text) == DIGITS):
         return text
