@@ -14,7 +14,7 @@ put the same objects. Segments of a single event bear the attempt's name, and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from crdt_mor.errors import FormatError
@@ -49,44 +49,67 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
     attempt.
     """
     value = yield from _with_stored_ids(tail, value, own)
-    if len(value.restores) > len(tail.restores):
-        return value  # a restore makes its own segments; the tail's contain dropped completions
-    before = {c.requested for c in tail.completions}
-    fresh = [c for c in value.completions if c.requested not in before]
-    many = len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX
-    wide = bytes_of(fresh) >= COMPLETIONS_BYTES_MAX
-    cleaned = value.retention.dropped > tail.retention.dropped or any(c.action == _CLEAN for c in fresh)
-    if not (many or wide or cleaned):
+    due = _Due.of(tail, value)
+    if not (due.many or due.wide or due.cleaned):
         return value
+    attempt = SegmentName(tail.version, value.nonce, 0, "wide", own)
     segments = list(tail.segments)
     moved: list[Completion] = []
-    if many:
+    if due.many:
         moved += tail.completions
         segments += yield from put_chunks(SegmentName(tail.version, tail.nonce, 0, "live"), _live(moved))
-    if many or wide:
+    if due.many or due.wide:
         segments = yield from _roll_up_full(tail, segments, known)
-    attempt = SegmentName(tail.version, value.nonce, 0, "wide", own)
-    if wide:
-        moved += fresh
-        adopted = [c for c in fresh if c.adopted]  # nobody projects these, so they may be in several segments
-        ours = tuple(c for c in fresh if not c.adopted)
-        segments += yield from put_chunks(attempt, [*_live(adopted), *([Chunk(ours, None)] if ours else [])])
+    if due.wide:
+        moved += due.fresh
+        segments += yield from put_chunks(attempt, _wide(due.fresh))
+    value = value.sealed(segments, moved)
+    return (yield from _packed_anew(tail, value, known, replace(attempt, level=1))) if due.cleaned else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """The reasons to seal a version: many older completions, wide new ones, a completed clean. fresh: the new ones."""
+
+    fresh: tuple[Completion, ...] = ()
+    many: bool = False
+    wide: bool = False
+    cleaned: bool = False
+
+    @classmethod
+    def of(cls, tail: Timeline, value: Timeline) -> _Due:
+        if len(value.restores) > len(tail.restores):
+            return cls()  # a restore makes its own segments; the tail's contain dropped completions
+        before = {c.requested for c in tail.completions}
+        fresh = tuple(c for c in value.completions if c.requested not in before)
+        return cls(
+            fresh,
+            many=len(tail.completions) >= COMPLETIONS_MAX or bytes_of(tail.completions) >= COMPLETIONS_BYTES_MAX,
+            wide=bytes_of(fresh) >= COMPLETIONS_BYTES_MAX,
+            cleaned=value.retention.dropped > tail.retention.dropped or any(c.action == _CLEAN for c in fresh),
+        )
+
+
+def _wide(fresh: Sequence[Completion]) -> list[Chunk]:
+    adopted = [c for c in fresh if c.adopted]  # nobody projects these, so they may be in several segments
+    ours = tuple(c for c in fresh if not c.adopted)
+    return [*_live(adopted), *([Chunk(ours, None)] if ours else [])]
+
+
+def _packed_anew(tail: Timeline, value: Timeline, known: Contents, attempt: SegmentName) -> Steps[Timeline]:
+    """Return a clean's value without the droppable completions, its stale or small segments packed again."""
+    for segment in value.segments:
+        if segment.superseded is None:
+            yield from read_once(segment, known)
     retention = value.retention
-    if cleaned:
-        times = {c.requested for c in moved}
-        carried = [c for c in value.completions if c.requested not in times]
-        for segment in segments:
-            if segment.superseded is None:
-                yield from read_once(segment, known)
-        packed = repack(segments, known, carried, retention.dropped)
-        segments = list(packed.kept)
-        segments += yield from put_chunks(replace(attempt, level=1, kind="live"), packed.live)
-        segments += yield from put_chunks(replace(attempt, level=1, kind="past"), packed.history)
-        segments.sort(key=_by_age)
-        last, count = packed.dropped
-        dropped = max(tail.retention.dropped, last)
-        retention = replace(retention, dropped=dropped, dropped_count=retention.dropped_count + count)
-    return value.sealed(segments, moved, retention)
+    packed = repack(value.segments, known, value.completions, retention.dropped)
+    segments = list(packed.kept)
+    segments += yield from put_chunks(replace(attempt, kind="live"), packed.live)
+    segments += yield from put_chunks(replace(attempt, kind="past"), packed.history)
+    last, count = packed.dropped
+    dropped = max(tail.retention.dropped, last)
+    retention = replace(retention, dropped=dropped, dropped_count=retention.dropped_count + count)
+    return value.sealed(sorted(segments, key=_by_age), (), retention)
 
 
 def discard(own: list[str]) -> Steps[None]:

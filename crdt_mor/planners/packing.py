@@ -49,7 +49,7 @@ def droppable_until(value: Timeline, deletion: InstantTime, archived: InstantTim
 
 def is_droppable(segment: Segment, until: InstantTime) -> bool:
     """Return True if no view or changes from `until` on need a commit of the segment."""
-    return segment.superseded is not None and segment.superseded <= until and segment.last <= until
+    return segment.superseded is not None and max(segment.superseded, segment.last) <= until
 
 
 def in_chunks(completions: Iterable[Completion], ends: Ends) -> list[Chunk]:
@@ -86,23 +86,42 @@ def repack(
     until: InstantTime,
 ) -> Repacking:
     """Return the segments after a clean. `contents`: completions by live segment, `carried`: the value's own."""
+    live = [segment for segment in segments if segment.superseded is None]
+    ends = superseded_at([*_completions_of(live, contents), *carried])
+    again = _worth_packing(live, contents, ends)
     gone = [segment for segment in segments if is_droppable(segment, until)]
-    live_segments = [segment for segment in segments if segment.superseded is None]
-    ends = superseded_at([*(c for segment in live_segments for c in contents[segment.name]), *carried])
-    again = _worth_packing(live_segments, contents, ends)
-    run = [c for segment in again for c in contents[segment.name]]
-    live = [c for c in run if ends[c.requested] is None]
-    stale = [(c, end) for c in run if (end := ends[c.requested]) is not None]
-    drop = [c for c, end in stale if end <= until and c.completed <= until]
-    history = [c for c, end in stale if end > until or c.completed > until]
-    last = max([*(segment.last for segment in gone), *(c.completed for c in drop)], default=EPOCH)
-    count = sum(segment.count for segment in gone) + len(drop)
+    needed, history, dropped = _by_need(_completions_of(again, contents), ends, until)
     return Repacking(
         tuple(segment for segment in segments if segment not in gone and segment not in again),
-        tuple(in_chunks(live, ends)),
+        tuple(in_chunks(needed, ends)),
         tuple(in_chunks(history, ends)),
-        (last, count),
+        _dropped(gone, dropped),
     )
+
+
+def _completions_of(segments: Iterable[Segment], contents: Mapping[str, Sequence[Completion]]) -> list[Completion]:
+    return [completion for segment in segments for completion in contents[segment.name]]
+
+
+def _by_need(
+    completions: Iterable[Completion], ends: Ends, until: InstantTime
+) -> tuple[list[Completion], list[Completion], list[Completion]]:
+    """Divide completions into those of the latest snapshot, of older views from `until` on, and of no kept view."""
+    needed, history, dropped = list[Completion](), list[Completion](), list[Completion]()
+    for completion in completions:
+        end = ends[completion.requested]
+        if end is None:
+            needed.append(completion)
+        elif max(end, completion.completed) > until:
+            history.append(completion)
+        else:
+            dropped.append(completion)
+    return needed, history, dropped
+
+
+def _dropped(segments: Sequence[Segment], completions: Sequence[Completion]) -> tuple[InstantTime, int]:
+    last = max([*(segment.last for segment in segments), *(c.completed for c in completions)], default=EPOCH)
+    return last, sum(segment.count for segment in segments) + len(completions)
 
 
 def _worth_packing(live: Sequence[Segment], contents: Mapping[str, Sequence[Completion]], ends: Ends) -> list[Segment]:
