@@ -51,13 +51,13 @@ from crdt_mor.model.names import (
     BaseFileName,
     LogFileName,
     TimelineFileName,
-    bucket_of_file_id,
     data_file_name,
     driver_of_token,
     is_own_token,
 )
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
+from crdt_mor.planners.sweep import Instants, garbage
 from crdt_mor.store.protocol import Stat
 
 SWEEP_EVERY_MS = 60_000
@@ -187,45 +187,49 @@ def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[Insta
     if publisher.projector.config.ours:
         yield from sweep_partitions(files, known.clock)
     # Hudi's savepoints may need files of dropped commits.
-    saved = any(name.action == SAVEPOINT for names in named.values() for name in names)
-    kept_until = known.retention.dropped if saved else EPOCH
+    kept_until = known.retention.dropped if any(name.action == SAVEPOINT for name in _names(named)) else EPOCH
     yield from _sweep_archived(publisher, known, named, completions)
-    executed = given_up & ended_in(name for names in named.values() for name in names)  # executed by Hudi, and adopted
-    given_up -= executed
-    garbage: set[InstantTime] = set()
+    executed = given_up & ended_in(_names(named))  # by Hudi, and adopted
+    given_up = given_up - executed
+    began = {instant for instant in named.keys() - alive if instant < known.clock}
+    dead = (began & given_up) | (yield from _stale(publisher, named, began - given_up))
+    instants = Instants(alive, given_up | dead, set(named), kept_until, known.clock)
+    rubbish = garbage([file.path for file in files], instants)
+    swept = dead | rubbish.keys()
+    undeleted = yield from _delete_files(rubbish)
+    # A plan's outputs go first. Without the plan, Hudi's readers would leave out commits after its barrier.
+    for instant in sorted(named.keys() & swept - undeleted):
+        for name in sorted(named[instant], key=when_put, reverse=True):
+            yield Delete(publisher.projector.path(name))
+    return swept | executed
+
+
+def _names(named: Named) -> list[TimelineFileName]:
+    return [name for names in named.values() for name in names]
+
+
+def _stale(publisher: TablePublisher, named: Named, unknown: Collection[InstantTime]) -> Steps[set[InstantTime]]:
+    """Return the unknown instants that we began."""
+    stale: set[InstantTime] = set()
     for instant, names in named.items():
-        if (
-            instant not in alive
-            and instant < known.clock
-            and (instant in given_up or (yield from _is_stale(publisher, names)))
-        ):
-            garbage.add(instant)
-    rubbish: dict[InstantTime, list[str]] = {}
-    for file in files:
-        found = data_file_name(file.path)
-        if found is None or found.instant in alive or not kept_until < found.instant < known.clock:
-            continue
-        orphan = (
-            found.instant not in named and is_own_token(found.token) and bucket_of_file_id(found.file_id) is not None
-        )
-        if found.instant in given_up or found.instant in garbage or orphan:
-            garbage.add(found.instant)
-            rubbish.setdefault(found.instant, []).append(file.path)
+        if instant in unknown and (yield from _is_stale(publisher, names)):
+            stale.add(instant)
+    return stale
+
+
+def _delete_files(rubbish: dict[InstantTime, list[str]]) -> Steps[set[InstantTime]]:
+    """Delete data files. Returns the instants of which some are left."""
     undeleted: set[InstantTime] = set()
     for instant, paths in rubbish.items():
         if not (yield from delete_for_good(paths)):
             undeleted.add(instant)
-    # A plan's outputs go first. Without the plan, Hudi's readers would leave out commits after its barrier.
-    for instant in sorted(named.keys() & garbage - undeleted):
-        for name in sorted(named[instant], key=when_put, reverse=True):
-            yield Delete(publisher.projector.path(name))
-    return garbage | executed
+    return undeleted
 
 
 def _sweep_archived(
     publisher: TablePublisher,
     known: Timeline,
-    named: dict[InstantTime, list[TimelineFileName]],
+    named: Named,
     completions: Sequence[Completion],
 ) -> Steps[None]:
     """Delete files of archived instants from Hudi's active timeline, left over or put by stalled helpers.
@@ -266,7 +270,7 @@ def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> S
 
 def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) -> Steps[None]:
     told = {path for s in known.savepoints for path in publisher.projector.savepoint_paths(s)}
-    for name in [name for names in named.values() for name in names if name.action == SAVEPOINT]:
+    for name in [name for name in _names(named) if name.action == SAVEPOINT]:
         path = publisher.projector.path(name)
         data = (yield Read(path)) if path not in told else None
         saved = own_savepoint_time(data, path) if data else None
@@ -286,7 +290,7 @@ def _sweep_dropped(
 
 def _sweep_executed_twice(publisher: TablePublisher, named: Named, completions: Sequence[Completion]) -> Steps[None]:
     """Delete Hudi's completed files of plans that we had completed, once Hudi's timeline contains ours."""
-    there = [name for names in named.values() for name in names]
+    there = _names(named)
     for own, hudis in executed_twice(completions, there):
         if own in there:
             yield Delete(publisher.projector.path(hudis))

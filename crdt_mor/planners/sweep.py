@@ -1,0 +1,42 @@
+"""Choose the data files that a sweep deletes, from a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from crdt_mor.model.instant import InstantTime
+from crdt_mor.model.names import bucket_of_file_id, data_file_name, is_own_token
+
+
+@dataclass(frozen=True, slots=True)
+class Instants:
+    """The instants that a sweep knows. The listing is older than `named`.
+
+    Args:
+        alive: committed, pending or planned.
+        dead: given up, or unknown ones that we began.
+        named: in Hudi's active timeline.
+        after: Hudi's savepoints may need older files.
+        before: newer ones may be alive.
+    """
+
+    alive: Collection[InstantTime]
+    dead: Collection[InstantTime]
+    named: Collection[InstantTime]
+    after: InstantTime
+    before: InstantTime
+
+
+def garbage(paths: Iterable[str], instants: Instants) -> dict[InstantTime, list[str]]:
+    """Return the data files of dead instants, and of unknown ones with our file names."""
+    found: dict[InstantTime, list[str]] = {}
+    for path in paths:
+        name = data_file_name(path)
+        if name is None or name.instant in instants.alive or not instants.after < name.instant < instants.before:
+            continue
+        is_ours = is_own_token(name.token) and bucket_of_file_id(name.file_id) is not None
+        is_orphan = is_ours and name.instant not in instants.named
+        if name.instant in instants.dead or name.instant in found or is_orphan:
+            found.setdefault(name.instant, []).append(path)
+    return found
