@@ -47,9 +47,8 @@ def one_writer(
 ) -> bytes:
     """A file whose metadata pyarrow encodes as well."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink, rows.schema, **base_file._options(rows.schema, repeating, repeating[:1], codec)
-    ) as writer:
+    options = base_file._options(rows[:row_group_rows], repeating, repeating[:1], codec)  # they depend on the height
+    with pq.ParquetWriter(sink, rows.schema, **options) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)
         if metadata:
             writer.add_key_value_metadata(metadata)
