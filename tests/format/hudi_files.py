@@ -1,49 +1,48 @@
-"""Files that Hudi itself wrote, straight from the zips beside the repository; nothing where there are none."""
+"""Files that Hudi itself wrote: the tables of `tests/interop/hudi_tables`, and the rows that its reader returned."""
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import zipfile
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-FOLDER = Path(os.environ.get("CRDT_MOR_SHARED", Path(__file__).parents[2].parent / "shared")) / "hudi-tables"
-MADE_BY_HUDI = sorted(path.stem for path in FOLDER.glob("*.zip"))
+FOLDER = Path(__file__).parents[1] / "interop" / "hudi_tables"
+MADE_BY_HUDI = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
 """The names of the tables that Hudi made."""
-
-needs_hudi_files = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no tables made by Hudi in {FOLDER}")
 
 
 @cache
-def _members() -> tuple[tuple[str, bytes], ...]:
-    found = []
-    for archive in sorted(FOLDER.glob("*.zip")):
-        with zipfile.ZipFile(archive) as zipped:
-            names = (name for name in zipped.namelist() if not name.startswith("__MACOSX") and not name.endswith("/"))
-            found += [(name, zipped.read(name)) for name in names]
-    return tuple(found)
+def files_of(table: str) -> Mapping[str, bytes]:
+    """The files of a table by their names below the folder of all tables."""
+    with tarfile.open(FOLDER / f"{table}.tar.xz") as archive:
+        return {entry.name: data.read() for entry in archive if (data := archive.extractfile(entry)) is not None}
+
+
+def unpack(table: str, folder: Path) -> Path:
+    """Write a table below a folder, and return its path."""
+    for name, data in files_of(table).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder / table
+
+
+def rows_of(table: str) -> list[object]:
+    """The rows that Hudi's Spark reader returned, spelled by `plain`."""
+    return list(json.loads((FOLDER / f"{table}.json").read_text(encoding="utf-8")))
 
 
 def hudi_files(pattern: str) -> Iterator[tuple[str, bytes]]:
     """Name and content of every non-empty file whose name matches."""
-    for name, data in _members():
-        if data and re.search(pattern, name):
-            yield name, data
+    for table in MADE_BY_HUDI:
+        for name, data in files_of(table).items():
+            if data and re.search(pattern, name):
+                yield name, data
 
 
 def hudi_properties() -> dict[str, bytes]:
     """`hoodie.properties` of the tables that Hudi made, by table."""
-    found = {}
-    for path in sorted(FOLDER.glob("*.zip")):
-        with zipfile.ZipFile(path) as archive:
-            name = next(
-                n for n in archive.namelist() if n.endswith(".hoodie/hoodie.properties") and "/metadata/" not in n
-            )
-            found[path.stem] = archive.read(name)
-    if not found:
-        pytest.skip("the tables that Hudi made are not here; set CRDT_MOR_SHARED")
-    return found
+    return {table: files_of(table)[f"{table}/.hoodie/hoodie.properties"] for table in MADE_BY_HUDI}

@@ -26,7 +26,7 @@ from crdt_mor.format.row_groups import join_row_groups
 from crdt_mor.ground.parquet import ParquetSource
 from crdt_mor.model.instant import InstantTime
 from tests.format.helpers import ROWS, STORED
-from tests.format.hudi_files import hudi_files, needs_hudi_files
+from tests.format.hudi_files import hudi_files
 
 T = InstantTime("20260101000000000")
 TABLE = pa.Table.from_pylist(ROWS, STORED)
@@ -272,7 +272,6 @@ def test_a_missing_file_is_not_a_damaged_one(tmp_path: Path) -> None:
         read_footer(ParquetSource.file(str(tmp_path / "nothing.parquet")))
 
 
-@needs_hudi_files
 def test_the_footers_of_hudis_base_files_are_read() -> None:
     seen = 0
     for name, data in hudi_files(r"^[^/]+/(?!\.hoodie)([^/]+/)?[^/.][^/]*\.parquet$"):

@@ -35,7 +35,7 @@ from crdt_mor.format.commit import (
     encode_commit,
     encode_compaction_plan,
 )
-from tests.format.hudi_files import hudi_files, needs_hudi_files
+from tests.format.hudi_files import hudi_files
 from tests.format.replace_commit import encode_replace_commit
 
 STAT = WriteStat(
@@ -86,7 +86,6 @@ def recode(name: str, data: bytes) -> tuple[bytes, bytes | None]:
     return datum_of(data), again and datum_of(again)
 
 
-@needs_hudi_files
 def test_every_commit_and_plan_that_hudi_wrote_comes_back_byte_for_byte() -> None:
     seen = 0
     for name, data in hudi_files(r"/timeline/\d+[^/]*$"):
@@ -97,14 +96,12 @@ def test_every_commit_and_plan_that_hudi_wrote_comes_back_byte_for_byte() -> Non
     assert seen > 80
 
 
-@needs_hudi_files
 def test_our_commit_schemas_are_hudis_to_the_letter() -> None:
     theirs = {schema_of(data) for _, data in hudi_files(r"/timeline/\d+_\d+\.deltacommit$")}
     theirs |= {schema_of(data) for _, data in hudi_files(r"/\d+_\d+\.replacecommit$")}
     assert theirs == {schema_of(encode(COMMIT)) for encode in (encode_commit, encode_replace_commit)}
 
 
-@needs_hudi_files
 def test_our_schema_of_a_plan_is_hudis_but_for_two_notes_on_its_fields() -> None:
     theirs = {schema_of(data) for _, data in hudi_files(r"/timeline/\d+\.compaction\.requested$")}
     without_notes = {re.sub(r',"doc":"[^"]*"', "", schema) for schema in theirs}

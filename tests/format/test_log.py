@@ -32,7 +32,7 @@ from crdt_mor.format.log import (
 from crdt_mor.format.log_compaction import places
 from crdt_mor.model.instant import InstantTime
 from tests.format.helpers import T1, T2, raw_block
-from tests.format.hudi_files import hudi_files, needs_hudi_files
+from tests.format.hudi_files import hudi_files
 
 SCHEMA = '{"type":"record","name":"t_record","namespace":"hoodie.t","fields":[{"name":"id","type":["null","string"]}]}'
 
@@ -509,7 +509,6 @@ def test_a_damaged_avro_block_is_a_format_error(content: bytes, schema: str) -> 
 # ---- Hudi's own files ----------------------------------------------------------------------------------------------
 
 
-@needs_hudi_files
 def test_every_log_of_hudis_tables_is_read_and_its_blocks_write_the_same_bytes() -> None:
     kinds: dict[BlockKind, int] = {}
     for name, data in hudi_files(r"^[^/]+/(?!\.hoodie)([^/]+/)?\.[^/]+\.log\.\d+_[^/]*$"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.format.hudi_files import FOLDER, MADE_BY_HUDI
+from tests.format.hudi_files import MADE_BY_HUDI, unpack
 from tests.interop.readers import HudiSpark, spark_is_possible
 from tests.interop.shapes import Maker
 
@@ -41,6 +40,4 @@ def spark(spark_process: HudiSpark) -> Iterator[HudiSpark]:
 @pytest.fixture(params=MADE_BY_HUDI)
 def made_by_hudi(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of one of the tables that Hudi made."""
-    with zipfile.ZipFile(FOLDER / f"{request.param}.zip") as archive:
-        archive.extractall(tmp_path)
-    return tmp_path / str(request.param)
+    return unpack(request.param, tmp_path)

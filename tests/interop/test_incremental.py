@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, Table
-from tests.format.hudi_files import needs_hudi_files
 from tests.table.helpers import SCHEMA, frame
 from tests.tiers import seeds, slow
 
@@ -79,10 +78,9 @@ def test_of_a_late_row_that_loses_hudi_rs_does_not_show_what_won(fast_path: Path
 
 
 @pytest.mark.slow
-@needs_hudi_files
 @pytest.mark.parametrize(
     "made_by_hudi",
-    ["v8_trips_8i3u1d", slow("v9_txns_nonpart_nometa"), slow("v9_txns_complex_nometa"), slow("v9_txns_simple_nometa")],
+    ["v8_trips", slow("v9_nonpart"), slow("v9_complex"), slow("v9_simple")],
     indirect=True,
 )
 def test_images_of_a_table_that_hudi_wrote_lead_from_nothing_to_its_rows(made_by_hudi: Path) -> None:
