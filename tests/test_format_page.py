@@ -25,7 +25,7 @@ from crdt_mor.model.alteration import Alteration
 from crdt_mor.model.authors import INFO_BYTES_MAX, Author
 from crdt_mor.model.config_merge import MERGE_STRATEGY_ID
 from crdt_mor.model.config_properties import ENGINE_VERSION
-from crdt_mor.model.declared import NAMES_MAX, Declared
+from crdt_mor.model.declared import KEYS_MAX, NAMES_MAX, Declared, declared_of
 from crdt_mor.model.file_ids import FileIds
 from crdt_mor.model.instant import EPOCH, InstantTime, from_ms
 from crdt_mor.model.merge_spec import ColumnMerge, PayloadRef
@@ -61,10 +61,11 @@ PAGE = (REPO / "docs" / "format.md").read_text()
 T = EPOCH
 FILE = DataFile("day=mon/x", 1, 1, 0)
 WHO = Author("application", "host", 1, (("message", "text"),))
+DECLARED = declared_of(["day=mon"], ["price"], existing=True, record_keys=["x"])
 COMMIT = Completion(T, T, 1, "nonce", "deltacommit", "UPSERT", (FILE,), (("day=mon", "x"),), False, "driver", WHO, T)
 VALUE = Timeline(
     1, "nonce", T, "[]",
-    pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO, Declared(("day=mon",), ("price",), existing=True)),),
+    pending=(Pending(T, "nonce", 1, 5, "driver", 2, WHO, DECLARED),),
     plans=(OpenPlan(T, "nonce", 1, "path", "clean"),),
     rolled_back=(RolledBack(T, "nonce", 1),),
     completions=(COMMIT,),
@@ -196,9 +197,9 @@ def test_authors_and_the_key_of_what_users_say_are_as_the_page_says() -> None:
 
 def test_what_a_write_declares_is_as_the_page_says() -> None:
     page, (told,) = section("`pending`"), encoded()["pending"]
-    assert told[7] == {"partitions": ["day=mon"], "columns": ["price"], "existing": True}
+    assert told[7] == {"partitions": ["day=mon"], "columns": ["price"], "existing": True, "keys": ["2d711642b726"]}
     assert re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE) == list(told[7])
-    assert f"at most {NAMES_MAX} names" in sentences("`pending`")
+    assert f"at most {NAMES_MAX} partitions, {NAMES_MAX} columns and {KEYS_MAX} keys" in sentences("`pending`")
     begin = json.loads(encode_intent(BeginIntent("nonce", 5, WHO, Declared(("day=mon",))), "id"))["begin"]
     assert begin[2:] == [{"partitions": ["day=mon"]}]
     assert len(json.loads(encode_intent(BeginIntent("nonce", 5, WHO), "id"))["begin"]) == 2

@@ -56,6 +56,7 @@ _PENDING = pa.schema(
         ("stuck", pa.bool_()),
         ("partitions", pa.list_(pa.string())),
         ("columns", pa.list_(pa.string())),
+        ("keys", pa.int64()),
     ]
 )
 _POSTS = pa.schema(
@@ -157,8 +158,8 @@ class Inspect:
             expires: when other processes may give the silent write up, by this table's `writer_expiry`; they may use
                 another value.
             stuck: True after three missed heartbeats; there are five per expiry.
-            partitions, columns: declared partition paths, and columns besides key and partition; null for any. Updates
-                that read others do not wait for the write.
+            partitions, columns, keys: declared partition paths, columns besides key and partition, and number of record
+                keys; null for any. Updates that read others do not wait for the write.
         """
         session = self._session
         now_ms = session.environment.now_ms()
@@ -177,6 +178,7 @@ class Inspect:
                     "stuck": silent is not None and silent >= BEATS_MISSED * beat_every(session.expiry_ms),
                     "partitions": p.declared.partitions,
                     "columns": p.declared.columns and [value.names.shown(name) for name in p.declared.columns],
+                    "keys": None if p.declared.keys is None else len(p.declared.keys),
                 }
             )
         return pa.Table.from_pylist(rows, _PENDING)

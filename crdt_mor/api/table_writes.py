@@ -154,7 +154,7 @@ class TableWrites:
                 writes the difference; a payload that would merge to another value is refused. Key and partition columns
                 cannot be set.
             where: the rows; None for all. All changed rows are in memory until the update ends.
-            wait: how long to wait for earlier writes.
+            wait: how long to wait for earlier writes, counted from the begin of the update.
             token, commit_info: as in `upsert`.
 
         Raises:
@@ -308,7 +308,7 @@ class TableWrites:
         Args:
             isolation: "snapshot" reads the commits completed before the block; "serializable" reads exactly the writes
                 that began before it, as `update` does, and its own.
-            wait: how long reads of a serializable block wait for earlier writes.
+            wait: how long reads of a serializable block wait for earlier writes, counted from its begin.
             partitions: all partitions that the block writes to, as in `overwrite`; None for any. Updates and blocks
                 that read other partitions do not wait for it. Statements on other partitions are refused.
             columns: with `PartialUpdate`, all columns that the block sets besides key and partition; None for any.

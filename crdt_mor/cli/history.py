@@ -109,6 +109,7 @@ def writer_text(writer: Mapping[str, Any]) -> str:
     touched = "".join(
         f", only {kind} {_some(writer[kind])}" for kind in ("partitions", "columns") if writer[kind] is not None
     )
+    touched += "" if writer["keys"] is None else f", only rows of {plural(writer['keys'], 'key')}"
     return f"{_who(writer)}, since {_moment(writer['since'])} ({writer['requested_at']}){heard}{touched}{said}"
 
 

@@ -21,8 +21,8 @@ from crdt_mor.events.write import ended_error
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.steps import Now, Steps, StoreNow, Wait
-from crdt_mor.model.declared import Declared
-from crdt_mor.model.instant import InstantTime, to_datetime
+from crdt_mor.model.declared import Declared, in_words
+from crdt_mor.model.instant import InstantTime, to_datetime, to_ms
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Pending
 from crdt_mor.planners.clean import is_commit
@@ -70,10 +70,12 @@ def wait_for_earlier(
     wait_ms: int,
     meets: Meets = anything_meets,
     others: Callable[[Timeline], Steps[list[Pending]]] = nobody_else,
+    begun_ms: int | None = None,
 ) -> Steps[Timeline]:
     """Wait until no earlier write that touches the read rows is pending.
 
-    others: returns writes outside the value to wait for. Raises `EarlierWritePendingError` after `wait_ms`, and
+    others: returns writes outside the value to wait for. begun_ms: this process's clock at the begin of the update,
+    from which `wait_ms` counts; None: from now. Raises `EarlierWritePendingError` after `wait_ms`, and
     `WriterExpiredError` if this write was given up.
     """
 
@@ -88,7 +90,7 @@ def wait_for_earlier(
         "that write. An update does not wait for long writes that declare other partitions= or columns= when they "
         "begin"
     )
-    return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why))
+    return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why, begun_ms))
 
 
 def wait_for_writes(
@@ -98,9 +100,10 @@ def wait_for_writes(
     expiry_ms: int,
     wait_ms: int,
     why: str,
+    begun_ms: int | None = None,
 ) -> Steps[Timeline]:
     """Wait until no awaited write is pending, and give up silent writes. Raises `EarlierWritePendingError`."""
-    began: int = yield Now()
+    began: int = (yield Now()) if begun_ms is None else begun_ms
     tail = known
     while True:
         tail = yield from upkeep(publisher, tail, expiry_ms)
@@ -109,30 +112,29 @@ def wait_for_writes(
             return tail
         waited_ms: int = (yield Now()) - began
         if waited_ms >= wait_ms:
-            raise (yield from _still_pending(before, wait_ms, why))
+            raise (yield from _still_pending(before, tail, wait_ms, why))
         pause_ms = min(max(PAUSE_MS_MIN, waited_ms // PAUSE_SHARE), PAUSE_MS_MAX)
         yield Wait(min(pause_ms, wait_ms - waited_ms))
 
 
-def _still_pending(before: list[Pending], wait_ms: int, why: str) -> Steps[EarlierWritePendingError]:
+def _still_pending(before: list[Pending], tail: Timeline, wait_ms: int, why: str) -> Steps[EarlierWritePendingError]:
     oldest = before[0]
+    began_ms = to_ms(oldest.requested) if oldest.begun_ms is None else oldest.begun_ms
+    now_ms: int = yield StoreNow()
     if oldest.version == 0:  # our versions contain no pending writes of Hudi
         end = "If its process is dead, roll it back with Hudi: Hudi's own timeline contains this write"
         heard_ms = None
     else:
         end = f'If its process is dead, end the write with maintenance.roll_back("{oldest.requested}")'
         heard_ms = yield from last_heard(oldest)
-    silent = "" if heard_ms is None else f"silent_s={max(0, (yield StoreNow()) - heard_ms) / 1000:.0f} "
-    author, declared = oldest.author, oldest.declared
+    silent = "" if heard_ms is None else f"silent_s={max(0, now_ms - heard_ms) / 1000:.0f} "
+    author, age_s = oldest.author, max(0, now_ms - began_ms) / 1000
     who = "unknown" if author is None else author.application
     process = f"pid={author.pid} host={author.host} " if author is not None and author.host else ""
-    scope = "".join(
-        f"{kind}={list(names)} "
-        for kind, names in (("partitions", declared.partitions), ("columns", declared.columns))
-        if names is not None
-    )
+    scope = in_words(oldest.declared, tail.names.shown)
     return EarlierWritePendingError(
-        f"{why}. {end}; to wait longer, pass wait=timedelta(minutes=10). "
+        f"{why}. Application {who!r} began the write {age_s:.0f} s ago, and it may write {scope}. "
+        f"{end}; to wait longer, pass wait=timedelta(minutes=10). "
         f"requested={oldest.requested} by={who} since={to_datetime(oldest.requested):%Y-%m-%d %H:%M:%S} UTC "
-        f"{silent}{process}{scope}writes={len(before)} waited_s={wait_ms / 1000:g}"
+        f"{silent}{process}writes={len(before)} waited_s={wait_ms / 1000:g}"
     )

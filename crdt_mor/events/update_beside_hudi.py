@@ -30,7 +30,13 @@ def is_beside_hudi(publisher: TablePublisher, value: Timeline, requested: Instan
 
 
 def wait_beside_hudi(
-    publisher: TablePublisher, known: Timeline, requested: InstantTime, expiry_ms: int, wait_ms: int, meets: Meets
+    publisher: TablePublisher,
+    known: Timeline,
+    requested: InstantTime,
+    expiry_ms: int,
+    wait_ms: int,
+    meets: Meets,
+    begun_ms: int | None = None,
 ) -> Steps[Timeline]:
     """Wait as `wait_for_earlier`, also for Hudi's writes, and adopt their commits."""
 
@@ -38,7 +44,7 @@ def wait_beside_hudi(
         listed = yield List(publisher.projector.folder)
         return (yield from _under_way(tail, listed, requested, expiry_ms))
 
-    tail = yield from wait_for_earlier(publisher, known, requested, expiry_ms, wait_ms, meets, of_hudi)
+    tail = yield from wait_for_earlier(publisher, known, requested, expiry_ms, wait_ms, meets, of_hudi, begun_ms)
     return (yield from adopt(publisher, tail))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from crdt_mor.model import (
     invariants_declared,
@@ -162,11 +163,13 @@ def only_what_was_open_ends(previous: Timeline, following: Timeline) -> bool:
 def what_is_pending_is_only_handed_over(previous: Timeline, following: Timeline) -> bool:
     """A pending write changes only its driver and author, and only when its number of drivers grows by 1.
 
-    Otherwise a replaced driver could complete the write with deleted files.
+    Otherwise a replaced driver could complete the write with deleted files. A release that does not know declared keys
+    publishes the write without them, and it may touch any key then.
     """
     before = {p.requested: p for p in previous.pending}
     return all(
-        (old.nonce, old.version, old.begun_ms, old.declared) == (p.nonce, p.version, p.begun_ms, p.declared)
+        (old.nonce, old.version, old.begun_ms) == (p.nonce, p.version, p.begun_ms)
+        and p.declared in (old.declared, replace(old.declared, keys=None))
         and ((old.driver, old.drivers, old.author) == (p.driver, p.drivers, p.author) or p.drivers == old.drivers + 1)
         for p in following.pending
         if (old := before.get(p.requested)) is not None

@@ -4,6 +4,7 @@ A pending write's declaration decides:
 
     none           it may change anything: wait
     partitions     do not wait if no row in them can match the condition
+    keys           do not wait if the condition allows none of them
     columns        do not wait if it writes no column that is read or filtered, and either
                        it adds and deletes no row (an update of existing rows), or
                        its new rows, null in all columns not set, cannot match the condition
@@ -24,10 +25,10 @@ from crdt_mor.columns.schema import META_COLUMNS, TableSchema
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.merge.polars_types import polars_schema
 from crdt_mor.model.config import TableConfig
-from crdt_mor.model.declared import Declared
+from crdt_mor.model.declared import Declared, key_name
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.expressions import columns_in, conjuncts
-from crdt_mor.read.prune import partitions_left
+from crdt_mor.read.prune import partitions_left, pinned_keys
 from crdt_mor.read.trees import with_columns_named
 
 
@@ -68,12 +69,19 @@ class Reads:
         parts = [] if self.condition is None else conjuncts(self.condition)
         if declared.partitions is not None and not partitions_left(declared.partitions, parts, config.key, schema):
             return False
+        if declared.keys is not None and not declared.may_share_keys(self._keys(config, schema)):
+            return False
         if declared.columns is None or self.columns is None:
             return True
         named = {name for part in parts for name in columns_in(part)}
         if not (self.columns | named).isdisjoint({*declared.columns, *META_COLUMNS}):
             return True
         return not declared.existing and not _rules_out_new(parts, config, schema)
+
+    def _keys(self, config: TableConfig, schema: TableSchema) -> frozenset[str] | None:
+        """Return the names of the only keys that the condition allows; None for any, or for many."""
+        keys = pinned_keys(self.condition, config, schema)
+        return None if keys is None else frozenset(map(key_name, keys))
 
 
 EVERYTHING: Final = Reads()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import polars as pl
+import pyarrow as pa
 
 from crdt_mor.columns.names import stored_name
 from crdt_mor.columns.schema import TableSchema
@@ -19,7 +20,7 @@ from crdt_mor.model.rules import asked_together
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.read.conditions import checked
-from crdt_mor.read.prune import pinned_partitions
+from crdt_mor.read.prune import pinned_keys, pinned_partitions
 from crdt_mor.read.trees import with_columns_named
 from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import shown_table
@@ -106,7 +107,7 @@ def _columns(columns: Collection[str], config: TableConfig, tail: Timeline) -> l
 
 
 def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:
-    """Declare an update: existing rows of the condition's partitions, and the set columns.
+    """Declare an update: existing rows of the condition's partitions and keys, and the set columns.
 
     Columns that checks or payloads evaluate together with the set columns are included.
     """
@@ -115,26 +116,38 @@ def declared_by_update(set_: object, where: pl.Expr | str | None, config: TableC
         known = value.names.by_shown(value.columns)
         written = asked_together(value.rules, (known.get(str(name), str(name)) for name in set_))
         columns = {*written, *config.merge.decided_with(written)}
-    return declared_of(_pinned(where, config, value), columns, existing=True)
+    partitions, keys = _pinned(where, config, value)
+    return declared_of(partitions, columns, existing=True, record_keys=keys)
 
 
 def declared_by_delete(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> Declared:
-    return declared_of(_pinned(where, config, value), None, existing=False)
+    partitions, keys = _pinned(where, config, value)
+    return declared_of(partitions, None, existing=False, record_keys=keys)
 
 
 def declared_by_merge(plan: MergePlan, config: TableConfig, value: Timeline) -> Declared:
-    """Declare a merge: the partitions of its source rows, if matching rows share the partition."""
-    stored_fields = config.key.partition_fields
-    fields = [value.names.shown(name) for name in stored_fields]
-    if not fields or plan.reads_all or not all(_stays(plan, name) for name in fields):
+    """Declare a merge: partitions and keys of its source rows, as far as matching rows share them."""
+    if plan.reads_all:
         return ANYTHING
+    partitions = _of_source(plan, config.key.partition_fields, config.key.partition_paths, value)
+    keys = _of_source(plan, config.key.fields, config.key.record_keys, value) if config.ours else None
+    return declared_of(partitions, None, existing=False, record_keys=keys)
+
+
+def _of_source(
+    plan: MergePlan, fields: Sequence[str], made_of: Callable[[pa.Table], pa.Array], value: Timeline
+) -> list[str] | None:
+    """Return the texts made of these columns of the source; None for any, where rows may change in these columns."""
+    shown = [value.names.shown(name) for name in fields]
+    if not shown or not all(_stays(plan, name) for name in shown):
+        return None
     schema = value.names.outward(TableSchema.from_json(value.schema))
     try:
-        rows = schema.select(fields).normalise(plan.source_keys(schema).select(fields))
-        paths = config.key.partition_paths(rows.rename_columns([*stored_fields]))
-        return declared_of(paths.unique().to_pylist(), None, existing=False)
+        rows = schema.select(shown).normalise(plan.source_keys(schema).select(shown))
+        texts: list[str] = made_of(rows.rename_columns([*fields])).unique().to_pylist()
     except CrdtMorError:  # the statement will refuse these rows
-        return ANYTHING
+        return None
+    return texts
 
 
 def _stays(plan: MergePlan, name: str) -> bool:
@@ -144,14 +157,18 @@ def _stays(plan: MergePlan, name: str) -> bool:
     return (name, name) in plan.on and all(isinstance(value, str) and value == as_source for value in given)
 
 
-def _pinned(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> tuple[str, ...] | None:
-    if where is None or not config.key.partition_fields:
-        return None
+Texts = tuple[str, ...] | None
+
+
+def _pinned(where: pl.Expr | str | None, config: TableConfig, value: Timeline) -> tuple[Texts, Texts]:
+    """Return the only partition paths and the only record keys that a condition allows; None for any."""
+    if where is None:
+        return None, None
     schema, names = TableSchema.from_json(value.schema), value.names
     try:
         condition: pl.Expr | None = checked(where, names.outward(schema))
         if condition is not None and not names.are_stored:
             condition = with_columns_named(condition, names.by_shown(value.columns))
-        return None if condition is None else pinned_partitions(condition, config, schema)
+        return pinned_partitions(condition, config, schema), pinned_keys(condition, config, schema)
     except CrdtMorError:
-        return None
+        return None, None

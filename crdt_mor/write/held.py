@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.ground.late_imports import Late
-from crdt_mor.merge.blocks import PARTITION_PATH
+from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.overwrite import Scope
@@ -25,13 +25,15 @@ def hold_rows(declared: Declared, rows: pa.Table, keys: Mapping[str, Any], confi
         return
     if declared.partitions is not None:
         hold_partitions(declared, keys[PARTITION_PATH].unique().to_pylist())
+    if declared.keys is not None:
+        hold_keys(declared, keys[RECORD_KEY].to_pylist())
     allowed = {*(declared.columns or ()), *config.key.fields, *config.key.partition_fields}
     others = [] if declared.columns is None else [name for name in rows.column_names if name not in allowed]
     if others:
         raise _outside("columns", others, declared.columns or ())
 
 
-def hold_deletes(declared: Declared, partitions: Iterable[str]) -> None:
+def hold_deletes(declared: Declared, partitions: Iterable[str], record_keys: Iterable[str]) -> None:
     """Raise if deletes exceed the declaration; a delete touches all columns."""
     if declared.columns is not None:
         raise InvalidInputError(
@@ -39,12 +41,13 @@ def hold_deletes(declared: Declared, partitions: Iterable[str]) -> None:
             f"only partitions. columns={list(declared.columns)}"
         )
     hold_partitions(declared, partitions)
+    hold_keys(declared, record_keys)
 
 
 def hold_scope(declared: Declared, scope: Scope) -> None:
     if declared == ANYTHING:
         return
-    if declared.columns is not None or scope.partitions is None:
+    if declared.columns is not None or declared.keys is not None or scope.partitions is None:
         raise InvalidInputError(
             "this overwrite replaces more than its write declared: omit the declaration. "
             f"partitions={declared.partitions} columns={declared.columns}"
@@ -56,6 +59,15 @@ def hold_partitions(declared: Declared, partitions: Iterable[str]) -> None:
     outside = declared.outside(partitions)
     if outside:
         raise _outside("partitions", outside, declared.partitions or ())
+
+
+def hold_keys(declared: Declared, record_keys: Iterable[str]) -> None:
+    outside = declared.outside_keys(record_keys)
+    if outside:
+        raise InvalidInputError(
+            "this statement writes rows of other keys than its condition allows, and later updates rely on the "
+            f"condition: nothing was written. keys={outside[:5]} declared={len(declared.keys or ())}"
+        )
 
 
 def _outside(kind: str, found: Collection[str], declared: Collection[str]) -> InvalidInputError:

@@ -61,7 +61,7 @@ class OpenWrite:
 
     task: the part of a distributed write; None: the whole write.
     file_ids: the ids by which files are staged.
-    started_ms: this process's clock at the start.
+    started_ms, begun_ms: this process's clock at the start, and once the write had begun.
     """
 
     session: Session
@@ -71,6 +71,7 @@ class OpenWrite:
     task: int | None = None
     write_token: str = WRITE_TOKEN
     started_ms: int = 0
+    begun_ms: int | None = None
     statements: Statements = field(init=False)
     _staged: list[str] = field(default_factory=list)
     _ensured: set[str] = field(default_factory=set)
@@ -98,7 +99,7 @@ class OpenWrite:
         started_ms = session.environment.now_ms()
         value, begun = begin_writable(session, session.author(application_of(info, token), info), declared)
         write = cls(session, value, begun, token, started_ms=started_ms)
-        write._looked_ms = session.environment.now_ms()
+        write.begun_ms = write._looked_ms = session.environment.now_ms()
         write.keep_alive()
         return write
 
@@ -109,7 +110,8 @@ class OpenWrite:
     def settle(self, reads: Reads, wait_ms: int) -> Snapshot:
         """Wait for earlier writes and return the final view before this write: see `events.update`.
 
-        wait_ms: the longest wait. If payloads ask which commits a write has seen, it waits for all earlier writes.
+        wait_ms: the longest wait, from the begin on. If payloads ask which commits a write has seen, it waits for all
+            earlier writes.
         """
         session, requested = self.session, self.begun.requested
         reads = EVERYTHING if self.statements.merging.asks_what_was_seen else reads
@@ -121,7 +123,9 @@ class OpenWrite:
             return self._before
         settled: Timeline = self.value
         if bool(waits) or session.run(is_beside_hudi(session.publisher, settled, requested, session.expiry_ms)):
-            waiting = wait_beside_hudi(session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets)
+            waiting = wait_beside_hudi(
+                session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets, self.begun_ms
+            )
             settled = session.remember(session.run(waiting))
         self._ahead = updates.earlier(settled, requested)
         # A rule added meanwhile waits for this write and is proven with its rows.

@@ -162,7 +162,7 @@ class Statements:
             raise InvalidInputError(f"the ordering value of a delete must not be null. column={ordering!r}")
         frame = keyed(self.config, rows)
         if self.declared != ANYTHING:
-            hold_deletes(self.declared, frame[PARTITION_PATH].unique())
+            hold_deletes(self.declared, frame[PARTITION_PATH].unique(), frame[RECORD_KEY])
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
         self._operations.add("DELETE")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 import crdt_mor as mor
 from crdt_mor.cli import inputs
-from crdt_mor.cli.history import lately_text
+from crdt_mor.cli.history import lately_text, writer_text
 from crdt_mor.cli.main import app
 from crdt_mor.write.open_write import OpenWrite
 from tests.posting import in_a_crowd, post
@@ -161,6 +162,14 @@ def test_show_says_what_a_writer_has_declared(tmp_path: Path) -> None:
         (writer,) = json.loads(crdt_mor("show", table.uri, "--output", "json").stdout)["writers"]
     assert "only partitions day=d0, day=d1, day=d2 and 2 more, only columns note" in text
     assert (writer["partitions"], writer["columns"]) == ([f"day={day}" for day in days], ["note"])
+
+
+def test_show_says_how_many_keys_an_update_touches() -> None:
+    writer = {
+        "application": "job", "host": "h", "pid": 1, "since": datetime(2026, 1, 1, tzinfo=UTC), "requested_at": "1",
+        "silent_s": None, "message": "", "partitions": None, "columns": ["note"], "keys": 2,
+    }  # fmt: skip
+    assert ", only columns note, only rows of 2 keys" in writer_text(writer)
 
 
 def test_show_names_the_writers_under_way_and_what_to_do_about_a_stuck_one(table: mor.Table) -> None:

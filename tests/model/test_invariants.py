@@ -417,6 +417,20 @@ def test_each_invariant_of_sealing_is_broken_by_what_it_forbids(invariant: Invar
         require_sealed(DROPPABLE, sealed)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "may_follow"),
+    [(("a", "b"), None, True), (("a", "b"), ("a", "b"), True), (("a", "b"), ("a",), False), (None, ("a",), False)],
+)
+def test_declared_keys_only_go_whole(
+    before: tuple[str, ...] | None, after: tuple[str, ...] | None, may_follow: bool
+) -> None:
+    """A release that does not know keys publishes the write without them."""
+    first, second = BEFORE.pending
+    declared = replace(BEFORE, pending=(replace(first, declared=Declared(keys=before)), second))
+    following = replace(AFTER, pending=(replace(first, declared=Declared(keys=after)),))
+    assert invariants.what_is_pending_is_only_handed_over(declared, following) == may_follow
+
+
 def test_of_a_version_that_breaks_an_invariant_nothing_is_put() -> None:
     scene = Scene()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any, Final
@@ -24,10 +25,14 @@ from crdt_mor import (
     UpdatePart,
 )
 from crdt_mor.api import lone_transaction
+from crdt_mor.model import timeline_json
+from crdt_mor.model.declared import KEYS_MAX, Declared, declared_json, declared_of, key_name
 from crdt_mor.model.invariants import BrokenInvariantError, require_invariants
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.testing.clock import SimulatedEnvironment
+from crdt_mor.write.declaring import begin
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.statements import Statements
 from tests.inside import session_of, store_of
 
 SCHEMA: Final = pa.schema(
@@ -35,6 +40,7 @@ SCHEMA: Final = pa.schema(
 )
 NOW: Final = timedelta(0)
 PROCESSES: Final = count()
+KEYS: Final = [f"k{n}" for n in range(KEYS_MAX)]
 
 
 def rows(*given: tuple[str, str, int | None, str | None]) -> pa.Table:
@@ -131,7 +137,8 @@ def test_who_waits_for_a_write_that_says_what_it_touches(work: str, declared: di
     with backfill(table, **declared) as tx:
         tx.upsert(pa.table({"id": ["a"], "land": ["DE"], "note": ["late"]}))
         if for_partition if "partitions" in declared else for_columns:
-            scope = rf"by=backfill .*{next(iter(declared))}=\['.*{next(iter(declared.values()))[0]}'\] writes=1"
+            kind, (name,) = next(iter(declared.items()))
+            scope = rf"'backfill' began the write \d+ s ago, and it may write only {kind} (land=)?{name}\..* writes=1"
             with pytest.raises(EarlierWritePendingError, match=scope):
                 do(again(table))
         else:
@@ -151,6 +158,13 @@ DISJOINT: Final[dict[str, tuple[dict[str, Any], Any, Any, list[Any]]]] = {
     "conditions": (
         {}, ({"price": 10}, "land IN ('DE', 'IT')"), ({"price": 20}, "land <> 'DE' AND land <> 'IT'"),
         [(10, "x"), (20, "y"), (10, None)],
+    ),
+    "keys": (
+        {}, ({"price": 10}, "id = 'a'"), ({"price": 20}, "id IN ('b', 'c')"), [(10, "x"), (20, "y"), (20, None)]
+    ),
+    "keys and more": (
+        {}, ({"price": 10}, "id = 'a' AND price > 0"), ({"price": 20}, "note = 'y' AND id = 'b'"),
+        [(10, "x"), (20, "y"), (3, None)],
     ),
     "columns": ({"merge": PartialUpdate()}, ({"note": "'n'"}, None), IN_FR, [(1, "n"), (20, "n"), (3, "n")]),
     "columns, by a condition": (
@@ -218,6 +232,136 @@ def test_a_merge_says_which_partitions_it_touches() -> None:
             plan.execute()
     both = ("land=DE", "land=FR")
     assert seen == [both, both, None, None, None, None, None]
+
+
+def declared_while(table: Table, work: Work) -> Declared:
+    """Return the declaration with which a statement has begun."""
+    seen = list[Declared]()
+    with in_the_middle(lambda: seen.extend(p.declared for p in session_of(table).tail().pending)):
+        work(table)
+    (declared,) = seen
+    return declared
+
+
+OF_KEYS: Final[dict[str, tuple[Work, list[str] | None]]] = {
+    "update by key": (lambda t: t.update({"price": 0}, "id = 'a'"), ["a"]),
+    "update by keys": (lambda t: t.update({"price": 0}, "id IN ('b', 'a') AND price > 1"), ["a", "b"]),
+    "update by two conditions": (lambda t: t.update({"price": 0}, "id = 'a' OR id = 'c'"), ["a", "c"]),
+    "update by no key": (lambda t: t.update({"price": 0}, "id = 'a' AND id = 'b'"), []),
+    "update by another column": (lambda t: t.update({"price": 0}, "id = 'a' OR price = 1"), None),
+    "update by a part of keys": (lambda t: t.update({"price": 0}, "id > 'a'"), None),
+    "update of all": (lambda t: t.update({"price": 0}), None),
+    "update by 100 keys": (lambda t: t.update({"price": 0}, pl.col("id").is_in(KEYS)), KEYS),
+    "update by 101 keys": (lambda t: t.update({"price": 0}, pl.col("id").is_in([*KEYS, "a"])), None),
+    "delete": (lambda t: t.delete(where="id = 'b' AND price = 2"), ["b"]),
+    "merge": (lambda t: met(t).when_matched_update_all().when_not_matched_insert_all().execute(), ["a", "n"]),
+    "merge of given values": (
+        lambda t: met(t).when_not_matched_insert({"id": "source.id", "land": "'IT'"}).execute(), ["a", "n"]
+    ),
+    "merge of new keys": (
+        lambda t: met(t).when_not_matched_insert({"id": "'z' || source.id", "land": "'IT'"}).execute(), None
+    ),
+    "merge by another column": (lambda t: met(t, on="note").when_matched_update({"price": 1}).execute(), None),
+    "merge of all others": (
+        lambda t: met(t).when_matched_delete().when_not_matched_by_source_update({"price": 0}).execute(), None
+    ),
+    "move": (lambda t: t.move(["c"], partition={"land": "DE"}), ["c"]),
+}  # fmt: skip
+"""What is done, and the record keys that it may touch; None: any."""
+
+
+def met(table: Table, on: str = "id") -> MergeInto:
+    return table.merge(rows(("a", "DE", 5, "m"), ("n", "FR", 6, "m")), on=on)
+
+
+@pytest.mark.parametrize("name", [*OF_KEYS])
+def test_a_statement_whose_condition_names_keys_declares_them(name: str) -> None:
+    work, keys = OF_KEYS[name]
+    expected = None if keys is None else tuple(sorted(map(key_name, keys)))
+    assert declared_while(make(), work).keys == expected
+
+
+def test_a_key_of_several_columns_is_declared_whole() -> None:
+    table = make(key=["id", "land"])
+    by_both = declared_while(table, lambda t: t.update({"price": 0}, "id = 'a' AND land = 'DE'"))
+    by_one = declared_while(table, lambda t: t.update({"price": 0}, "id = 'a'"))
+    assert by_both.keys == (key_name("id:a,land:DE"),)
+    assert by_one.keys is None
+
+
+@contextmanager
+def of_key(table: Table, key: str) -> Iterator[OpenWrite]:
+    """An update of one key, which has begun and has written nothing yet."""
+    write = begin(session_of(again(table)), None, (), lambda _: declared_of(None, None, False, [key]))
+    yield write
+    write.abandon()
+
+
+BESIDE_A: Final[dict[str, tuple[Work, bool]]] = {
+    "update of the key": (lambda t: t.update({"price": 0}, "id = 'a'", wait=NOW), True),
+    "update of another key": (lambda t: t.update({"price": 0}, "id = 'b'", wait=NOW), False),
+    "update of that and another key": (lambda t: t.update({"price": 0}, "id IN ('a', 'b')", wait=NOW), True),
+    "update by price": (lambda t: t.update({"price": 0}, "price = 2", wait=NOW), True),
+    "delete of another key": (lambda t: t.delete(where="id = 'b'", wait=NOW), False),
+    "delete of the key": (lambda t: t.delete(where="id = 'a'", wait=NOW), True),
+    "merge of the key": (
+        lambda t: t.merge(rows(("a", "DE", 5, "m")), wait=NOW).when_matched_update_all().execute(), True
+    ),
+    "merge of another key": (
+        lambda t: t.merge(rows(("b", "FR", 5, "m")), wait=NOW).when_matched_update_all().execute(), False
+    ),
+    "move of the key": (lambda t: t.move(["a"], partition={"land": "FR"}, wait=NOW), True),
+    "move of another key": (lambda t: t.move(["b"], partition={"land": "DE"}, wait=NOW), False),
+    "block that reads the key": (lambda t: read(t, filter="id = 'a'"), True),
+    "block that reads another key": (lambda t: read(t, filter="id = 'b'"), False),
+    "block that reads all": (read, True),
+    "upsert of the key": (lambda t: t.upsert(rows(("a", "DE", 5, "w"))), False),
+}  # fmt: skip
+"""What is done beside an update of the key a, and whether it waits for it."""
+
+
+@pytest.mark.parametrize("name", [*BESIDE_A])
+def test_a_statement_waits_for_an_update_of_keys_only_if_it_reads_one_of_them(name: str) -> None:
+    table = make()
+    do, waits = BESIDE_A[name]
+    with of_key(table, "a"):
+        assert table.inspect.pending()["keys"].to_pylist() == [1]
+        if waits:
+            with pytest.raises(EarlierWritePendingError, match=r"may write only rows of 1 key\..* writes=1"):
+                do(again(table))
+        else:
+            do(again(table))
+
+
+def test_after_a_version_of_a_release_that_does_not_know_keys_all_updates_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make()
+    with of_key(table, "a"):
+        again(table).update({"price": 0}, "id = 'b'", wait=NOW)
+        with monkeypatch.context() as older:
+            older.setattr(timeline_json, "declared_json", without_keys)
+            again(table).upsert(rows(("c", "IT", 7, None)))
+        assert table.inspect.pending()["keys"].to_pylist() == [None]
+        with pytest.raises(EarlierWritePendingError, match=r"may write any row\."):
+            again(table).update({"price": 0}, "id = 'b'", wait=NOW)
+    assert table.verify().findings == ()
+
+
+def without_keys(declared: Declared) -> dict[str, object]:
+    return declared_json(replace(declared, keys=None))
+
+
+OUT_OF_KEYS: Final[dict[str, Callable[[Statements], None]]] = {
+    "rows": lambda statements: statements.upsert(rows(("a", "DE", 1, "x"), ("b", "FR", 1, "x")), "UPSERT", "strict"),
+    "deletes": lambda statements: statements.delete(rows(("b", "FR", 1, "x")), plain=False),
+}
+
+
+@pytest.mark.parametrize("name", [*OUT_OF_KEYS])
+def test_a_write_of_declared_keys_is_held_to_them(name: str) -> None:
+    with of_key(make(), "a") as write:
+        with pytest.raises(InvalidInputError, match=r"other keys than its condition allows.* keys=\['b'\] declared=1"):
+            OUT_OF_KEYS[name](write.statements)
+        assert not write.statements.collected
 
 
 OUTSIDE: Final[dict[str, tuple[dict[str, Any], Callable[[Any], object], str]]] = {

@@ -24,6 +24,7 @@ from crdt_mor import (
     Table,
     WriterExpiredError,
 )
+from crdt_mor.api import lone_transaction
 from crdt_mor.payloads import Any as AnyTrue
 from crdt_mor.payloads import (
     Counter,
@@ -472,6 +473,7 @@ def test_a_write_that_goes_on_for_too_long_is_named() -> None:
         message = str(told.value)
         assert f'maintenance.roll_back("{pending["requested_at"]}")' in message
         assert f"pid={os.getpid()} host={socket.gethostname()}" in message
+        assert re.search(r"Application 'backfill' began the write \d+ s ago, and it may write any row\.", message)
         assert re.search(r" silent_s=\d+ ", message)
     assert shown(table) == {"a": 5}
     assert not table.update({"n": "n + 1"}, token=("job", 1)).repeated
@@ -600,6 +602,35 @@ def test_a_delete_by_filter_waits_for_what_began_before_it() -> None:
     own = table_again(table, environment=Waiting(happens))
     own.delete(where="n >= 10")
     assert shown(table) == {"b": 2, "c": 30}
+
+
+def test_a_wait_counts_from_the_begin_of_a_block() -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    environment = SimulatedEnvironment()
+    with table_again(table).transaction():
+        block = table_again(table, environment=environment).transaction(
+            isolation="serializable", wait=timedelta(seconds=2)
+        )
+        tx = block.__enter__()
+        environment.sleep(1.5)
+        read_ms = environment.now_ms()
+        with pytest.raises(EarlierWritePendingError, match="waited_s=2") as told:
+            tx.scan()
+        assert environment.now_ms() - read_ms < 1_000
+        block.__exit__(type(told.value), told.value, None)
+
+
+def test_a_wait_does_not_count_what_comes_before_the_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make()
+    table.upsert(numbers(a=1))
+    environment = SimulatedEnvironment()
+    monkeypatch.setattr(lone_transaction, "_tried", lambda *_: environment.sleep(5))
+    with table_again(table).transaction():
+        started_ms = environment.now_ms()
+        with pytest.raises(EarlierWritePendingError, match="waited_s=2"):
+            table_again(table, environment=environment).update({"n": "n + 1"}, wait=timedelta(seconds=2))
+    assert environment.now_ms() - started_ms >= 7_000
 
 
 def test_a_delete_by_filter_says_whom_it_waits_for() -> None:
