@@ -22,8 +22,8 @@ from crdt_mor.write.declaring import Declare
 from crdt_mor.write.named import text_types
 from crdt_mor.write.one_event import HeldUpError, TriedWrite
 
-RACES_MAX: Final = 8
-"""Attempts of an update as an event before it begins."""
+RACES_MAX: Final = 2
+"""Attempts of an update as an event before it begins. Each repeats its read, and a begin fixes the update's place."""
 
 PAUSE_MS: Final = 2
 PAUSED_MS_MAX: Final = 100
