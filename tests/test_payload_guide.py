@@ -226,7 +226,7 @@ def test_the_guide_says_what_a_payload_is(name: str) -> None:
     assert row["class"] == f"`{type(payload).__name__}`"
     assert row["kind"] == payload.kind
     assert row["written as"].startswith("the same") == (tuple(payload.accepts(column)) == (column,))
-    assert (row["kept as"] == "the same") == (not payload.stateful)
+    assert (row["stored as"] == "the same") == (not payload.stateful)
     assert row["null"].startswith("a value") == (payload.nulls == "value" or isinstance(payload, mor.RecordPayload))
     assert "nothing" in row["null"]
 

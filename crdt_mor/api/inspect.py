@@ -235,8 +235,9 @@ class Inspect:
     def unprojected(self) -> pa.Table:
         """Return the commits that Hudi's readers do not see yet, oldest first.
 
-        Each publisher writes Hudi's files for the version before, so these are commits of the newest version, until the
-        next write or upkeep. `since` is the UTC time when our readers first saw the commit.
+        Before a version is published, Hudi's files of the previous version are written. So only commits of the newest
+        version can be listed, until the next write or upkeep. `since` is the UTC time when our readers first saw the
+        commit.
         """
         session = self._session
         value = session.views.sealed()

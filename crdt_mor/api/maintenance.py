@@ -150,8 +150,8 @@ class Maintenance:
     def archive(self, *, keep_commits: int = KEPT_COMMITS) -> Archived:
         """Move finished instants from Hudi's timeline directory to its history, so that the directory stays small.
 
-        Readers see no change. Instants not compacted, after the begin of a pending write, or of the newest 128 versions
-        stay.
+        Readers see no change. An instant stays if its logs are not compacted, if it is later than the begin of a
+        pending write, or if it belongs to the newest 128 versions.
 
         Args:
             keep_commits: minimum number of newest commits and compactions that stay, for Hudi's incremental readers.

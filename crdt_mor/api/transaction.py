@@ -301,7 +301,7 @@ class Transaction:
         return self._write
 
     def _open_for_more(self, statement: str) -> OpenWrite | TriedWrite | None:
-        """Do `_open`; raise after a statement that must be the only one."""
+        """Return `_open()`; raise after a statement that must be the only one of its block."""
         write = self._open()
         if self._overwrite is not None:
             raise _not_alone(statement, self._overwrite.operation)

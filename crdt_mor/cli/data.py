@@ -130,7 +130,7 @@ def rows_of(file: str, schema: pa.Schema, how: Reading = READING) -> pa.Table:
 
 
 def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
-    """As `rows_of`, with the source's column names."""
+    """Return the rows of a file as `rows_of` does, with the source's column names."""
     from crdt_mor.api.files_places import Places
     from crdt_mor.api.load_sources import open_source
     from crdt_mor.columns.renames import NONE
@@ -148,7 +148,7 @@ def _own_rows(file: str, schema: pa.Schema, how: Reading) -> pa.Table:
 
 
 def check_files(named: list[str]) -> None:
-    """As `check_inputs`, but addresses are checked when they are read."""
+    """Check the paths as `check_inputs` does. Addresses are checked when they are read."""
     check_inputs([Path(file) for file in named if not files.is_address(file)])
 
 
@@ -169,7 +169,7 @@ def _is_keyboard() -> bool:
 
 
 def _content(path: Path) -> Content:
-    """Pipes are read completely, since they can be read once."""
+    """Return a function that opens the file's content. A pipe is read into memory, since it can be read only once."""
     if path != STDIN and path.is_file():
         if path.suffix.lower() == ".gz" and not _has_own_types(_SUFFIXES.get(Path(path.stem).suffix.lower())):
             return _unpacked(path)

@@ -56,7 +56,7 @@ def maintain(
 
 
 class _Rounds:
-    """A table is reopened after an error."""
+    """Maintenance of some tables, once or repeatedly. A table is opened again after an error."""
 
     def __init__(
         self, uris: list[str], keep: timedelta | None, keep_commits: int | None, dry_run: bool, output: Output
@@ -69,7 +69,7 @@ class _Rounds:
         self._open: dict[str, mor.Table] = {}
 
     def once(self) -> bool:
-        """Return True if none failed or refused everything."""
+        """Maintain each table once. Return False if one failed or refused all services."""
         done = [self._table(uri) for uri in self._uris]
         return all(done)
 

@@ -13,7 +13,7 @@ else:
 
 
 def values(column: pa.Array | pa.ChunkedArray, *, maps_as_dicts: bool = False) -> list[Any]:
-    """A map is a list of pairs, or with `maps_as_dicts` a dict."""
+    """Return a column as Python values. A map becomes a list of pairs, or with `maps_as_dicts` a dict."""
     try:
         return list(column.to_pylist(maps_as_pydicts="strict" if maps_as_dicts else None))
     except (OverflowError, ValueError):

@@ -162,7 +162,7 @@ def _print(grid: Grid, pipe_columns: int) -> None:
 
 
 def as_json(value: object, indent: int | None = None) -> str:
-    """NaN and infinities become text, as in Spark."""
+    """Format a value as JSON. NaN and infinities become text, as in Spark."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, indent=indent, allow_nan=False)
     except ValueError:

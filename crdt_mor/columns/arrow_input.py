@@ -65,7 +65,7 @@ def read_arrow(data: object) -> pa.Table:
 
 @contextmanager
 def as_arrow(names: Iterable[object]) -> Iterator[None]:
-    """Convert errors of polars columns with these names that have no Arrow type."""
+    """Turn polars' errors in the block into errors with advice: names or types of columns that Arrow lacks."""
     ended = [name for name in names if isinstance(name, str) and "\0" in name]
     if ended:
         raise InvalidInputError(f"a column name contains a zero character: rename the column. column={ended[0]!r}")

@@ -91,7 +91,7 @@ def words_of_ms(ms: int) -> str:
 
 
 def words_of_age(ms: int) -> str:
-    """Format a duration roughly, in a unit of which there are at least two."""
+    """Format a duration roughly, in the largest unit that it contains at least twice."""
     unit = next((unit for unit in ("d", "h", "m") if ms >= 2 * _UNITS_MS[unit]), "s")
     return f"{ms // _UNITS_MS[unit]}{unit}"
 

@@ -49,7 +49,7 @@ _BEFORE_CLAIMS = 5
 
 
 def knows_claims(written_in: int) -> bool:
-    """Return True if no release that can follow this format begins at a claimed time."""
+    """Return True if all releases that can continue values of this format leave claimed times to one-event commits."""
     return written_in > _BEFORE_CLAIMS
 
 

@@ -57,7 +57,10 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
             "polars does not support this SQL: rewrite the condition, or use a polars expression",
         ),
         (_UNPARSED, f"it is not an SQL condition; write for example {_EXAMPLE}"),
-        (_NO_EXPRESSION, f"pass only the condition, without SELECT or WHERE: {_EXAMPLE}"),
+        (
+            _NO_EXPRESSION,
+            f"pass only the condition, without SELECT or WHERE; put a name like order in double quotes: {_EXAMPLE}",
+        ),
         (r"^arithmetic on dtypes", "arithmetic mixes numbers and text: cast to one type"),
         (r"^filter predicate must be of type|^& on|^\| on|in 'not' operation", "AND, OR and NOT take conditions"),
         (r"^regex error", "the pattern is not a valid regular expression"),
@@ -86,10 +89,12 @@ def unknown_columns(unknown: Sequence[str], schema: TableSchema, filter: pl.Expr
 
 def inapplicable(error: pl.exceptions.PolarsError, schema: TableSchema, filter: pl.Expr | str) -> InvalidInputError:
     names = lacking_quotes(filter, schema.declared.names) if isinstance(filter, str) and is_syntax_error(error) else ""
+    cause = cause_of(error)
     said = f"; {QUOTED}: {names}" if names else ""
+    if cause.startswith("unsupported function"):
+        said = "; put a column of this name in double quotes"
     return InvalidInputError(
-        f"the filter cannot be applied to this table: {cause_of(error)}{said}. columns={_types(schema, filter)} "
-        f"filter={filter}"
+        f"the filter cannot be applied to this table: {cause}{said}. columns={_types(schema, filter)} filter={filter}"
     )
 
 

@@ -262,7 +262,7 @@ class _Life:
             told.append(Line(group[0], ended.requested, "removed", ended, self._none, (), _row(told), self._none))
 
     def _begin(self, told: list[Line], group: FileGroup, chapter: Chapter, others: int) -> None:
-        """Append a line of a run's base file, if it contains or dropped the key.
+        """Append a line for a chapter's base file, if the file contains the key or its commit dropped the key.
 
         `others` counts the lines of other file groups.
         """

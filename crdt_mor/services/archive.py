@@ -37,7 +37,9 @@ def archive(session: Session, keep: int) -> ArchivedSoFar:
 
 
 def archivable_now(session: Session, keep: int, least: int) -> int:
-    """Count the archivable instants; 0 where Hudi's own writers archive, and 0 without listings if below `least`."""
+    """Count the archivable instants. Return 0 if Hudi's own writers archive, or, without listing a folder, if there are
+    fewer than `least`.
+    """
     value = session.known()
     try:
         return session.run(_ready(session.publisher, value, keep)) if _at_most(session, value, keep) >= least else 0
@@ -46,8 +48,8 @@ def archivable_now(session: Session, keep: int, least: int) -> int:
 
 
 def _at_most(session: Session, value: Timeline, keep: int) -> int:
-    """Bound the archivable instants without listings. The newest versions stay unless a restore deleted earlier
-    versions.
+    """Return the greatest possible number of archivable instants, without listing a folder. The newest versions stay,
+    unless a restore deleted the versions before it.
     """
     completions = session.views.completions(value, lambda segment: segment.last > value.archive.watermark)
     oldest = value.version + 1 if value.restores else value.version - KEPT_VERSIONS

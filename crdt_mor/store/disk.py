@@ -100,7 +100,7 @@ def link_again(source: str, target: str) -> bool:
 
 
 def _links(temp: str, path: str, error: OSError) -> int:
-    """Return the temporary file's link count: two if a failed link had worked."""
+    """Return the temporary file's link count: two if a link worked although an error was reported."""
     try:
         return os.stat(temp).st_nlink
     except FileNotFoundError:  # swept while this process was frozen, so nothing was linked

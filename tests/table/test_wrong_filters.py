@@ -67,6 +67,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "nothing": ("", "not an SQL condition"),
     "a query": ("SELECT * FROM t", "without SELECT or WHERE"),
     "a limit": ("views > 1 LIMIT 3", "without SELECT or WHERE"),
+    "a column named like a keyword": ("view > 1", "a name like order in double quotes"),
+    "a column named like a function": ("user = 'x'", "'user'; put a column of this name in double quotes"),
     "a value behind": ("views > 1 'Rome'", "a name follows a value.*name='Rome'"),
     "a word behind": ("views > 1 city", "a name follows a value.*name='city'"),
     "a word behind, and more": ("views > 1 AND price city > 2 OR city = 'Rome'", "name='city'|not an SQL condition"),
