@@ -76,7 +76,8 @@ def add_rules(
     session.adopt()
     seen, config = session.tail(), session.config
     schema = TableSchema.from_json(seen.schema)
-    rules = rules_in_stored_names(names_of(not_null), check, default, config, schema, seen.names)
+    shown = shown_config(config, seen.names)
+    rules = rules_in_stored_names(names_of(not_null), check, default, shown, schema, seen.names)
     if not rules:
         raise InvalidInputError('pass rules to add: not_null=["price"], check={"positive": "price > 0"}')
     there, asked = (rules_under(some, seen.names) for some in (seen.rules, tuple(rules)))

@@ -32,11 +32,12 @@ def rules_to_make(
     if not (not_null or check or default):
         return ()
     from crdt_mor.api.create import names_of
+    from crdt_mor.write.named import shown_config
     from crdt_mor.write.rules import rules_in_stored_names
 
     names = Names(tuple((stored, shown) for shown, stored in odd.items()))
     given = names_of(not_null), check or {}, default or {}
-    return ordered(rules_in_stored_names(*given, config, columns, names))
+    return ordered(rules_in_stored_names(*given, shown_config(config, names), columns, names))
 
 
 @operations

@@ -6,24 +6,28 @@ Updates and merges compute rows under shown names. Only the written rows get sto
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
-from crdt_mor.errors import CrdtMorError
+from crdt_mor.errors import ConstraintViolationError, CrdtMorError
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_SCHEMA
-from crdt_mor.model.declared import Declared
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.write.statements import Operation, SchemaMode, Statements, columns_of_delete
+
+if TYPE_CHECKING:
+    from crdt_mor.write import rules as writing_rules
+else:
+    writing_rules = Late("crdt_mor.write.rules")
 
 _VALUES: Final = re.compile(r"\. (?=\w+=)")
 """The separator between an error's sentence and its values."""
@@ -39,8 +43,7 @@ class NamedStatements:
     @property
     def names(self) -> Names:
         """The names of the columns, including new ones of the statements."""
-        called = self.statements.value.names if self.called is None else self.called
-        return called.with_brought(self.statements.shown)
+        return self.statements.names if self.called is None else self.called.with_brought(self.statements.shown)
 
     @property
     def config(self) -> TableConfig:
@@ -75,7 +78,7 @@ class NamedStatements:
         self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
     ) -> None:
         stored = self.stored(data, mode)
-        with self._said_in_names(lambda shown: shown.upsert(data, operation, mode, are_new=are_new, are_kept=are_kept)):
+        with self._errors_in_names():
             self.statements.upsert(stored, operation, mode, are_new=are_new, are_kept=are_kept)
 
     def stored(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
@@ -93,61 +96,38 @@ class NamedStatements:
         if self.names.former and not set(columns_of_delete(self.config, plain=plain)) <= set(data.column_names):
             self.schema.require_not_renamed(data.column_names)
         rows = known_columns(data, self.names, self.statements.schema)
-        with self._said_in_names(lambda shown: shown.delete(data, plain)):
+        with self._errors_in_names():
             self.statements.delete(rows, plain)
 
-    @property
-    def _declared(self) -> Declared:
-        declared = self.statements.declared
-        columns = declared.columns and tuple(self.names.shown(name) for name in declared.columns)
-        return replace(declared, partitions=None, columns=columns)
-
     @contextmanager
-    def _said_in_names(self, again: Callable[[Statements], None]) -> Iterator[None]:
-        """Restate an error in shown names, by making the statement again under them.
-
-        If that fails differently, or not at all, the first error stands, with shown names in its values.
-        """
+    def _errors_in_names(self) -> Iterator[None]:
+        """Put shown names into the errors of statements. A broken rule is worded in them by `RowRules`."""
         try:
             yield
-        except CrdtMorError as error:
-            if self.names.are_stored:
-                raise
-            said = _error_of(partial(again, self._as_seen()))
-            if type(said) is type(error):
-                raise said from error
-            error.args = (_with_names(str(error), self.names), *error.args[1:])
+        except ConstraintViolationError:
             raise
-
-    def _as_seen(self) -> Statements:
-        value = self.statements.value
-        added = tuple(self.names.shown(name) for name in value.added)
-        seen = replace(value, schema=self.schema.to_json(), added=added, rules=self.rules, alterations=())
-        return Statements(self.config, seen, self.statements.requested, declared=self._declared)
-
-
-def _error_of(action: Callable[[], None]) -> CrdtMorError | None:
-    try:
-        action()
-    except CrdtMorError as error:
-        return error
-    return None
+        except CrdtMorError as error:
+            if not self.names.are_stored:
+                error.args = (_with_names(str(error), self.names), *error.args[1:])
+            raise
 
 
 def _with_names(text: str, names: Names) -> str:
-    """Replace stored by shown names in an error's values, after `key=`."""
-    said, start, values = text.partition(found[0] if (found := _VALUES.search(text)) else "\0")
-    for stored, shown in names.renamed:
-        values = re.sub(rf"(?<!\w){re.escape(stored)}(?!\w)", lambda _: shown, values)  # noqa: B023
-    return f"{said}{start}{values}"
+    """Replace stored by shown names, in an error's sentence within quotes and in its values, after `key=`."""
+    sentence, start, values = text.partition(found[0] if (found := _VALUES.search(text)) else "\0")
+    shown = dict(names.renamed)
+    if not shown:
+        return text
+    stored = "|".join(map(re.escape, shown))
+    sentence = re.sub(f"(?<=')({stored})(?=')", lambda found: shown[found[0]], sentence)
+    values = re.sub(rf"(?<!\w)({stored})(?!\w)", lambda found: shown[found[0]], values)
+    return f"{sentence}{start}{values}"
 
 
 def rules_under(rules: Rules, names: Names) -> Rules:
     if not rules or names.are_stored:
         return rules
-    from crdt_mor.write.rules import renamed_rules
-
-    return renamed_rules(rules, names.shown)
+    return writing_rules.renamed_rules(rules, names.shown)
 
 
 def shown_rules(value: Timeline) -> Rules:

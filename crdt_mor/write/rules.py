@@ -28,20 +28,20 @@ from crdt_mor.read.expressions import columns_in
 from crdt_mor.read.sql_names import name_of, quoted
 from crdt_mor.read.sql_tokens import Token, tokens_of
 from crdt_mor.read.trees import with_columns_named
-from crdt_mor.write.named import shown_config
 
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
     """A table's rules for rows of a schema.
 
-    are_new: no row of the table has these keys, as in an append, an overwrite or a load.
+    are_new: no row of the table has these keys, as in an append, an overwrite or a load. names: for errors.
     """
 
     rules: Rules
     config: TableConfig
     schema: TableSchema
     are_new: bool
+    names: Names
 
     def completed(self, data: pa.Table) -> pa.Table:
         """Fill omitted columns with their defaults.
@@ -87,12 +87,17 @@ class RowRules:
 
     def _violation(self, rule: Rule, rows: pa.Table, broken: np.ndarray) -> ConstraintViolationError:
         row, key = int(broken.argmax()), self.config.key
-        names = dict.fromkeys([*key.partition_fields, *key.fields])
-        values = {name: rows[name][row].as_py() for name in rule.columns if name in rows.column_names}
+
+        def of_row(names: Iterable[str]) -> dict[str, object]:
+            return {self.names.shown(name): rows[name][row].as_py() for name in names}
+
         return violation(
             "rows break a rule of the table, and nothing was written: correct these rows, or omit them",
-            rule, {name: rows[name][row].as_py() for name in names}, values, int(broken.sum()),
-        )  # fmt: skip
+            renamed_rules([rule], self.names.shown)[0],
+            of_row([*key.partition_fields, *key.fields]),
+            of_row(name for name in rule.columns if name in rows.column_names),
+            int(broken.sum()),
+        )
 
 
 def violation(
@@ -172,11 +177,11 @@ def rules_in_stored_names(
     schema: TableSchema,
     names: Names,
 ) -> list[Rule]:
-    """Like `rules_of`, for shown names; the rules, `config` and `schema` use stored names."""
+    """Like `rules_of`, for shown names, as in `config`; the rules and `schema` use stored names."""
     if names.are_stored:
         return rules_of(not_null, check, default, config, schema)
     shown = names.outward(schema)
-    asked = rules_of(not_null, check, default, shown_config(config, names), shown)
+    asked = rules_of(not_null, check, default, config, shown)
     known = names.by_shown(schema.declared.names)
     rules = list(renamed_rules(asked, known.__getitem__))
     for rule, seen in zip(rules, asked, strict=True):

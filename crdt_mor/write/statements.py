@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import integers
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
@@ -138,7 +139,14 @@ class Statements:
             raise
 
     def _rules(self, schema: TableSchema, are_new: bool) -> RowRules | None:
-        return writing_rules.RowRules(self.rules, self.config, schema, are_new) if self.rules else None
+        if not self.rules:
+            return None
+        return writing_rules.RowRules(self.rules, self.config, schema, are_new, self.names)
+
+    @property
+    def names(self) -> Names:
+        """The names of the columns, including new ones."""
+        return self.value.names.with_brought(self.shown)
 
     @property
     def rules(self) -> Rules:

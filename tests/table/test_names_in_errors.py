@@ -131,20 +131,26 @@ def test_a_new_column_of_any_name_hides_no_other_error(case: str) -> None:
     assert not [name for name in MADE if name in str(raised.value)]
 
 
-def null_key_again(shown: Statements) -> None:
-    shown.upsert(NULL_KEY.drop_columns([NEW]), "UPSERT", "strict")
-
-
-@pytest.mark.parametrize("again", [null_key_again, lambda _: None], ids=["another", "none"])
-def test_an_error_that_is_not_met_again_keeps_its_kind_and_has_the_names_that_people_see(
-    again: Callable[[Statements], None],
-) -> None:
+def test_an_error_has_shown_names_in_its_values_and_within_quotes_in_its_sentence() -> None:
     session = session_of(odd())
     named = NamedStatements(Statements(session.config, session.known(), EPOCH))
-    wrong = SchemaMismatchError(f"a sentence. columns=['{MADE[0]}'] other={MADE[1]}x")
-    with pytest.raises(SchemaMismatchError) as raised, named._said_in_names(again):
+    wrong = SchemaMismatchError(f"{MADE[0]} of ['{MADE[0]}']. columns=['{MADE[0]}'] other={MADE[1]}x")
+    with pytest.raises(SchemaMismatchError) as raised, named._errors_in_names():
         raise wrong
-    assert str(raised.value) == f"a sentence. columns=['{KEY}'] other={MADE[1]}x"
+    assert str(raised.value) == f"{MADE[0]} of ['{KEY}']. columns=['{KEY}'] other={MADE[1]}x"
+
+
+def test_an_error_of_a_column_that_took_the_name_of_another_has_each_name_once() -> None:
+    table = Table.create("memory", pa.schema([("a", pa.string()), ("b", pa.int64()), ("c", pa.int64())]), key="a",
+                         buckets=1, store=MemoryStore(), check={"plus": "b > c"}, not_null=["c"])  # fmt: skip
+    table.alter(rename={"b": "d", "c": "b"})
+    with pytest.raises(ConstraintViolationError) as raised:
+        table.upsert(pa.table({"a": ["x"], "d": [1], "b": [2]}))
+    assert "constraint='check plus: \"d\" > \"b\"' key={'a': 'x'} values={'d': 1, 'b': 2}" in str(raised.value)
+    with pytest.raises(CrdtMorError, match=r"column=b type=list"):
+        table.upsert(pa.table({"a": ["x"], "d": [1], "b": [[2]]}))
+    with pytest.raises(CrdtMorError, match=r"missing=\['d', 'b'\]"):
+        table.upsert(pa.table({"a": ["x"]}))
 
 
 def test_no_refusal_of_a_new_table_has_a_name_of_files() -> None:
