@@ -100,7 +100,7 @@ def _body(line: Line) -> Iterator[str]:
     yield f"because  {line['because']}"
     if line["overtaken_by"]:
         others = ", ".join(line["overtaken_by"])
-        yield f"unseen   as {others} began later and completed earlier"
+        yield f"unseen   because {others} began later and completed earlier"
     if line["carried_by"]:
         yield f"carried  by the compaction {', '.join(line['carried_by'])}, which left it in log files"
     if line["folded_by"]:

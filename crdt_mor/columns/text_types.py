@@ -206,7 +206,7 @@ def _inexact(why: str, column: str, text: str) -> str:
 
 
 def inexact(text: str, column: str) -> str:
-    """The message about a number that is not exact in its column's guessed type."""
+    """Return the message about a number that is not exact in its column's guessed type."""
     return _inexact(_NOT_EXACT, column, text)
 
 

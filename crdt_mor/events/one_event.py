@@ -116,8 +116,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The version to follow in one event, and the time to claim. is_crowded: post the write, as others were in
-    the way.
+    """The version to follow in one event, and the time to claim. is_crowded: other writers were in the way, so the
+    write is to be posted.
     """
 
     value: Timeline

@@ -133,7 +133,9 @@ class Session:
         return run(steps, self.store, self.environment)
 
     def run_beside(self, steps: Steps[T], checks: Sequence[Callable[[], None]]) -> T:
-        """Run checks, then a protocol; in a bucket all in parallel, and failed checks are left to a sweep."""
+        """Run checks, then a protocol. In a bucket, run all in parallel and ignore failed checks: a sweep does their
+        work later.
+        """
         if not self.is_far:
             for check in checks:
                 check()
@@ -335,9 +337,9 @@ def put_first(folder: str, config: TableConfig, genesis: Timeline) -> Steps[None
 
 
 def first_tail(config: TableConfig) -> Steps[Timeline]:
-    """Return the newest value, for a process with only the properties.
+    """Return the newest value, for a process that has read only the table's properties.
 
-    They are read again, as the table may be new.
+    The properties are read again, as the table may be a new one.
     """
     tail = yield from find_tail(None)
     yield from _require_there(config)

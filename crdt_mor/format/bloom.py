@@ -157,7 +157,7 @@ def _hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _hashes_of_length(texts: npt.NDArray[np.uint8], length: int) -> npt.NDArray[np.uint64]:
-    """Return `xxh64` of texts of equal length, a number each, in 64-bit arithmetic that wrap around."""
+    """Return `xxh64` of texts of equal length, a number each, in 64-bit arithmetic that wraps around."""
     at, count = 0, len(texts)
 
     def words(size: int) -> npt.NDArray[np.uint64]:

@@ -368,8 +368,8 @@ def _cut_off_error(completion: Completion) -> UnsupportedFeatureError:
 
 
 def _has_later_versions() -> Steps[bool]:
-    """Return True if later versions explain our commits in Hudi's directory, listed before: we publish before we
-    project.
+    """Return True if versions published since the listing explain our commits in it: a version is published before its
+    files are put.
     """
     names = yield from listed_versions()
     return bool(names) and names[-1].path > version_path(0)

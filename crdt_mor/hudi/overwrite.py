@@ -59,7 +59,7 @@ def _require_over(value: Timeline, file: DataFile) -> Steps[None]:
 
 
 def _withdraw_late(value: Timeline, placed: Collection[DataFile]) -> Steps[None]:
-    """Delete unneeded files that were just named: they were named before, and removed."""
+    """Delete the files of `placed` that are not needed any more: another process had named and removed them before."""
     tail = yield from find_tail(value)
     completions = {c.requested: c for c in (yield from all_completions(tail))}
     retention = tail.retention

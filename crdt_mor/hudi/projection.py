@@ -160,7 +160,9 @@ class Projector:
         return [self.path(name) for name in names] if savepoint.told else []
 
     def _saved(self, value: Timeline, savepoint: Savepoint) -> Steps[list[EventFile]]:
-        """Return the files of a savepoint; others put those of an old version long ago."""
+        """Return the files of a savepoint. If a segment was swept the version is old, and other processes have put the
+        files: return none.
+        """
         cut = Cut("completed", savepoint.at)
         shown = [c for c in value.completions if cut.shows(c)]
         try:
@@ -279,7 +281,9 @@ def is_told(value: Timeline, listed: Iterable[Stat]) -> bool:
 
 
 def wide_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
-    """Return this version's wide completions, stored in a segment; others projected an old version long ago."""
+    """Return this version's wide completions, which a segment stores. If the segment was swept the version is old, and
+    other processes have projected it: return none.
+    """
     try:
         return (yield from fresh_completions(value))
     except SegmentGoneError:

@@ -97,7 +97,7 @@ def _wide(fresh: Sequence[Completion]) -> list[Chunk]:
 
 
 def _packed_anew(tail: Timeline, value: Timeline, known: Contents, attempt: SegmentName) -> Steps[Timeline]:
-    """Return a clean's value without the droppable completions, its stale or small segments packed again."""
+    """Return the value of a clean, without the droppable completions. Stale and small segments are packed again."""
     for segment in value.segments:
         if segment.superseded is None:
             yield from read_once(segment, known)

@@ -135,7 +135,7 @@ def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
 
 
 def _is_behind_a_gap(tail: Timeline, listed: str) -> bool:
-    """Return True if a later listing shows a version above the climb's result.
+    """Return True if a later listing shows a version above the found `tail`.
 
     A restore deletes versions at once, so the read version may be a ghost.
     """

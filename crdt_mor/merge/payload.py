@@ -125,7 +125,7 @@ class Payload:
         return states
 
     def restore(self, values: pl.Expr) -> pl.Expr:
-        """Make a state from a visible value, never null, that every later write has seen.
+        """Make a state from a visible value, which is not null and which every later write has seen.
 
         Optional: with it, a compaction without pending writes keeps no states in the base.
         """

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class Restore:
     """A restore.
 
-    to: commits completed by this time are kept. at: the table's clock afterwards. path: the frozen plan.
-    first, first_version, first_requested: the least of the dropped commits; `at` and `version` without any.
+    to: commits completed by this time are kept. at: the table's clock afterwards. path: the frozen plan. first,
+    first_version, first_requested: the least completion time, version and requested time of the dropped commits; if
+    none was dropped, `at` and `version`.
     """
 
     to: InstantTime

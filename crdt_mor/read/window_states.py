@@ -59,7 +59,9 @@ class TouchedGroups:
 
 @dataclass(frozen=True)
 class States:
-    """Reader of the states of touched file groups. `forward`: the window's end shows its commits."""
+    """Reader of the states of touched file groups. `forward`: True if the window's end shows its commits, False if its
+    start does.
+    """
 
     session: Session
     schema: str

@@ -276,7 +276,7 @@ def refuse_twins(loader: Loader, cut: Cut) -> None:
     if twins.height:
         key, partition = twins[RECORD_KEY][0], twins[PARTITION_PATH][0]
         raise InvalidInputError(
-            "several partitions with the same key would become one partition, and the key would have two rows there: "
+            "several partitions with the same key would become one partition with two rows of the key: "
             "delete one of the rows, or keep these partitions apart with partition_by=[...]. "
             f"key={key!r} partition_of_the_new_table={partition!r} keys_like_it={twins.height}"
         )

@@ -1,4 +1,4 @@
-"""Make the clients of an object store, per request timeout.
+"""Make the clients of an object store, one for each request timeout.
 
 Clients never retry: a hidden retry of a put would report its own first object as existing.
 """
