@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check check-lowest check-pythons check-packages sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
+.PHONY: help setup demo test quick check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ check-pythons: setup  ## The fast tier on Python 3.12 and 3.13, where this machi
 
 check-packages: setup  ## Build what a release uploads, check it, install it elsewhere and use it there
 	$(BIN)/python -m tests.packages
+
+release-dry-run: setup  ## A release of HEAD without signature, tag and upload, in build/release: what docs/releases.md lists
+	$(BIN)/python -m tests.release $(ARGS)
 
 sbom: setup      ## The bill of materials of the wheel, in build/: each package that it needs, with version and licence
 	$(BIN)/python -m tests.sbom $(ARGS)

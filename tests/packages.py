@@ -1,6 +1,7 @@
 """Builds the packages that a release uploads, and installs each in an environment of its own, as its users will.
 
     python -m tests.packages
+    python -m tests.packages FOLDER     # and keeps them there, with the bill of materials
 
 The source distribution and the wheel must satisfy `twine check --strict`; the wheel that is built from the source
 distribution must be, byte for byte, the one that is built from the tree; and neither tests nor benches are in it. Then
@@ -10,6 +11,7 @@ All that the wheel needs must have a licence that `tests/sbom.py` allows, and st
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from tests import sbom
 
@@ -107,7 +110,15 @@ def use(package: Path, folder: Path, version: str) -> Path:
     return python
 
 
-def main() -> int:
+def keep(source: Path, wheel: Path, bill: dict[str, Any], target: Path) -> None:
+    """Put both packages and the bill into a folder."""
+    target.mkdir(parents=True, exist_ok=True)
+    for package in (source, wheel):
+        shutil.copy(package, target)
+    (target / sbom.name_of_bill(wheel)).write_text(json.dumps(bill, indent=2) + "\n")
+
+
+def main(target: Path | None) -> int:
     """Build, check, install, use; ends with the first thing that is wrong."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     with tempfile.TemporaryDirectory(prefix="crdt-mor-packages-") as name:
@@ -120,8 +131,10 @@ def main() -> int:
             sys.stdout.write(f"installed and used: {package.name}, {package.stat().st_size // 1024} KiB\n")
         bill = sbom.bill_of(python, folder)
         sys.stdout.write(f"allowed: the licences of the {len(bill['components'])} packages that are needed\n")
+        if target is not None:
+            keep(source, wheel, bill, target)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None))

@@ -103,6 +103,11 @@ def bill_of(python: Path, folder: Path) -> dict[str, Any]:
     return bill
 
 
+def name_of_bill(wheel: Path) -> str:
+    """The name of the bill of a wheel."""
+    return f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json"
+
+
 def main(arguments: list[str]) -> int:
     """Write the bill of a wheel, and print it as a list."""
     with tempfile.TemporaryDirectory(prefix="crdt-mor-sbom-") as name:
@@ -113,7 +118,7 @@ def main(arguments: list[str]) -> int:
             call(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", folder, ROOT)
             (wheel,) = folder.glob("*.whl")
         bill = bill_of(with_package(folder / "needed", wheel), folder)
-    target = ROOT / "build" / f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json"
+    target = ROOT / "build" / name_of_bill(wheel)
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(bill, indent=2) + "\n")
     for one in bill["components"]:

@@ -13,7 +13,7 @@ import pytest
 import crdt_mor
 from crdt_mor import payloads
 from crdt_mor.model.timeline_json import FORMAT
-from tests import sbom
+from tests import release, sbom
 from tests.interop.readers import HUDI_VERSION
 
 REPO = Path(__file__).parents[1]
@@ -65,7 +65,7 @@ def test_the_licences_of_the_page_are_those_that_are_allowed() -> None:
 
 def test_targets_of_make_that_the_page_names_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPO / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"make ((?:check|sbom|setup|test)[a-z-]*)", PAGE))
+    named = set(re.findall(r"make ((?:check|release|sbom|setup|test)[a-z-]*)", PAGE))
     assert len(named) > 6
     assert named <= targets
 
@@ -128,3 +128,29 @@ def component(*given: dict[str, Any], version: str = "4.1") -> dict[str, Any]:
 )
 def test_a_bill_lacks_nothing_and_allows_all(components: list[dict[str, Any]], says: list[str]) -> None:
     assert sbom.wrong(bill(*components), INSTALLED) == says
+
+
+CHANGES = "# Changelog\n\n## [Unreleased]\n\nNew.\n\n## [0.1.0] - 2026-12-01\n\nThe first.\n"
+
+
+def test_notes_of_a_release_are_its_section() -> None:
+    assert release.notes_of(CHANGES, "0.1.0") == "The first."
+    assert release.notes_of(CHANGES, "0.2.0") == "New."
+    with pytest.raises(SystemExit, match="no section"):
+        release.notes_of("# Changelog\n", "0.1.0")
+
+
+def test_open_steps_of_a_release_name_the_files_that_lack_it(tmp_path: Path) -> None:
+    (tmp_path / "CHANGELOG.md").write_text(CHANGES)
+    (tmp_path / "SECURITY.md").write_text("0.2.0 is to be the first release")
+    assert [step[:12] for step in release.open_steps(tmp_path, "0.2.0", [])] == [
+        "CHANGELOG.md", "SECURITY.md:", "sign the tag"
+    ]  # fmt: skip
+    assert [step[:14] for step in release.open_steps(tmp_path, "0.1.0", [])] == ["sign the tag: "]
+    assert "tags never move" in release.open_steps(tmp_path, "0.1.0", ["v0.1.0"])[0]
+
+
+def test_sums_of_a_release_are_those_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "SHA256SUMS").write_text("old")
+    (tmp_path / "a").write_bytes(b"")
+    assert release.sums(tmp_path) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n"
