@@ -21,11 +21,12 @@ from crdt_mor import Store, Table
 from crdt_mor.log.paths import POSTS, post_path
 from crdt_mor.log.posts import Post, encode_post
 from crdt_mor.model.authors import Author, application_of
-from crdt_mor.model.instant import claim_after
+from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.posts import PostName
 from crdt_mor.testing.faults import DelegatingStore
-from crdt_mor.write.posts import NotedStatements, post_of
-from crdt_mor.write.statements import Operation
+from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.posts import post_of
+from crdt_mor.write.statements import Operation, RowsStatement, Statements
 from tests.inside import session_of, store_of, tail_of
 
 T = TypeVar("T")
@@ -51,14 +52,12 @@ def made(
 ) -> Post:
     """A whole write that another process would post, as it is made of one statement on a table."""
     session, tail = session_of(table), tail_of(table)
-    statements = NotedStatements(session.config, tail, claim_after(tail.clock, session.environment.now_ms()))
-    if statement == "DELETE":
-        statements.delete(rows, plain)
-    else:
-        statements.upsert(rows, statement, "strict")
+    prepared = NamedStatements(Statements(session.config, tail, EPOCH)).prepared(
+        RowsStatement(statement, rows, plain=plain)
+    )
     said = tuple((info or {}).items())
     author = Author(application_of(said, token) or "other", host, next(_NUMBERS), said)
-    found = post_of(statements, author, token)
+    found = post_of(prepared.stored, prepared.checked, author, token)
     assert found is not None, "the write is small"
     return found
 

@@ -38,6 +38,7 @@ from crdt_mor.services.erasure_values import values
 from crdt_mor.write.named import NamedStatements, shown_rules
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.rules import violation
+from crdt_mor.write.statements import RowsStatement
 from crdt_mor.write.update import Update
 
 COLUMNS_INFO: Final[Info] = (
@@ -136,8 +137,8 @@ def _set_null(given: pa.Table, columns: Sequence[str], statements: NamedStatemen
         place = anew.column_names.index(name)
         anew = anew.set_column(place, name, pa.nulls(anew.num_rows, anew.schema.field(place).type))
     keys = dict.fromkeys([*config.key.fields, *config.key.partition_fields])
-    statements.delete(given.select([*keys]), plain=True)
-    statements.upsert(anew, "UPSERT", "strict", are_new=True, are_kept=True)
+    statements.add(RowsStatement("DELETE", given.select([*keys]), plain=True))
+    statements.add(RowsStatement("UPSERT", anew, are_new=True, are_kept=True))
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.sql_names import name_of
 from crdt_mor.write.merge_into_plan import Action, Clause, Kind, MergePlan
 from crdt_mor.write.named import NamedStatements, shown_config, text_types
+from crdt_mor.write.reading import Read, Reading
+from crdt_mor.write.statements import RowsStatement
 
 if TYPE_CHECKING:
     from crdt_mor.write import merge_into as merging
@@ -157,33 +159,31 @@ def _condition(predicate: pl.Expr | str | None, condition: pl.Expr | str | None)
     return condition if predicate is None else predicate
 
 
-def do_merge(plan: MergePlan, statements: NamedStatements, read: Callable[..., pa.Table]) -> Merged:
+def merge_rows(plan: MergePlan, statements: NamedStatements) -> Reading[Merged]:
     """Read the rows that the source may match, and add the clauses' statements to a write.
 
-    Args:
-        read: returns the rows matching a `filter`, after the write's statements so far. Rows before the write suffice
-            unless rows move in a table with an ordering column; such a move is refused.
+    Each answer contains the write's statements so far.
     """
     config, schema = statements.config, statements.schema
-    target = read(filter=None if plan.reads_all else plan.meets(schema))
+    target = yield Read(filter=None if plan.reads_all else plan.meets(schema))
     outcome = merging.merged(plan, target, statements)
     fields = config.key.fields
     own = tuple((name, name) for name in fields)
     if outcome.inserted is not None and not outcome.are_unmet:
         by_key = MergePlan(outcome.inserted, own)
-        merging.refuse_there(plan, outcome.inserted, read(filter=by_key.meets(schema)), statements)
+        merging.refuse_there(plan, outcome.inserted, (yield Read(filter=by_key.meets(schema))), statements)
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
         there = MergePlan(keys, own).meets(schema)
-        merging.refuse_occupied(outcome, read(filter=there), plan, statements)
+        merging.refuse_occupied(outcome, (yield Read(filter=there)), plan, statements)
     for gone in outcome.deletes:
-        statements.delete(gone, plain=False)
+        statements.add(RowsStatement("DELETE", gone))
     for rows in (*outcome.rows, *outcome.moved):
-        statements.upsert(rows, "UPSERT", "strict", are_kept=True)
+        statements.add(RowsStatement("UPSERT", rows, are_kept=True))
     if outcome.inserted is not None:
-        statements.upsert(outcome.inserted, "INSERT", "strict")
+        statements.add(RowsStatement("INSERT", outcome.inserted))
     if outcome.moved and config.merge.ordering is not None:
-        merging.refuse_hidden(outcome, read(filter=there), plan, statements)
+        merging.refuse_hidden(outcome, (yield Read(filter=there)), plan, statements)
     return _counted(plan, outcome.counts)
 
 

@@ -8,15 +8,14 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, SchemaLike, read_data, read_schema
 from crdt_mor.api.merge_into import (
     Merged,
     MergeInto,
-    do_merge,
     merge_of,
+    merge_rows,
     nothing_of,
     plain_source,
     require_columns,
@@ -37,6 +36,7 @@ from crdt_mor.write.job_values import Job
 from crdt_mor.write.merge_into_plan import MergePlan
 from crdt_mor.write.named import NamedStatements, shown_table
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.reading import Read, Wait, computed
 from crdt_mor.write.statements import Statements
 
 if TYPE_CHECKING:
@@ -72,13 +72,13 @@ class MergePart:
 
         def change(write: OpenWrite) -> None:
             nonlocal merged
-            merged = do_merge(plan, NamedStatements(write.statements), partial(self._read, write))
+            merged = computed(merge_rows(plan, NamedStatements(write.statements)), partial(self._rows, write))
 
         return replace(executed(self._session, self._job, self._columns, self.number, change), merged=merged)
 
-    def _read(self, write: OpenWrite, *, filter: pl.Expr | str | None = None) -> pa.Table:
+    def _rows(self, write: OpenWrite, asked: Wait | Read) -> pa.Table:
         view = write.shown(self._view) if write.statements.collected else self._view
-        return Scan(view, None, filter, meta=False).to_arrow()
+        return Scan(view, asked.columns, asked.filter, meta=False).to_arrow()
 
 
 @operations
@@ -192,7 +192,7 @@ def _merged(
 
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
-        do_merge(plan, named, partial(_no_rows, named))
+        computed(merge_rows(plan, named), lambda _: named.schema.declared.empty_table())
 
     def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
         spread = spreading.Spread.of(plan, view.shown, session.config, view.names, parts_max)
@@ -209,7 +209,3 @@ def _merged(
     if commit.repeated:
         return merged_in(commit, nothing_of(plan))
     return merged_in(commit, sum_of(plan, [part.merged for part in done if part.merged is not None]))
-
-
-def _no_rows(statements: NamedStatements, *, filter: pl.Expr | str | None = None) -> pa.Table:  # noqa: ARG001  of none
-    return statements.schema.declared.empty_table()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import require_data
+from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
+from crdt_mor.model.config import TableConfig
 from crdt_mor.model.numbers import BITS, is_whole
-from crdt_mor.write.statements import SchemaMode
+from crdt_mor.write.statements import RowsStatement, SchemaMode
 
 
 def require_statement(data: object, schema_mode: SchemaMode) -> None:
@@ -58,6 +61,28 @@ def check_mode(mode: SchemaMode) -> SchemaMode:
     if mode not in ("strict", "merge"):
         raise InvalidInputError(f'schema_mode must be "strict" or "merge". got={mode!r}')
     return mode
+
+
+@dataclass(frozen=True, slots=True)
+class KeysStatement:
+    """A delete by key values. plain: as in `Table.delete`."""
+
+    keys: object
+    plain: bool = False
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    def of(self, config: TableConfig, schema: TableSchema) -> RowsStatement:
+        """Return the delete of a frame of these keys. config, schema: under shown names."""
+        key = config.key
+        if not set(key.partition_fields) <= set(key.fields):
+            raise InvalidInputError(
+                "the key does not include the partition columns: delete by a frame with the key and partition "
+                f"columns. partition_by={list(key.partition_fields)}"
+            )
+        return RowsStatement("DELETE", key_rows(self.keys, key.fields, schema.declared), plain=self.plain)
 
 
 def key_rows(keys: object, fields: Sequence[str], schema: pa.Schema) -> pa.Table:

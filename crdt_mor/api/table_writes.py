@@ -10,20 +10,27 @@ from typing import Final, Literal
 
 import polars as pl
 
-from crdt_mor.api.data import Data
-from crdt_mor.api.lone_transaction import commit_once, commit_rows
-from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, nothing_of
+from crdt_mor.api.commit import commit_block, commit_computed, commit_rows
+from crdt_mor.api.data import Data, read_data
+from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of
 from crdt_mor.api.moving import keys_to_move, move_plan
-from crdt_mor.api.statements import require_delete, require_isolation, require_partitions, require_statement
-from crdt_mor.api.transaction import Commit, Transaction, merge_in
+from crdt_mor.api.statements import (
+    KeysStatement,
+    require_delete,
+    require_isolation,
+    require_partitions,
+    require_statement,
+)
+from crdt_mor.api.transaction import Commit, Transaction
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.write.declaring import declared_by_delete, declared_by_merge, declared_by_update, declared_by_user
 from crdt_mor.write.merge_into_plan import MergePlan
-from crdt_mor.write.named import shown_table
-from crdt_mor.write.statements import SchemaMode
+from crdt_mor.write.named import shown_table, text_types
+from crdt_mor.write.statements import Operation, RowsStatement, SchemaMode
+from crdt_mor.write.update import DeleteStatement, UpdateStatement, changing
 
 WAIT: Final = timedelta(seconds=60)
 """Default wait of an update for earlier writes."""
@@ -56,9 +63,7 @@ class TableWrites:
             1
         """
         require_statement(data, schema_mode)
-        return commit_rows(
-            self._session, data, token, commit_info, lambda tx, rows: tx.append(rows, schema_mode=schema_mode)
-        )
+        return self._commit_rows("INSERT", data, schema_mode, token, commit_info)
 
     def upsert(
         self,
@@ -88,9 +93,7 @@ class TableWrites:
             [('a', 10), ('b', 2), ('c', 3)]
         """
         require_statement(data, schema_mode)
-        return commit_rows(
-            self._session, data, token, commit_info, lambda tx, rows: tx.upsert(rows, schema_mode=schema_mode)
-        )
+        return self._commit_rows("UPSERT", data, schema_mode, token, commit_info)
 
     def delete(
         self,
@@ -123,13 +126,32 @@ class TableWrites:
         wait_ms = milliseconds("wait", wait)
         require_delete(data, keys, where)
         if data is not None:
-            return commit_rows(self._session, data, token, commit_info, lambda tx, rows: tx.delete(rows, plain=plain))
-        named = list(keys) if isinstance(keys, Iterator) else keys
-        return commit_once(
-            self._session, token, commit_info, lambda tx: tx.delete(keys=named, where=where, plain=plain),
-            size=lambda: 0, wait_ms=None if where is None else wait_ms,
-            declare=None if where is None else partial(declared_by_delete, where, self._session.config),
-        )  # fmt: skip
+            return self._commit_rows("DELETE", data, "strict", token, commit_info, plain)
+        session = self._session
+        if where is None:
+            keyed = KeysStatement(list(keys) if isinstance(keys, Iterator) else keys, plain)
+            return commit_rows(session, lambda: keyed, token, commit_info)
+        statement = partial(changing, DeleteStatement(where, plain))
+        declare = partial(declared_by_delete, where, session.config)
+        return commit_computed(session, statement, token, commit_info, wait_ms, declare)[0]
+
+    def _commit_rows(
+        self,
+        kind: Operation,
+        data: Data,
+        mode: SchemaMode,
+        token: tuple[str, int] | None,
+        commit_info: Mapping[str, str] | None,
+        plain: bool = False,
+    ) -> Commit:
+        session = self._session
+
+        def read() -> RowsStatement:
+            return RowsStatement(
+                kind, read_data(data, lambda: text_types(session.config, session.known())), mode, plain
+            )
+
+        return commit_rows(session, read, token, commit_info)
 
     def update(
         self,
@@ -161,10 +183,9 @@ class TableWrites:
             EarlierWritePendingError: the wait was too short; the error names the write, and nothing was written.
         """
         wait_ms = milliseconds("wait", wait)
-        return commit_once(
-            self._session, token, commit_info, lambda tx: tx.update(set, where), size=lambda: 0, wait_ms=wait_ms,
-            declare=partial(declared_by_update, set, where, self._session.config),
-        )  # fmt: skip
+        session, statement = self._session, partial(changing, UpdateStatement(set, where))
+        declare = partial(declared_by_update, set, where, session.config)
+        return commit_computed(session, statement, token, commit_info, wait_ms, declare)[0]
 
     def merge(
         self,
@@ -231,19 +252,12 @@ class TableWrites:
     def _merge(
         self, wait_ms: int, token: tuple[str, int] | None, commit_info: Mapping[str, str] | None, plan: MergePlan
     ) -> Merged:
-        counted = nothing_of(plan)
-
-        def statement(tx: Transaction) -> None:
-            nonlocal counted
-            counted = merge_in(tx, plan)
-
-        def size() -> int:
-            return bytes_of(plan.source)
-
-        session = self._session
+        session, statement = self._session, partial(merge_rows, plan)
         declare = partial(declared_by_merge, plan, session.config)
-        commit = commit_once(session, token, commit_info, statement, size, wait_ms, declare)
-        return merged_in(commit, counted)
+        commit, counted = commit_computed(
+            session, statement, token, commit_info, wait_ms, declare, lambda: bytes_of(plan.source)
+        )
+        return merged_in(commit, nothing_of(plan) if counted is None else counted)
 
     def overwrite(
         self,
@@ -273,7 +287,7 @@ class TableWrites:
             1
         """
         require_statement(data, schema_mode)
-        return commit_once(
+        return commit_block(
             self._session, token, commit_info,
             lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode),
         )  # fmt: skip
@@ -287,11 +301,11 @@ class TableWrites:
     ) -> Commit:
         """Delete all rows of some partitions, named as in `overwrite`. Empty partitions are no error."""
         require_partitions(partitions)
-        return commit_once(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
+        return commit_block(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
 
     def truncate(self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None) -> Commit:
         """Delete all rows of the table, like an `overwrite` without rows."""
-        return commit_once(self._session, token, commit_info, Transaction.truncate)
+        return commit_block(self._session, token, commit_info, Transaction.truncate)
 
     def transaction(
         self,

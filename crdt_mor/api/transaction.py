@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
-from crdt_mor.api.merge_into import Merged, MergeInto, do_merge, merge_of, nothing_of
+from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of
 from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.scan import Scan
-from crdt_mor.api.statements import check_mode, check_token_form, key_rows, require_delete, require_partitions
-from crdt_mor.errors import CrdtMorError, InvalidInputError
+from crdt_mor.api.statements import KeysStatement, check_mode, check_token_form, require_delete, require_partitions
+from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import own_blocks
 from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
@@ -32,24 +31,25 @@ from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Token
 from crdt_mor.planners.overwrite import covered_by
-from crdt_mor.read.assignments import assignments
 from crdt_mor.read.reads import EVERYTHING, Reads
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_inline import upkeep_after
 from crdt_mor.write.declaring import Declare, begin
 from crdt_mor.write.held import hold_scope
 from crdt_mor.write.merge_into_plan import MergePlan
-from crdt_mor.write.named import NamedStatements, shown_table
-from crdt_mor.write.one_event import TriedWrite
+from crdt_mor.write.named import NamedStatements, Prepared, shown_table
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.reading import Read, Reading, Wait, computed
 from crdt_mor.write.refusals import require_bucketed_now
-from crdt_mor.write.statements import SchemaMode
-from crdt_mor.write.update import Change, Deletion, Update
+from crdt_mor.write.statements import RowsStatement, SchemaMode, means_alike
+from crdt_mor.write.update import DeleteStatement, UpdateStatement, changing
 
 if TYPE_CHECKING:
     from crdt_mor.write import overwrite as overwriting
 else:
     overwriting = Late("crdt_mor.write.overwrite")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Transaction:
         self._declare = declare
         self._own: tuple[Snapshot, int, Snapshot] | None = None  # a view, number of statements, view with them
         self._value: Timeline | None = None
-        self._write: OpenWrite | TriedWrite | None = None
+        self._write: OpenWrite | None = None
         self._overwrite: overwriting.OverwriteStatement | None = None
         self._state: Literal["new", "open", "over"] = "new"
         self.commit: Commit | None = None
@@ -136,7 +136,6 @@ class Transaction:
         self._state = "over"
         if write is None:
             return
-        assert isinstance(write, OpenWrite), "a write tried as one event has no block"
         own_blocks.forget(write.value.table_id, write.begun.requested)
         if kind is not None:
             write.abandon()
@@ -150,13 +149,15 @@ class Transaction:
         """Append rows in this commit; see `Table.append`."""
         if (write := self._open_for_more("append")) is not None:
             statements = NamedStatements(write.statements)
-            statements.upsert(read_data(data, statements.text_types), "INSERT", check_mode(schema_mode))
+            rows = read_data(data, statements.text_types)
+            statements.add(RowsStatement("INSERT", rows, check_mode(schema_mode)))
 
     def upsert(self, data: Data, *, schema_mode: SchemaMode = "strict") -> None:
         """Upsert rows in this commit; see `Table.upsert`. For one key, the later statement counts."""
         if (write := self._open_for_more("upsert")) is not None:
             statements = NamedStatements(write.statements)
-            statements.upsert(read_data(data, statements.text_types), "UPSERT", check_mode(schema_mode))
+            rows = read_data(data, statements.text_types)
+            statements.add(RowsStatement("UPSERT", rows, check_mode(schema_mode)))
 
     def delete(
         self,
@@ -172,11 +173,11 @@ class Transaction:
         require_delete(data, keys, where)
         statements = NamedStatements(write.statements)
         if data is not None:
-            statements.delete(read_data(data, statements.text_types), plain)
+            statements.add(RowsStatement("DELETE", read_data(data, statements.text_types), plain=plain))
         elif keys is not None:
-            statements.delete(self._keys_table(keys), plain)
+            statements.add(KeysStatement(keys, plain).of(statements.config, statements.schema))
         else:
-            self._change(lambda: Deletion(plain), where, statements)
+            self._computed(partial(changing, DeleteStatement(where, plain)), write)
 
     def overwrite(
         self,
@@ -213,12 +214,7 @@ class Transaction:
         write = self._open_for_more("update")
         self._require_serializable("update")
         if write is not None:
-            statements = NamedStatements(write.statements)
-
-            def update() -> Change:
-                return Update(assignments(set, statements.schema, statements.config))
-
-            self._change(update, where, statements)
+            self._computed(partial(changing, UpdateStatement(set, where)), write)
 
     def merge(
         self,
@@ -237,7 +233,7 @@ class Transaction:
         aliases = (source_alias, target_alias)
         write = self._open_for_more("merge")
         value = self._session.known() if write is None else write.statements.value
-        return merge_of(source, on, aliases, self._session.config, value, partial(merge_in, self))
+        return merge_of(source, on, aliases, self._session.config, value, self._merge)
 
     def move(self, keys: object, *, partition: Mapping[str, object]) -> Merged:
         """Move rows in this serializable block, after its earlier statements; see `Table.move`.
@@ -248,7 +244,7 @@ class Transaction:
         write = self._open_for_more("move")
         value = self._session.known() if write is None else write.statements.value
         config, schema = shown_table(self._session.config, value)
-        return merge_in(self, move_plan(keys_to_move(keys, config, schema), partition, config, schema))
+        return self._merge(move_plan(keys_to_move(keys, config, schema), partition, config, schema))
 
     def _require_serializable(self, statement: str) -> None:
         if self._wait_ms is None:
@@ -279,9 +275,6 @@ class Transaction:
         if write is None or self._wait_ms is None:
             return Snapshot.seal(self._session, self._value)
         reads = Reads.of(columns, filter, write.statements.schema, NamedStatements(write.statements).names)
-        if isinstance(write, TriedWrite):
-            write.require_first(reads)
-            return Snapshot.seal(self._session, self._value)
         view, count = write.settle(reads, self._wait_ms), len(write.statements.collected)
         if not count:
             return view
@@ -291,21 +284,21 @@ class Transaction:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _open(self) -> OpenWrite | TriedWrite | None:
+    def _open(self) -> OpenWrite | None:
         """Return the open write, or None for a repeated token; raise outside the block."""
         if self._state != "open":
             raise InvalidInputError("use the transaction inside its block: with table.transaction() as tx: ...")
         self._session.require_own_process()
-        if isinstance(self._write, OpenWrite):
+        if self._write is not None:
             own_blocks.note(self._session, self._write.value.table_id, self._write.begun.requested)
         return self._write
 
-    def _open_for_more(self, statement: str) -> OpenWrite | TriedWrite | None:
+    def _open_for_more(self, statement: str) -> OpenWrite | None:
         """Return `_open()`; raise after a statement that must be the only one of its block."""
         write = self._open()
         if self._overwrite is not None:
             raise _not_alone(statement, self._overwrite.operation)
-        if isinstance(write, OpenWrite) and self._wait_ms is not None and write.statements.merging.asks_what_was_seen:
+        if write is not None and self._wait_ms is not None and write.statements.merging.asks_what_was_seen:
             write.settle(EVERYTHING, self._wait_ms)  # statements refer to the writes before the block
         return write
 
@@ -313,49 +306,36 @@ class Transaction:
         write = self._open_for_more(statement)
         if write is not None and write.statements.collected:
             raise _not_alone(statement, write.statements.operation)
-        assert not isinstance(write, TriedWrite), "an overwrite is two instants"
         return write
 
-    def _keys_table(self, keys: object) -> pa.Table:
-        assert self._value is not None
-        config, schema = shown_table(self._session.config, self._value)
-        key = config.key
-        if not set(key.partition_fields) <= set(key.fields):
-            raise InvalidInputError(
-                "the key does not include the partition columns: delete by a frame with the key and partition "
-                f"columns. partition_by={list(key.partition_fields)}"
-            )
-        return key_rows(keys, key.fields, schema.declared)
+    def _add(self, prepared: Prepared | None, statement: Callable[[NamedStatements], RowsStatement]) -> None:
+        """Add a statement of rows; `prepared`, if the begin's value accepts the same rows."""
+        write = self._open_for_more("write")
+        if write is not None:
+            named = NamedStatements(write.statements)
+            if prepared is None or not means_alike(prepared.value, write.value):
+                prepared = named.prepared(statement(named))
+            named.collect(prepared)
 
-    def _change(
-        self, change_of: Callable[[], Change], filter: pl.Expr | str | None, statements: NamedStatements
-    ) -> None:
-        names, change = statements.names, None
-        with suppress(CrdtMorError):  # a pending write may add the missing columns
-            change = change_of()
-        if change is None:
-            self._snapshot(None, None)
-            names, change = statements.names, change_of()
-        self._snapshot(change.columns(statements.schema, statements.config, statements.rules), filter)
-        if statements.names != names:  # altered during the wait for earlier writes
-            change = change_of()
-        # All columns added by earlier writes are known now.
-        columns = change.columns(statements.schema, statements.config, statements.rules)
-        change.add(self._read(columns=columns, filter=filter), statements)
+    def _compute(self, statement: Callable[[NamedStatements], Reading[T]]) -> T | None:
+        write = self._open_for_more("write")
+        return None if write is None else self._computed(statement, write)
 
-    def _read(self, *, columns: Sequence[str] | None = None, filter: pl.Expr | str | None = None) -> pa.Table:
-        rows = self.scan(columns=columns, filter=filter).to_arrow()
-        if isinstance(self._write, TriedWrite):
-            self._write.note_read(rows)
-        return rows
+    def _computed(self, statement: Callable[[NamedStatements], Reading[T]], write: OpenWrite) -> T:
+        return computed(statement(NamedStatements(write.statements)), self._answer)
 
+    def _answer(self, asked: Wait | Read) -> pa.Table | None:
+        if isinstance(asked, Read):
+            return self.scan(columns=asked.columns, filter=asked.filter).to_arrow()
+        self._snapshot(asked.columns, asked.filter)
+        return None
 
-def merge_in(tx: Transaction, plan: MergePlan) -> Merged:
-    write = tx._open_for_more("merge")  # noqa: SLF001  also used by the table
-    if write is None:
-        return nothing_of(plan)
-    with write.statements.whole():
-        return do_merge(plan, NamedStatements(write.statements), tx._read)  # noqa: SLF001
+    def _merge(self, plan: MergePlan) -> Merged:
+        write = self._open_for_more("merge")
+        if write is None:
+            return nothing_of(plan)
+        with write.statements.whole():
+            return self._computed(partial(merge_rows, plan), write)
 
 
 def commit_of(session: Session, source: Completion | Token, value: Timeline, repeated: bool) -> Commit:

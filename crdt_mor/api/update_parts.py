@@ -28,10 +28,8 @@ from crdt_mor.events.session import Session
 from crdt_mor.ground.deadlines import operations
 from crdt_mor.ground.late_imports import Late
 from crdt_mor.model.authors import check_info
-from crdt_mor.model.config import TableConfig
 from crdt_mor.model.policies import milliseconds
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.read.assignments import assignments
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.reads import Reads
 from crdt_mor.read.snapshot import Snapshot
@@ -40,7 +38,7 @@ from crdt_mor.write.job_values import Job, Receipt
 from crdt_mor.write.named import NamedStatements, shown_config, shown_rules, shown_table
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.statements import Operation, Statements
-from crdt_mor.write.update import Change, Deletion, Update
+from crdt_mor.write.update import Change, ChangeStatement, DeleteStatement, UpdateStatement
 
 if TYPE_CHECKING:
     from crdt_mor.write import update_parts as in_parts
@@ -136,11 +134,9 @@ class UpdatedByMany:
                 group matches.
         """
 
-        def change(schema: TableSchema, config: TableConfig) -> Change:
-            return Update(assignments(set, schema, config))
-
         declare = partial(declared_by_update, set, where, self._session.config)
-        return _in_parts(self._session, change, where, execute_parts, wait, token, commit_info, declare)
+        statement = UpdateStatement(set, where)
+        return _in_parts(self._session, statement, execute_parts, wait, token, commit_info, declare)
 
     def delete_in_parts(
         self,
@@ -158,15 +154,13 @@ class UpdatedByMany:
         """
         require_delete(None, None, where)
         declare = partial(declared_by_delete, where, self._session.config)
-        return _in_parts(
-            self._session, lambda *_: Deletion(plain), where, execute_parts, wait, token, commit_info, declare
-        )
+        statement = DeleteStatement(where, plain)
+        return _in_parts(self._session, statement, execute_parts, wait, token, commit_info, declare)
 
 
 def _in_parts(
     session: Session,
-    change_of: Callable[[TableSchema, TableConfig], Change],
-    where: pl.Expr | str | None,
+    statement: ChangeStatement,
     execute_parts: ExecuteParts[UpdatePart],
     wait: timedelta,
     token: tuple[str, int] | None,
@@ -176,20 +170,20 @@ def _in_parts(
     def rehearse(statements: Statements) -> None:
         named = NamedStatements(statements)
         schema, config = named.schema, named.config
-        if where is not None:
-            checked(where, schema)
-        change = change_of(schema, config)
+        if statement.where is not None:
+            checked(statement.where, schema)
+        change = statement.change(schema, config)
         change.add(schema.select(change.columns(schema, config, named.rules)).declared.empty_table(), named)
 
     def reads(begun: Timeline) -> Reads:
         config, schema = shown_table(session.config, begun)
-        columns = change_of(schema, config).columns(schema, config, shown_rules(begun))
-        return Reads.of(columns, where, TableSchema.from_json(begun.schema), begun.names)
+        columns = statement.change(schema, config).columns(schema, config, shown_rules(begun))
+        return Reads.of(columns, statement.where, TableSchema.from_json(begun.schema), begun.names)
 
     def parts_of(view: Snapshot, job: Job) -> list[UpdatePart]:
         config, columns = shown_config(session.config, view.names), in_parts.columns_of(view)
-        change = change_of(view.shown, config)
-        rows = Scan(view, change.columns(view.shown, config, shown_rules(view.value)), where, meta=False)
+        change = statement.change(view.shown, config)
+        rows = Scan(view, change.columns(view.shown, config, shown_rules(view.value)), statement.where, meta=False)
         return [UpdatePart(number, session, job, part, change, columns) for number, part in enumerate(rows.parts())]
 
     made = Elsewhere(rehearse, declare, reads, parts_of, execute_parts)

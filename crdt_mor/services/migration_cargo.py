@@ -37,7 +37,7 @@ from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.read.window_states import States, TouchedGroups, expired_start
 from crdt_mor.write.log_files import BUCKET
-from crdt_mor.write.statements import Statements, keyed
+from crdt_mor.write.statements import RowsStatement, Statements, keyed
 
 _KEYS = [PARTITION_PATH, RECORD_KEY]
 _KEYED = {RECORD_KEY: pl.String(), PARTITION_PATH: pl.String(), BUCKET: pl.Int32()}
@@ -250,7 +250,7 @@ class Loader:
             else:
                 there = statements.schema.declared.names
                 visible = to_arrow(cargo.rows.select([n for n in self.schema.declared.names if n in there]))
-                statements.upsert(self.schema.restore(visible), "UPSERT", "strict", are_kept=True)
+                statements.add(RowsStatement("UPSERT", self.schema.restore(visible), are_kept=True))
         if cargo.tombstones.height:
             statements.delete_ordered(cargo.tombstones)
 

@@ -30,7 +30,6 @@ from typing import Literal
 
 import pyarrow as pa
 
-from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError, StorageUnavailableError, WriterExpiredError
 from crdt_mor.events import job as jobs
@@ -61,7 +60,7 @@ from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
 from crdt_mor.write.overwrite import Partitions, scope_of
 from crdt_mor.write.refusals import require_bucketed, require_own_groups, require_writable
-from crdt_mor.write.statements import Operation, SchemaMode, keyed
+from crdt_mor.write.statements import Operation, RowsStatement, SchemaMode, keyed
 
 
 def plan(
@@ -84,7 +83,8 @@ def plan(
     """
 
     def rehearse(write: OpenWrite) -> Replacing | None:
-        _collect(write, schema.empty_table(), operation, mode, plain, write.value.names, are_new=replaced is not False)
+        none = RowsStatement(operation, schema.empty_table(), mode, plain, are_new=replaced is not False)
+        NamedStatements(write.statements).add(none)
         return None if replaced is False else _replacing(write, replaced)
 
     return planned(session, Job("", operation, plain, token, info=info, declared=declared), rehearse)
@@ -128,9 +128,11 @@ def stage(session: Session, job: Job, read: Callable[[Callable[[], pa.Schema]], 
     """Stage rows as invisible log files; do nothing if the job is done."""
 
     def collect(write: OpenWrite) -> int:
-        rows = read(NamedStatements(write.statements, job.names).text_types)
+        statements = NamedStatements(write.statements, job.names)
+        rows = read(statements.text_types)
         if rows.num_rows:
-            _collect(write, rows, job.operation, "strict", job.plain, job.names, are_new=job.replacing is not None)
+            are_new = job.replacing is not None
+            statements.add(RowsStatement(job.operation, rows, plain=job.plain, are_new=are_new))
         return len(rows)
 
     return stage_part(session, job, collect, task)
@@ -247,23 +249,6 @@ def file_groups(config: TableConfig, schema: TableSchema, data: pa.Table) -> dic
 def _clear(session: Session, job: Job, begun: Pending) -> None:
     with suppress(Exception):  # otherwise a sweep removes them
         session.run(jobs.clear_staged(session.publisher, session.tail(), begun.requested, job.name))
-
-
-def _collect(
-    write: OpenWrite,
-    rows: pa.Table,
-    operation: Operation,
-    mode: SchemaMode,
-    plain: bool,
-    names: Names,
-    *,
-    are_new: bool,
-) -> None:
-    statements = NamedStatements(write.statements, names)
-    if operation == "DELETE":
-        statements.delete(rows, plain)
-    else:
-        statements.upsert(rows, operation, mode, are_new=are_new)
 
 
 def _replacing(rehearsal: OpenWrite, partitions: Partitions) -> Replacing:

@@ -35,7 +35,7 @@ from crdt_mor.write.load_sorting import ORDER, RUN_ROWS, Run, Sorting, in_order
 from crdt_mor.write.log_files import BUCKET, Group, put_chunks
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.statements import Statements
+from crdt_mor.write.statements import RowsStatement, Statements
 
 _SEQUENCE = "_hoodie_commit_seqno"
 
@@ -100,7 +100,7 @@ class Load:
         statements = Statements(write.session.config, write.value, write.begun.requested, part)
         named = NamedStatements(statements)
         shown = data.rename_columns([named.names.shown(name) for name in data.column_names])
-        named.upsert(shown, "UPSERT", "strict", are_new=True)  # the sorted rows reveal repeats
+        named.add(RowsStatement("UPSERT", shown, are_new=True))  # the sorted rows reveal repeats
         (statement,) = statements.collected
         assert isinstance(statement, RowsWrite)
         merging = statements.merging

@@ -22,7 +22,7 @@ from crdt_mor.model.config import TableConfig
 from crdt_mor.model.config_properties import OUR_SCHEMA
 from crdt_mor.model.rules import Rules
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.write.statements import Operation, SchemaMode, Statements, columns_of_delete
+from crdt_mor.write.statements import Checked, RowsStatement, SchemaMode, Statements, columns_of_delete
 
 if TYPE_CHECKING:
     from crdt_mor.write import rules as writing_rules
@@ -31,6 +31,19 @@ else:
 
 _VALUES: Final = re.compile(r"\. (?=\w+=)")
 """The separator between an error's sentence and its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement of rows after its check by a version.
+
+    stored: the statement under stored names. shown: the shown names of its new columns.
+    """
+
+    value: Timeline
+    stored: RowsStatement
+    checked: Checked
+    shown: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -74,14 +87,28 @@ class NamedStatements:
         stored = self.statements.with_defaults(rows.rename_columns([known[name] for name in rows.column_names]))
         return stored.rename_columns([self.names.shown(name) for name in stored.column_names])
 
-    def upsert(
-        self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
-    ) -> None:
-        stored = self.stored(data, mode)
-        with self._errors_in_names():
-            self.statements.upsert(stored, operation, mode, are_new=are_new, are_kept=are_kept)
+    def add(self, statement: RowsStatement) -> None:
+        self.collect(self.prepared(statement))
 
-    def stored(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
+    def prepared(self, statement: RowsStatement) -> Prepared:
+        """Check a statement by this version; raise if it refuses the rows."""
+        if statement.kind == "DELETE":
+            rows = self._stored_keys(statement)
+        else:
+            rows = self.stored_rows(statement.rows, statement.mode)
+        stored = statement if rows is statement.rows else replace(statement, rows=rows)
+        statements = self.statements
+        with self._errors_in_names():
+            checked = statements.check(stored)
+        return Prepared(statements.value, stored, checked, {**statements.shown})
+
+    def collect(self, prepared: Prepared) -> None:
+        """Add a statement after the check by this version or an equal one."""
+        self.statements.shown.update(prepared.shown)
+        with self._errors_in_names():
+            self.statements.collect(prepared.checked)
+
+    def stored_rows(self, data: pa.Table, mode: SchemaMode) -> pa.Table:
         """Return upserted rows under stored names, including names for columns that `mode="merge"` adds."""
         stored = self.names.inward(data.schema, self.statements.schema, grows=mode == "merge")
         if stored == data.column_names:
@@ -91,13 +118,14 @@ class NamedStatements:
         self.statements.shown.update({name: shown for name, shown in pairs if name not in there})
         return data.rename_columns(stored)
 
-    def delete(self, data: pa.Table, plain: bool) -> None:
-        """Like `Statements.delete`. Unknown columns are ignored, except for former names of required ones."""
-        if self.names.former and not set(columns_of_delete(self.config, plain=plain)) <= set(data.column_names):
+    def _stored_keys(self, statement: RowsStatement) -> pa.Table:
+        """Return the rows of a delete. Unknown columns are ignored, except for former names of required ones."""
+        data = statement.rows
+        if self.names.former and not set(columns_of_delete(self.config, plain=statement.plain)) <= set(
+            data.column_names
+        ):
             self.schema.require_not_renamed(data.column_names)
-        rows = known_columns(data, self.names, self.statements.schema)
-        with self._errors_in_names():
-            self.statements.delete(rows, plain)
+        return known_columns(data, self.names, self.statements.schema)
 
     @contextmanager
     def _errors_in_names(self) -> Iterator[None]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -35,11 +36,16 @@ from crdt_mor.model.posts import Member
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
 from crdt_mor.read.reads import EVERYTHING, Reads
+from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.write.log_files import BUCKET, in_memory
-from crdt_mor.write.posts import NotedStatements, group_of, post_of
+from crdt_mor.write.named import NamedStatements, Prepared
+from crdt_mor.write.posts import group_of, of_post, post_of
+from crdt_mor.write.reading import Read, Reading, Stop, Wait, drive
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.stage import Staging
-from crdt_mor.write.statements import Statements
+from crdt_mor.write.statements import Statement, Statements, means_alike
+
+T = TypeVar("T")
 
 GROUPS_MAX: Final = 64
 """Most file groups of such a write, because its files may be made twice."""
@@ -51,30 +57,25 @@ BYTES_MAX: Final = 8 << 20
 """Most bytes of rows in memory."""
 
 
-class ManyRowsError(Exception):
-    """The write has read too much for one event, and must begin."""
-
-
-class HeldUpError(Exception):
-    """A pending write may touch rows that this write reads."""
-
-
 @dataclass
 class TriedWrite:
-    """A write tried as one event. Not thread-safe. has_read: its rows depend on the table's."""
+    """A write tried as one event. Not thread-safe. It has one statement.
+
+    prepared: the statement, if it is of rows; None for rows that depend on the table's, which are never posted.
+    """
 
     session: Session
     followed: Followed
     author: Author
     token: tuple[str, int] | None
     started_ms: int
-    has_read: bool = False
+    prepared: Prepared | None = None
     _partitions: tuple[Put, ...] = ()
-    statements: NotedStatements = field(init=False)
+    statements: Statements = field(init=False)
 
     def __post_init__(self) -> None:
         followed = self.followed
-        self.statements = NotedStatements(self.session.config, followed.value, followed.requested)
+        self.statements = Statements(self.session.config, followed.value, followed.requested)
 
     @classmethod
     def begin(
@@ -101,32 +102,59 @@ class TriedWrite:
             followed = session.pace.follow(author, token)
         return None if followed is None else cls(session, followed, author, token, started_ms)
 
-    def require_first(self, reads: Reads) -> None:
-        """Raise `HeldUpError` if a pending write may touch the rows of a read."""
+    def compute(
+        self, statement: Callable[[NamedStatements], Reading[T]], scan: Callable[[Snapshot, Read], pa.Table]
+    ) -> T | Stop:
+        """Add a statement that reads; stop before a pending write of its rows, or if the rows are many."""
         config, statements = self.session.config, self.statements
-        reads = EVERYTHING if statements.merging.asks_what_was_seen else reads
-        if any(reads.may_meet(p.declared, config, statements.schema) for p in self.followed.value.pending):
-            raise HeldUpError
+        named, pending = NamedStatements(statements), self.followed.value.pending
 
-    def note_read(self, rows: pa.Table) -> None:
-        """Count rows made from the table's own; raise `ManyRowsError` if there are too many."""
-        self.has_read = True
-        if bytes_of(rows) > BYTES_MAX:
-            raise ManyRowsError
+        def answer(asked: Wait | Read) -> pa.Table | Stop | None:
+            if pending:
+                reads = Reads.of(asked.columns, asked.filter, statements.schema, named.names)
+                reads = EVERYTHING if statements.merging.asks_what_was_seen else reads
+                if any(reads.may_meet(p.declared, config, statements.schema) for p in pending):
+                    return Stop.EARLIER
+            if isinstance(asked, Wait):
+                return None
+            rows = scan(self._view(), asked)
+            return Stop.LARGE if bytes_of(rows) > BYTES_MAX else rows
 
-    def commit(self) -> LoneCommit | GroupCommit | None:
-        """Make the files and commit them; None, with nothing left, if that fails or does not suit one event."""
-        session, statements = self.session, self.statements
-        session.require_own_process()
-        if statements.growth is not None or not self._is_narrow():
+        return drive(statement(named), answer)
+
+    def _view(self) -> Snapshot:
+        """Return the followed version's snapshot, with the rows added so far."""
+        view, collected = Snapshot.seal(self.session, self.followed.value), self.statements.collected
+        if not collected:
+            return view
+        return view.with_own(self._staging(self.statements).stage(collected, in_memory), view.schema)
+
+    def commit_rows(self, prepared: Prepared) -> LoneCommit | GroupCommit | None:
+        """Commit a statement after its check by the followed version; None, with nothing left, if that fails."""
+        if prepared.checked.schema is not self.statements.schema or not self._is_narrow([prepared.checked.statement]):
             return None
+        self.prepared = prepared
+        NamedStatements(self.statements).collect(prepared)
+        return self._committed()
+
+    def commit_computed(self) -> LoneCommit | GroupCommit | Stop:
+        """Commit computed statements."""
+        if not self._is_narrow(self.statements.collected):
+            return Stop.LONG
+        return self._committed() or Stop.LOST
+
+    def _committed(self) -> LoneCommit | GroupCommit | None:
+        """Make the files and commit them; None, with nothing left, if that fails."""
+        session = self.session
+        session.require_own_process()
         committed = self._alone_or_posted()
-        if committed is not None:
-            session.pace.note_seen(self._partitions)
+        if committed is None:
+            return None
+        session.pace.note_seen(self._partitions)
         if isinstance(committed, GroupCommit):
-            member, operation = committed.member, statements.operation
+            member, operation = committed.member, self.statements.operation
             session.tell_of(committed.completion, self.started_ms, operation, member, committed.is_own)
-        elif committed is not None:
+        else:
             session.tell_of(committed.completion, self.started_ms)
         return committed
 
@@ -134,64 +162,71 @@ class TriedWrite:
         """Commit alone unless others interfered lately; otherwise post if possible."""
         pace, followed = self.session.pace, self.followed
         draft = self._draft() if followed.is_crowded or pace.is_look_due else None
-        if not followed.is_crowded or self.has_read:
-            write = draft or self._write(self.statements, followed.requested, ())
+        if not followed.is_crowded or self.prepared is None:
+            write = draft or self._write(self.statements, ())
             if write is None:
                 return None
             committed = pace.commit_alone(followed, write)
             if committed is not None or pace.is_changed(followed):
                 return committed
             draft = draft or self._draft()
-        return pace.commit_posted(followed.expected, draft) if draft is not None else None
+        if draft is None or not draft.may_follow(self.session.known()):
+            return None
+        return pace.commit_posted(followed.expected, draft)
 
     def _draft(self) -> Draft | None:
-        statements = self.statements
-        if self.has_read or statements.merging.asks_what_was_seen or not knows_posts(self.followed.value.format):
+        statements, prepared = self.statements, self.prepared
+        is_posted = not statements.merging.asks_what_was_seen and knows_posts(self.followed.value.format)
+        if prepared is None or not is_posted:
             return None
-        post = post_of(statements, self.author, self.token)
+        post = post_of(prepared.stored, prepared.checked, self.author, self.token)
         if post is None:
             return None
         if self.session.config.merge.custom:
             statements.rehearse()  # a failing payload must fail before others see these rows
-        return Draft(post, self._may_follow, self._make)
+        return Draft(post, partial(self._may_follow, prepared), partial(self._make, prepared))
 
-    def _may_follow(self, tail: Timeline) -> bool:
+    def _may_follow(self, prepared: Prepared, tail: Timeline) -> bool:
         if not may_be_alone(tail, self.token, self.author):
             return False
-        seen = self.followed.value
-        if (tail.schema, tail.rules) == (seen.schema, seen.rules):
+        if (tail.schema, tail.rules) == (prepared.value.schema, prepared.value.rules):
             return True
         try:
-            self.statements.said[0].repeat(Statements(self.session.config, tail, self.followed.requested))
+            Statements(self.session.config, tail, self.followed.requested).add(of_post(prepared.stored))
         except CrdtMorError:
             return False
         return True
 
-    def _make(self, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post) -> LoneWrite:
+    def _make(
+        self, prepared: Prepared, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post
+    ) -> LoneWrite:
         """Return the commit of these ordered posts, `own` included, without unfit ones."""
-        statements: Statements = self.statements
-        taken = [own]
-        if len(posts) > 1 or tail is not statements.value or requested != statements.requested:
-            statements, taken = group_of(self.session.config, tail, requested, posts, own, self.statements.said[0])
+        config, statements, taken = self.session.config, self.statements, [own]
+        if len(posts) > 1:
+            statements, taken = group_of(config, tail, requested, posts, own, prepared.stored)
+        elif tail is not statements.value or requested != statements.requested:
+            statements = Statements(config, tail, requested)
+            if means_alike(tail, prepared.value):
+                statements.collect(prepared.checked)
+            else:
+                statements.add(of_post(prepared.stored))
         is_group = len(taken) > 1 or own.name is not None
         try:
-            write = self._write(statements, requested, [post.member for post in taken] if is_group else ())
+            write = self._write(statements, [post.member for post in taken] if is_group else ())
         except (CrdtMorError, pl.exceptions.PolarsError):
             if len(taken) == 1:
                 raise
-            return self._make(tail, requested, [own], own)  # others report a payload's failure on their rows
+            return self._make(prepared, tail, requested, [own], own)  # others report a payload's failure on their rows
         assert write is not None, "a post has rows"
         return write
 
-    def _write(self, statements: Statements, requested: InstantTime, members: Sequence[Member]) -> LoneWrite | None:
+    def _write(self, statements: Statements, members: Sequence[Member]) -> LoneWrite | None:
         """Return the log files and other puts of a commit; None without rows.
 
         members: the parts of a commit of several writers.
         """
-        session = self.session
-        ids = statements.value.file_ids
-        staging = Staging(session.config, statements.merging, requested, WRITE_TOKEN, session.judgements, ids)
-        logs = tuple(staging.stage(statements.collected, in_memory))
+        session, requested = self.session, statements.requested
+        logs = tuple(self._staging(statements).stage(statements.collected, in_memory))
         if not logs:
             return None
         partitions = tuple(metadata_put(name, requested) for name in sorted({file.partition for file, _ in logs}))
@@ -199,11 +234,18 @@ class TriedWrite:
         token = None if members else self.token
         return LoneWrite(requested, statements.operation, logs, partitions, seen, token, self.author, tuple(members))
 
-    def _is_narrow(self) -> bool:
-        config = self.session.config
+    def _staging(self, statements: Statements) -> Staging:
+        session, ids = self.session, statements.value.file_ids
+        return Staging(session.config, statements.merging, statements.requested, WRITE_TOKEN, session.judgements, ids)
+
+    def _is_narrow(self, statements: Sequence[Statement]) -> bool:
+        """Return True if there are rows, in few file groups."""
+        config, height = self.session.config, sum(statement.height for statement in statements)
+        if not height:
+            return False
         if not config.key.partition_fields and config.buckets is not None and config.buckets <= GROUPS_MAX:
             return True
-        if sum(statement.height for statement in self.statements.collected) <= GROUPS_MAX:
+        if height <= GROUPS_MAX:
             return True
-        frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in self.statements.collected)
+        frames = (s.rows if isinstance(s, RowsWrite) else s.keys for s in statements)
         return sum(frame.select(PARTITION_PATH, BUCKET).n_unique() for frame in frames) <= GROUPS_MAX

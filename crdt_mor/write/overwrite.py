@@ -35,7 +35,7 @@ from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.statements import SchemaMode, Statement
+from crdt_mor.write.statements import RowsStatement, SchemaMode, Statement
 
 Partitions = Literal["dynamic"] | Collection[object] | None
 """The partitions to replace; "dynamic": those with rows; None: all."""
@@ -55,7 +55,7 @@ def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mod
     """Make rows the statement of an overwrite; raise for rows outside the partitions."""
     config = write.session.config
     asked = None if partitions == "dynamic" else scope_of(write, partitions)
-    NamedStatements(write.statements).upsert(data, "UPSERT", mode, are_new=True)
+    NamedStatements(write.statements).add(RowsStatement("UPSERT", data, mode, are_new=True))
     places = set(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
     if asked is None:
         return scope_of_rows(config.key, places)

@@ -10,7 +10,7 @@ are left out; their owners find out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -27,61 +27,22 @@ from crdt_mor.model.authors import Author
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.write.statements import Operation, SchemaMode, Statement, Statements
+from crdt_mor.write.statements import Checked, Operation, RowsStatement, Statement, Statements
 
-_DELETE: Final = "DELETE"
-
-_OPERATIONS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", _DELETE: "DELETE"}
+_KINDS: Final[dict[str, Operation]] = {"INSERT": "INSERT", "UPSERT": "UPSERT", "DELETE": "DELETE"}
 """The kinds of statements in posts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A statement as the user made it. plain: a delete without an ordering value."""
-
-    statement: Operation
-    rows: pa.Table
-    plain: bool = False
-
-    @property
-    def shape(self) -> tuple[object, ...]:
-        return self.statement, self.plain, self.rows.schema
-
-    def repeat(self, statements: Statements) -> None:
-        if self.statement == _DELETE:
-            statements.delete(self.rows, self.plain)
-        else:
-            statements.upsert(self.rows, self.statement, "strict", are_kept=True)  # its owner checked it
-
-
-class NotedStatements(Statements):
-    def __init__(self, config: TableConfig, value: Timeline, requested: InstantTime) -> None:
-        super().__init__(config, value, requested)
-        self.said: list[Said] = []
-
-    def upsert(
-        self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
-    ) -> None:
-        super().upsert(data, operation, mode, are_new=are_new, are_kept=are_kept)
-        self.said.append(Said(operation, data))
-
-    def delete(self, data: pa.Table, plain: bool) -> None:
-        super().delete(data, plain)
-        self.said.append(Said(_DELETE, data, plain))
-
-
-def post_of(statements: NotedStatements, author: Author, token: tuple[str, int] | None) -> Post | None:
-    """Return the post of a write; None if it is large, empty or of several statements."""
-    if len(statements.said) != 1 or bytes_of(statements.said[0].rows) > BYTES_MAX:
+def post_of(statement: RowsStatement, checked: Checked, author: Author, token: tuple[str, int] | None) -> Post | None:
+    """Return the post of a statement under stored names; None if it is large or empty."""
+    if bytes_of(statement.rows) > BYTES_MAX:
         return None
-    said, keys = statements.said[0], keys_in(statements.collected[0])
-    content = _encoded(said.rows)
-    if len(content) > BYTES_MAX:
+    keys = keys_in(checked.statement)
+    content = _encoded(statement.rows)
+    if keys == 0 or len(content) > BYTES_MAX:
         return None
-    if keys == 0:
-        return None
-    rows, deletes = (0, keys) if said.statement == _DELETE else (keys, 0)
-    return Post(None, author, token, said.statement, said.plain, rows, deletes, content)
+    rows, deletes = (0, keys) if statement.kind == "DELETE" else (keys, 0)
+    return Post(None, author, token, statement.kind, statement.plain, rows, deletes, content)
 
 
 def keys_in(statement: Statement) -> int:
@@ -102,39 +63,54 @@ def _encoded(rows: pa.Table) -> bytes:
     return content
 
 
-def said_in(post: Post) -> Said:
+def statement_in(post: Post) -> RowsStatement:
     rows = pa.RecordBatchStreamReader(post.content).read_all()
-    return Said(_OPERATIONS[post.statement], rows, post.plain)
+    return of_post(RowsStatement(_KINDS[post.statement], rows, plain=post.plain))
+
+
+def of_post(statement: RowsStatement) -> RowsStatement:
+    """Return a posted statement; its owner has checked it."""
+    return replace(statement, mode="strict", are_kept=True)
 
 
 def group_of(
-    config: TableConfig, tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post, said: Said
+    config: TableConfig,
+    tail: Timeline,
+    requested: InstantTime,
+    posts: Sequence[Post],
+    own: Post,
+    own_statement: RowsStatement,
 ) -> tuple[Statements, list[Post]]:
     """Return the statements of the posts that fit after `tail`, in order, and these posts.
 
-    own: this process's post, which fits; said: its statement.
+    own: this process's post, which fits; own_statement: its statement.
     """
     statements = Statements(config, tail, requested)
-    new = list[tuple[Post, Said]]()
+    new = list[tuple[Post, RowsStatement]]()
     for post in posts:
-        found = said if post is own else _said_if_new(tail, post, [*(other for other, _ in new), own])
+        others = [*(other for other, _ in new), own]
+        found = of_post(own_statement) if post is own else _statement_if_new(tail, post, others)
         if found is not None:
             new.append((post, found))
     taken = list[Post]()
-    for _, alike in groupby(new, lambda pair: pair[1].shape):
+    for _, alike in groupby(new, lambda pair: _shape(pair[1])):
         run = list(alike)
-        for some in [run] if _repeat(run, statements) else [[pair] for pair in run if _repeat([pair], statements)]:
+        for some in [run] if _add(run, statements) else [[pair] for pair in run if _add([pair], statements)]:
             taken += [post for post, _ in some]
     return statements, taken
 
 
-def _said_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> Said | None:
+def _shape(statement: RowsStatement) -> tuple[object, ...]:
+    return statement.kind, statement.plain, statement.rows.schema
+
+
+def _statement_if_new(tail: Timeline, post: Post, others: Sequence[Post]) -> RowsStatement | None:
     """Return a post's statement; None if its token is used in the table or group, or if it has no rows."""
     applications = [other.token[0] for other in others if other.token is not None]
     if blocking_token(tail, post.token) is not None or (post.token is not None and post.token[0] in applications):
         return None
     try:
-        return said_in(post)
+        return statement_in(post)
     except _MISFITS:
         return None
 
@@ -145,10 +121,10 @@ _MISFITS: Final = (
 """Errors of other writers' unfit rows."""
 
 
-def _repeat(run: Sequence[tuple[Post, Said]], statements: Statements) -> bool:
-    (_, first), rows = run[0], [said.rows for _, said in run]
+def _add(run: Sequence[tuple[Post, RowsStatement]], statements: Statements) -> bool:
+    (_, first), rows = run[0], [statement.rows for _, statement in run]
     try:
-        replace(first, rows=pa.concat_tables(rows)).repeat(statements)
+        statements.add(replace(first, rows=pa.concat_tables(rows)))
     except _MISFITS:
         return False
     return True

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 import pyarrow as pa
 
+from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.columns.names import Names
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.texts import integers
@@ -50,6 +52,47 @@ _PLACES: Final = 1 << 30
 """Payloads may count two places per row, in 32 bits."""
 
 
+@dataclass(frozen=True, slots=True)
+class RowsStatement:
+    """An append, an upsert or a delete by key. A post contains one such statement.
+
+    rows: the user's rows, under shown names or, in `Prepared.stored`, under stored names.
+    mode: as `schema_mode` in `Table.upsert`. plain: a delete without an ordering value.
+    are_new: the table has no other rows with these keys, as in an append.
+    are_kept: these are the table's rows and keep their ordering values.
+    """
+
+    kind: Operation
+    rows: pa.Table
+    mode: SchemaMode = "strict"
+    plain: bool = False
+    are_new: bool = False
+    are_kept: bool = False
+
+    @property
+    def size(self) -> int:
+        return bytes_of(self.rows)
+
+    def of(self, config: TableConfig, schema: TableSchema) -> RowsStatement:  # noqa: ARG002  it has rows
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A statement of rows after its check: keyed, in stored types.
+
+    No part depends on the write's time, so `Statements.collect` adds it at any time.
+
+    schema: the version's, with new columns of the statement. columns: of the rows, without the keys'.
+    """
+
+    kind: Operation
+    statement: Statement
+    schema: TableSchema
+    merging: Merging
+    columns: tuple[str, ...] = ()
+
+
 class Statements:
     """The statements of a write, in order.
 
@@ -84,41 +127,48 @@ class Statements:
         """Hudi's operation of these statements; a mix is an UPSERT."""
         return next(iter(self._operations)) if len(self._operations) == 1 else "UPSERT"
 
-    def upsert(
-        self, data: pa.Table, operation: Operation, mode: SchemaMode, *, are_new: bool = False, are_kept: bool = False
-    ) -> None:
-        """Add rows. Growth by `mode="merge"` is published later, if nothing is refused.
+    def add(self, statement: RowsStatement) -> None:
+        """Add rows under stored names. Growth by `mode="merge"` is published later, if nothing is refused."""
+        self.collect(self.check(statement))
 
-        are_new: the table has no other rows with these keys, as in an append.
-        are_kept: these are the table's rows and keep their ordering values.
-        """
-        schema, merging = self.schema, self.merging
-        if mode == "merge":
-            schema = self._grown(data.schema)
-            merging = merging_of(self.config, schema.to_json())
-        rules = self._rules(schema, are_new or operation == "INSERT")
+    def check(self, statement: RowsStatement) -> Checked:
+        """Check rows under stored names by this version's schema and rules."""
+        if statement.kind == "DELETE":
+            return self._checked_keys(statement)
+        schema, merging, data = self.schema, self.merging, statement.rows
+        if statement.mode == "merge":
+            grown = self._grown(data.schema)
+            if grown != schema:
+                schema, merging = grown, merging_of(self.config, grown.to_json())
+        rules = self._rules(schema, statement.are_new or statement.kind == "INSERT")
         data = data if rules is None else rules.completed(data)
         rows = self._with_all_columns(schema.normalise(data, merging.accepts), schema)
         self._check_columns(rows, merging)
         if self.config.merge.ordering is not None:
-            hold_ordering(rows, self.config.merge.ordering, are_kept)
+            hold_ordering(rows, self.config.merge.ordering, statement.are_kept)
         if rules is not None:
             rules.ask(rows)
         keys = _keys(self.config, rows)
         hold_rows(self.declared, rows, keys, self.config)
         columns_of_rows = dict(zip(rows.column_names, rows.columns, strict=True))
-        statement = RowsWrite(pa.table({**columns_of_rows, **keys}))
-        if operation == "INSERT" and rows.num_rows > 1:
-            refuse_repeats(statement.rows)
-        if self.config.merge.custom:
-            lifted = lift(statement.rows.select(rows.column_names), merging, self._dot(rows.num_rows))
-            keyed_rows = lifted.hstack(statement.rows.select(keys.keys()).get_columns())
-            statement = RowsWrite(keyed_rows, tuple(lifted.columns))
-        elif rows.num_rows > FEW_ROWS_MAX:
-            statement = RowsWrite(statement.rows)
-        if schema != self.schema:
-            self.move_to(schema)
-        self._operations.add(operation)
+        keyed_rows = RowsWrite(pa.table({**columns_of_rows, **keys}))
+        if statement.kind == "INSERT" and rows.num_rows > 1:
+            refuse_repeats(keyed_rows.rows)
+        return Checked(statement.kind, keyed_rows, schema, merging, tuple(columns_of_rows))
+
+    def collect(self, checked: Checked) -> None:
+        """Add checked rows. Payloads lift the rows to this write's time."""
+        statement = checked.statement
+        if isinstance(statement, RowsWrite):
+            if self.config.merge.custom:
+                lifted = lift(statement.rows.select(checked.columns), checked.merging, self._dot(statement.height))
+                keys = statement.rows.select(RECORD_KEY, PARTITION_PATH, BUCKET).get_columns()
+                statement = RowsWrite(lifted.hstack(keys), tuple(lifted.columns))
+            elif statement.height > FEW_ROWS_MAX:
+                statement = RowsWrite(statement.rows)
+            if checked.schema is not self.schema and checked.schema != self.schema:
+                self.move_to(checked.schema)
+        self._operations.add(checked.kind)
         self.collected.append(statement)
 
     @contextmanager
@@ -157,8 +207,9 @@ class Statements:
         rules = self._rules(self.schema, are_new=True)
         return rows if rules is None else rules.completed(rows)
 
-    def delete(self, data: pa.Table, plain: bool) -> None:
-        """Delete by key. In a table with an ordering column tombstones carry its value, unless `plain`."""
+    def _checked_keys(self, statement: RowsStatement) -> Checked:
+        """Check a delete by key. In a table with an ordering column tombstones carry its value, unless `plain`."""
+        data, plain = statement.rows, statement.plain
         ordering = None if plain else self.config.merge.ordering
         needed = columns_of_delete(self.config, plain=plain)
         absent = [name for name in needed if name not in data.column_names]
@@ -173,8 +224,7 @@ class Statements:
             hold_deletes(self.declared, frame[PARTITION_PATH].unique(), frame[RECORD_KEY])
         if ordering:
             frame = frame.with_columns(ordering=pl.Series(pl.from_arrow(rows[ordering])))
-        self._operations.add("DELETE")
-        self.collected.append(DeleteWrite(frame))
+        return Checked("DELETE", DeleteWrite(frame), self.schema, self.merging)
 
     def delete_keyed(self, keys: pl.DataFrame) -> None:
         self._operations.add("DELETE")
@@ -307,6 +357,13 @@ class Statements:
                     f"{member.payload.name} merges these columns together: give all of them or none. "
                     f"columns={list(member.columns)} missing={missing}"
                 )
+
+
+def means_alike(one: Timeline, other: Timeline) -> bool:
+    """Return True if both versions accept the same rows, in the same columns."""
+    return (one.schema, one.rules, one.alterations, one.added) == (
+        other.schema, other.rules, other.alterations, other.added,
+    )  # fmt: skip
 
 
 def columns_of_delete(config: TableConfig, *, plain: bool = False) -> list[str]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from crdt_mor.columns.casts import to_declared
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.columns.types import stored_type
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.laws.merging import Merging, lift
 from crdt_mor.merge.payload import Dot
 from crdt_mor.merge.polars_types import polars_frame, polars_schema
@@ -26,11 +26,12 @@ from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.merge.states import fold_states
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.rules import Rules, asked_together
-from crdt_mor.read.assignments import Assignments
+from crdt_mor.read.assignments import Assignments, assignments
 from crdt_mor.read.expressions import columns_in
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.new_values import KeyOf, new_values
-from crdt_mor.write.statements import columns_of_delete
+from crdt_mor.write.reading import Read, Reading, Wait
+from crdt_mor.write.statements import RowsStatement, columns_of_delete, means_alike
 
 SET_NO_LOWER: Final = "set a value that is not lower"
 
@@ -59,7 +60,7 @@ class Update:
         config, kinds = statements.config, polars_schema(statements.schema.declared)
         after = with_values(rows, self.assigned, kinds, lambda row: key_of(rows, row, config))
         changed = changed_rows(rows, after, [*self.assigned], statements)
-        statements.upsert(changed, "UPSERT", "strict", are_kept=True)
+        statements.add(RowsStatement("UPSERT", changed, are_kept=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,53 @@ class Deletion:
         return columns_of_delete(config, plain=self.plain)
 
     def add(self, rows: pa.Table, statements: NamedStatements) -> None:
-        statements.delete(rows, self.plain)
+        statements.add(RowsStatement("DELETE", rows, plain=self.plain))
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateStatement:
+    """An update by the user's arguments, before any schema is known."""
+
+    set: object
+    where: pl.Expr | str | None = None
+
+    def change(self, schema: TableSchema, config: TableConfig) -> Change:
+        return Update(assignments(self.set, schema, config))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStatement:
+    """A delete by a condition. plain: as in `Table.delete`."""
+
+    where: pl.Expr | str | None
+    plain: bool = False
+
+    def change(self, schema: TableSchema, config: TableConfig) -> Change:  # noqa: ARG002  keys suffice
+        return Deletion(self.plain)
+
+
+ChangeStatement = UpdateStatement | DeleteStatement
+
+
+def changing(statement: ChangeStatement, statements: NamedStatements) -> Reading[None]:
+    """Read the rows of the condition, and add their changes.
+
+    Earlier writes may add, rename or drop columns, so the change is made again after a wait that altered them.
+    """
+    known = statements.statements.value
+    try:
+        change = statement.change(statements.schema, statements.config)
+    except CrdtMorError:
+        yield Wait()
+        if means_alike(known, statements.statements.value):
+            raise
+        known = statements.statements.value
+        change = statement.change(statements.schema, statements.config)
+    yield Wait(change.columns(statements.schema, statements.config, statements.rules), statement.where)
+    if not means_alike(known, statements.statements.value):
+        change = statement.change(statements.schema, statements.config)
+    columns = change.columns(statements.schema, statements.config, statements.rules)
+    change.add((yield Read(columns, statement.where)), statements)
 
 
 def columns_of_update(assigned: Assignments, schema: TableSchema, config: TableConfig, rules: Rules) -> list[str]:

@@ -34,7 +34,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.planners.overwrite import StagedOverwrite
 from crdt_mor.store.protocol import Stat
-from crdt_mor.write.posts import _encoded, _said_if_new
+from crdt_mor.write.posts import _encoded, _statement_if_new
 from tests.simulation.actors import PUBLISHER, Run, finish
 from tests.simulation.small_store import LOG, Violation, check_begins, completed_path, completions_of, decoded
 from tests.simulation.small_world import World
@@ -78,7 +78,7 @@ def draft_of(number: int, token: Token | None = None, fits: Follow = always) -> 
     def make(tail: Timeline, requested: InstantTime, posts: Sequence[Post], own: Post) -> LoneWrite:
         taken: list[Post] = []
         for post in posts:
-            is_new = _said_if_new(tail, post, [*taken, own]) is not None
+            is_new = _statement_if_new(tail, post, [*taken, own]) is not None
             if post is own or (is_new and (as_it_was(tail) or not post.plain)):
                 taken.append(post)
         return written(requested, taken, number)

@@ -18,7 +18,7 @@ import pytest
 
 from crdt_mor import DataFile, Dot, Payload
 from crdt_mor.api import erasure, table_writes
-from crdt_mor.api.lone_transaction import commit_rows
+from crdt_mor.api.commit import commit_rows
 from crdt_mor.columns.names import Names
 from crdt_mor.errors import CommitUnknownError, StorageUnavailableError
 from crdt_mor.events import sweep
@@ -57,9 +57,9 @@ def a_store_without_put_if_absent(patch: pytest.MonkeyPatch) -> None:
 def tokens_are_forgotten(patch: pytest.MonkeyPatch) -> None:
     """The token of an upsert is not handed on, so that its repeat is another commit."""
 
-    def careless(session: Any, data: Any, token: Any, *rest: Any) -> Any:
+    def careless(session: Any, read: Any, token: Any, *rest: Any) -> Any:
         del token
-        return commit_rows(session, data, None, *rest)
+        return commit_rows(session, read, None, *rest)
 
     patch.setattr(table_writes, "commit_rows", careless)
 

@@ -24,7 +24,7 @@ from crdt_mor import (
     Table,
     UpdatePart,
 )
-from crdt_mor.api import lone_transaction
+from crdt_mor.api import commit
 from crdt_mor.model import timeline_json
 from crdt_mor.model.declared import KEYS_MAX, Declared, declared_json, declared_of, key_name
 from crdt_mor.model.invariants import BrokenInvariantError, require_invariants
@@ -32,7 +32,7 @@ from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.write.declaring import begin
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.statements import Statements
+from crdt_mor.write.statements import RowsStatement, Statements
 from tests.inside import session_of, store_of
 
 SCHEMA: Final = pa.schema(
@@ -202,7 +202,7 @@ def in_the_middle(happens: Callable[[], None]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(OpenWrite, "settle", first)
-        patch.setattr(lone_transaction, "_tried", lambda *_: None)
+        patch.setattr(commit, "_in_one_event", lambda *_: None)
         yield
     assert happened
 
@@ -351,8 +351,8 @@ def without_keys(declared: Declared) -> dict[str, object]:
 
 
 OUT_OF_KEYS: Final[dict[str, Callable[[Statements], None]]] = {
-    "rows": lambda statements: statements.upsert(rows(("a", "DE", 1, "x"), ("b", "FR", 1, "x")), "UPSERT", "strict"),
-    "deletes": lambda statements: statements.delete(rows(("b", "FR", 1, "x")), plain=False),
+    "rows": lambda statements: statements.add(RowsStatement("UPSERT", rows(("a", "DE", 1, "x"), ("b", "FR", 1, "x")))),
+    "deletes": lambda statements: statements.add(RowsStatement("DELETE", rows(("b", "FR", 1, "x")))),
 }
 
 

@@ -24,7 +24,7 @@ from crdt_mor.model.names import WRITE_TOKEN
 from crdt_mor.model.timeline_parts import DataFile
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.stage import Staging
-from crdt_mor.write.statements import Statements, few_rows
+from crdt_mor.write.statements import RowsStatement, Statements, few_rows
 from tests.inside import session_of, tail_of
 from tests.table.helpers import Make, Place, data_files, frame, rows
 from tests.tiers import slow
@@ -63,7 +63,7 @@ class Staged:
     def log_files(self, data: pa.Table, *, in_frame: bool) -> list[tuple[DataFile, bytes]]:
         session = session_of(self.table)
         statements = Statements(session.config, session.tail(), T)
-        statements.upsert(data, "UPSERT", "strict")
+        statements.add(RowsStatement("UPSERT", data))
         (statement,) = collected = statements.collected
         assert isinstance(statement, RowsWrite)
         if in_frame:

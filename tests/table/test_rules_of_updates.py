@@ -12,7 +12,7 @@ import pytest
 
 import crdt_mor as mor
 from crdt_mor import ConstraintViolationError, EarlierWritePendingError, PartDone, Table, UpdatePart
-from crdt_mor.api import lone_transaction
+from crdt_mor.api import commit
 from crdt_mor.write import beginning, open_write, update_parts
 from tests.simulated import Simulated
 
@@ -42,7 +42,7 @@ def here(parts: Sequence[UpdatePart]) -> list[PartDone]:
 
 def begun(table: Table, price: str, wait: timedelta = NOW) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lone_transaction, "_tried", lambda *_: None)
+        patch.setattr(commit, "_in_one_event", lambda *_: None)
         table.update({"price": price}, "price < 4", wait=wait)
 
 

@@ -24,7 +24,7 @@ from crdt_mor import (
     Table,
     WriterExpiredError,
 )
-from crdt_mor.api import lone_transaction
+from crdt_mor.api import commit
 from crdt_mor.payloads import Any as AnyTrue
 from crdt_mor.payloads import (
     Counter,
@@ -625,7 +625,7 @@ def test_a_wait_does_not_count_what_comes_before_the_begin(monkeypatch: pytest.M
     table = make()
     table.upsert(numbers(a=1))
     environment = SimulatedEnvironment()
-    monkeypatch.setattr(lone_transaction, "_tried", lambda *_: environment.sleep(5))
+    monkeypatch.setattr(commit, "_in_one_event", lambda *_: environment.sleep(5))
     with table_again(table).transaction():
         started_ms = environment.now_ms()
         with pytest.raises(EarlierWritePendingError, match="waited_s=2"):

@@ -26,6 +26,7 @@ from crdt_mor.testing.simulation.inside import hudi_folder_of, session_of
 from crdt_mor.write.log_files import put_log
 from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.statements import RowsStatement
 
 HUDIS_TOKEN: Final = "7-1-2"
 """The write token in names of Hudi's files."""
@@ -54,9 +55,9 @@ def hudi_stages(table: Table, data: pa.Table, requested: InstantTime, *, deletes
     session = session_of(table)
     write = OpenWrite(session, ValueOf(session.tail()), Pending(requested, "hudi", 0))
     statements = NamedStatements(write.statements)
-    statements.upsert(data, "UPSERT", "strict")
+    statements.add(RowsStatement("UPSERT", data))
     if deletes is not None:
-        statements.delete(deletes, plain=True)
+        statements.add(RowsStatement("DELETE", deletes, plain=True))
 
     def put(file: DataFile, content: Chunks) -> DataFile:
         path = join_path(file.partition, str(replace(file.name, token=HUDIS_TOKEN)))

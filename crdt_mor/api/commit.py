@@ -1,0 +1,226 @@
+"""Commit a single statement in one event, or else with a begin.
+
+A statement is a value. The newest known version checks its rows before anything is published. If that version refuses
+the rows, the newest version of all decides. After the begin, changed columns or rules cause another check.
+
+An update is tried only while no write is pending. It waits briefly for that, and tries again after a lost race.
+Otherwise it begins, which fixes its place, and later updates wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final, Protocol, TypeVar
+
+import pyarrow as pa
+
+from crdt_mor.api.scan import Scan
+from crdt_mor.api.statements import check_token_form
+from crdt_mor.api.transaction import Commit, Transaction, commit_of, commit_of_member
+from crdt_mor.columns.schema import TableSchema
+from crdt_mor.events.group import GroupCommit
+from crdt_mor.events.one_event import LoneCommit, may_be_alone
+from crdt_mor.events.session import Session
+from crdt_mor.log.paths import PROPERTIES
+from crdt_mor.model.authors import Info, application_of, check_info
+from crdt_mor.model.config import TableConfig
+from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.maintain_inline import upkeep_after
+from crdt_mor.write.declaring import Declare
+from crdt_mor.write.named import NamedStatements, Prepared
+from crdt_mor.write.one_event import TriedWrite
+from crdt_mor.write.reading import Read, Reading, Stop
+from crdt_mor.write.refusals import require_writable
+from crdt_mor.write.statements import RowsStatement, Statements, means_alike
+
+T = TypeVar("T")
+
+RACES_MAX: Final = 2
+"""Attempts of an update as an event before it begins. Each repeats its read, and a begin fixes the update's place."""
+
+PAUSE_MS: Final = 2
+PAUSED_MS_MAX: Final = 100
+"""Longest wait for pending writes before an update begins; once begun, it holds up other updates."""
+
+
+class Given(Protocol):
+    """A statement of rows, or of keys that become rows."""
+
+    @property
+    def size(self) -> int: ...
+
+    def of(self, config: TableConfig, schema: TableSchema) -> RowsStatement: ...
+
+
+def commit_rows(
+    session: Session,
+    read: Callable[[], Given],
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+) -> Commit:
+    """Commit a statement of rows. read: called once, and not for a repeated token."""
+    check_token_form(token)
+    info, given = check_info(commit_info), cache(read)
+    tried, prepared = TriedWrite.begin(session, token, info, lambda: given().size), None
+    if tried is not None:
+        prepared = _prepared(session, given(), tried.statements, token, info)
+        if prepared is not None and prepared.value is tried.followed.value:
+            committed = tried.commit_rows(prepared)
+            if committed is not None:
+                return _ended(session, committed)
+    if prepared is None or not means_alike(prepared.value, session.known()):
+        prepared = _prepared_to_begin(session, given, token, info)
+    with Transaction(session, token, commit_info) as tx:
+        if tx.commit is None:
+            tx._add(prepared, lambda named: given().of(named.config, named.schema))  # noqa: SLF001  its other user
+    assert tx.commit is not None
+    return tx.commit
+
+
+def _prepared_to_begin(
+    session: Session, given: Callable[[], Given], token: tuple[str, int] | None, info: Info
+) -> Prepared | None:
+    """Check a statement before the begin; None if the begin must come first."""
+    if not session.config.ours or session.views.has_foreign:
+        return None  # columns of Hudi's writers are adopted first
+    known = session.known()
+    if not may_be_alone(known, token, session.author(application_of(info, token), info)):
+        return None
+    require_writable(session, as_read=True)
+    return _prepared(session, given(), Statements(session.config, known, EPOCH), token, info)
+
+
+def _prepared(
+    session: Session, given: Given, statements: Statements, token: tuple[str, int] | None, info: Info
+) -> Prepared | None:
+    """Check a statement by a known version, and after a refusal by the newest version if the two differ.
+
+    Returns None if the begin itself would be refused there, or would find a repeated token.
+    """
+    while True:
+        named = NamedStatements(statements)
+        try:
+            return named.prepared(given.of(named.config, named.schema))
+        except Exception:
+            newest = _newest(session, token, info)
+            if newest is None:
+                return None
+            if means_alike(statements.value, newest):
+                raise
+            statements = Statements(session.config, newest, statements.requested)
+
+
+def _newest(session: Session, token: tuple[str, int] | None, info: Info) -> Timeline | None:
+    """Return the newest version; None for changed properties, a repeated token or a refused begin."""
+    newest = session.tail()
+    if not may_be_alone(newest, token, session.author(application_of(info, token), info)):
+        return None
+    return newest if session.store.stat(PROPERTIES) == session.settings_stat else None
+
+
+def commit_computed(
+    session: Session,
+    statement: Callable[[NamedStatements], Reading[T]],
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    wait_ms: int,
+    declare: Declare,
+    size: Callable[[], int] = lambda: 0,
+) -> tuple[Commit, T | None]:
+    """Commit a statement that reads the table; a repeated token does nothing.
+
+    Args:
+        wait_ms, declare: as in `Transaction`.
+        size: the bytes of the statement's own rows.
+    """
+    check_token_form(token)
+    done = _in_one_event(session, statement, token, check_info(commit_info), size)
+    if done is not None:
+        return done
+    result: T | None = None
+    with Transaction(session, token, commit_info, wait_ms, declare) as tx:
+        if tx.commit is None:
+            result = tx._compute(statement)  # noqa: SLF001  its other user
+    assert tx.commit is not None
+    return tx.commit, result
+
+
+def _in_one_event(
+    session: Session,
+    statement: Callable[[NamedStatements], Reading[T]],
+    token: tuple[str, int] | None,
+    info: Info,
+    size: Callable[[], int],
+) -> tuple[Commit, T] | None:
+    if session.config.ours:
+        if session.has_known:
+            session.views.sealed(look=True)  # Hudi's completed commits come before an update
+        if session.views.hudi_is_writing():
+            return None  # only a block can wait
+    races = paused_ms = 0
+    while True:
+        done = _tried(session, statement, token, info, size)
+        if not isinstance(done, Stop):
+            return done
+        if done is Stop.OLD or (done is Stop.LOST and not session.is_far):
+            races += 1
+        elif done is Stop.EARLIER and not session.is_far and paused_ms < PAUSED_MS_MAX:
+            session.environment.sleep(PAUSE_MS / 1000)
+            paused_ms += PAUSE_MS
+        else:
+            return None
+        if races == RACES_MAX:
+            return None
+
+
+def _tried(
+    session: Session,
+    statement: Callable[[NamedStatements], Reading[T]],
+    token: tuple[str, int] | None,
+    info: Info,
+    size: Callable[[], int],
+) -> tuple[Commit, T] | Stop:
+    write = TriedWrite.begin(session, token, info, size)
+    if write is None:
+        return Stop.LONG
+    try:
+        result = write.compute(statement, _scanned)
+    except Exception:
+        newest = _newest(session, token, info)
+        if newest is None:
+            return Stop.LONG
+        if newest.version == write.followed.value.version:
+            raise
+        return Stop.OLD
+    if isinstance(result, Stop):
+        return result
+    committed = write.commit_computed()
+    return committed if isinstance(committed, Stop) else (_ended(session, committed), result)
+
+
+def _scanned(view: Snapshot, asked: Read) -> pa.Table:
+    return Scan(view, asked.columns, asked.filter, meta=False).to_arrow()
+
+
+def commit_block(
+    session: Session,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    statement: Callable[[Transaction], None],
+) -> Commit:
+    """Commit an overwrite, which has two instants."""
+    with Transaction(session, token, commit_info) as tx:
+        if tx.commit is None:
+            statement(tx)
+    assert tx.commit is not None
+    return tx.commit
+
+
+def _ended(session: Session, committed: LoneCommit | GroupCommit) -> Commit:
+    upkeep_after(session, committed.value, committed.completion)
+    if isinstance(committed, GroupCommit):
+        return commit_of_member(committed.completion, committed.member)
+    return commit_of(session, committed.completion, committed.value, repeated=False)
