@@ -6,13 +6,13 @@ python -m tests.prose crdt_mor/cli      prints every message of a folder, to be 
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.parsed import comments, nodes, parsed, text_of
 
 MESSAGE_WORDS = 5
 """A text of fewer words than this is a name or a label, not a message."""
@@ -41,16 +41,15 @@ def texts(paths: Iterable[Path]) -> Iterator[Text]:
 
 
 def _python(path: Path) -> Iterator[Text]:
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
+    every = nodes(parsed(path))
     documented: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in every:
         for statement in body if isinstance(body := getattr(node, "body", None), list) else ():
             value = getattr(statement, "value", None)
             if isinstance(statement, ast.Expr) and isinstance(value, ast.Constant) and isinstance(value.value, str):
                 documented.add(value)
                 yield Text("docstring", path, value.lineno, value.value)
-    for node in ast.walk(tree):
+    for node in every:
         if isinstance(node, ast.JoinedStr):
             documented |= {*node.values}
             text = " … ".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
@@ -60,9 +59,8 @@ def _python(path: Path) -> Iterator[Text]:
             continue
         if len(re.findall(r"[A-Za-z]{2,}", text)) >= MESSAGE_WORDS:
             yield Text("message", path, node.lineno, text)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield Text("comment", path, token.start[0], token.string.lstrip("#: "))
+    for line, comment in comments(text_of(path)):
+        yield Text("comment", path, line, comment.lstrip("#: "))
 
 
 def _markdown(path: Path) -> Iterator[Text]:

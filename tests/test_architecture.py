@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsed import nodes, parsed, text_of
+from tests.quick import imported
+
 ROOT = Path(__file__).parent.parent
 
 BELOW_EVENTS = {"errors", "ground", "store", "columns", "model", "planners", "format", "log"}
@@ -81,17 +84,6 @@ STANDARD_LIBRARY = sys.stdlib_module_names
 
 FILES = sorted(file for name in ("crdt_mor", *LINKED) for file in (ROOT / name).rglob("*.py"))
 FILES.append(ROOT / "pyspark_crdt_mor.py")
-
-
-@cache
-def parsed(file: Path) -> ast.Module:
-    return ast.parse(file.read_text())
-
-
-@cache
-def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """Every node of a tree: walking takes longer than what most rules ask of the nodes."""
-    return tuple(ast.walk(tree))
 
 
 def name_of(file: Path) -> str:
@@ -242,7 +234,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 @each(TESTS)
 def test_no_test_imports_from_another_test(file: Path) -> None:
     """What two files of tests share stands in a module of its own: a test can then be moved, split or removed alone."""
-    for module in modules_imported(file):
+    for module in imported(text_of(file)):
         name = module.rpartition(".")[2]
         is_test = module.startswith("tests.") and (name.startswith("test_") or name == "conftest")
         assert not is_test, f"{name_of(file)} imports {module}; move what they share into a module that is no test"
@@ -269,7 +261,7 @@ LETS_TIME_PASS = {
 @each(TESTS)
 def test_no_test_sleeps(file: Path) -> None:
     """Tests have a simulated clock, or wait for real processes until something holds (`tests.waiting`)."""
-    if name_of(file) not in LETS_TIME_PASS:
+    if name_of(file) not in LETS_TIME_PASS and re.search("sleep|let_run", text_of(file)):
         slept = list(sleeps(parsed(file)))
         assert not slept, f"take crdt_mor.testing.clock, or wait for other processes by tests.waiting: {slept}"
 
@@ -309,7 +301,7 @@ def test_what_publishes_the_timeline_knows_nothing_of_hudi(file: Path) -> None:
 @each(FILES)
 def test_a_module_ends_below_800_lines(file: Path) -> None:
     """A file is one noun, however long: split it where a second noun begins. At 800 lines nobody holds it in mind."""
-    lines = file.read_text().count("\n")
+    lines = text_of(file).count("\n")
     assert lines < 800, f"it has {lines} lines"
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import crdt_mor
 from crdt_mor.cli.wording import FIRST_FACT, in_options
+from tests.parsed import nodes, parsed
 
 ROOT = Path(crdt_mor.__file__).parent
 OPTIONS = (
@@ -33,7 +34,7 @@ PYTHON_ALONE = {
 def _messages(tree: ast.AST) -> Iterator[str]:
     """Yield the texts of several words that a module holds, but its docstrings; a value is `0`."""
     passed: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Expr):
             passed.add(node.value)
         if node in passed:
@@ -59,7 +60,7 @@ def test_messages_of_the_library_are_in_words_of_the_command_line() -> None:
         name = path.relative_to(ROOT).as_posix()
         if name in PYTHON_ALONE or name.startswith(ELSEWHERE):
             continue
-        for message in _messages(ast.parse(path.read_text())):
+        for message in _messages(parsed(path)):
             advice = FIRST_FACT.split(in_options(message, OPTIONS), maxsplit=1)[0]
             if len(message) > 40 and (left := _PYTHON.search(advice)):
                 found.append(f"{name}: {left[0]} in {advice}")
