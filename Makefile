@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
+.PHONY: help setup demo test quick coverage check check-lowest check-pythons check-packages release-dry-run sbom check-slow check-long check-spark check-spark-versions bench bench-small docs lint types format lock clean
 
 help:            ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ test: setup      ## The fast tier of the tests: three to eight minutes on two co
 
 quick: setup     ## The fast tests nearest to the changed files, under a minute (ARGS=crdt_mor/log/tail.py for a file)
 	$(BIN)/python -m tests.quick $(ARGS)
+
+coverage: setup  ## The fast tier with the branches that it takes, by room: twice the time of make test
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=json:build/coverage/report.json $(ARGS)
+	$(BIN)/python -m tests.covered build/coverage/report.json --files 20
 
 check: lint types test  ## What must hold before a commit: lint, types, tests
 

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOWEST = ROOT / "requirements-lowest.txt"
 LOCK = ROOT / "requirements.lock"
-LEFT_OUT = ("pyspark", "py4j", "mypy", "ruff", "twine", "pytest-benchmark")
+LEFT_OUT = ("pyspark", "py4j", "mypy", "ruff", "twine", "pytest-benchmark", "pytest-cov", "coverage")
 """What only slower tests, benches and lint need: Spark alone would double the time that an environment takes."""
 
 PART = ("tests/cli", "tests/payloads", "tests/readers", "tests/security", "tests/store", "tests/table/test_write.py")
