@@ -8,7 +8,7 @@ columns      delete a, then per column the last value given, or the payload's me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,6 +44,19 @@ class RowsWrite:
     def rows(self) -> pl.DataFrame:
         return pl.DataFrame(self.data if isinstance(self.data, pl.DataFrame) else pl.from_arrow(self.data)).rechunk()
 
+    @property
+    def passed_on(self) -> list[str]:
+        """The columns that the upsert does not set."""
+        if self.given is None:
+            return []
+        return [name for name in self.rows.columns if name not in self.given and name not in META_COLUMNS]
+
+    def as_given(self, rule: MergeRule) -> GivenRows:
+        if rule.kind != "columns":
+            return GivenRows(None, self.rows)
+        set_ = tuple(name for name in self.rows.columns if name not in META_COLUMNS)
+        return GivenRows(set_ if self.given is None else self.given, self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteWrite:
@@ -61,27 +74,36 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
 
     A key is unique within its partition: frames of several partitions must all contain `_hoodie_partition_path`.
     """
-    only = writes[0] if len(writes) == 1 else None
-    if isinstance(only, RowsWrite) and all_differ(only.rows):
-        given = only.given if rule.kind == "columns" else None
-        if rule.kind == "columns" and given is None:
-            given = tuple(c for c in only.rows.columns if c not in META_COLUMNS)
-        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, [GivenRows(given, only.rows)])
-    frames = [w.rows if isinstance(w, RowsWrite) else w.keys for w in writes]
-    parts = {p for f in frames if PARTITION_PATH in f.columns for p in f[PARTITION_PATH].unique()}
-    key = RECORD_KEY if len(parts) < 2 else _KEY
-    passed_on = {c for w in writes if isinstance(w, RowsWrite) and w.given is not None for c in _passed_on(w, w.given)}
-    blocks = [_block(w, f if key == RECORD_KEY else _keyed(f)) for w, f in zip(writes, frames, strict=True)]
+    if (rows := _only_rows(writes)) is not None:
+        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, [rows.as_given(rule)])
+    key, blocks = _blocks(writes)
     columns = _columns(blocks, rule)
-    need = [c for c in columns.schema if any(isinstance(b, DataBlock) and c in _names(b) for b in blocks)]
-    contributions = gather(blocks, rule, columns, key, distinct(need, [RECORD_KEY]))
+    written = {name for block in blocks if isinstance(block, DataBlock) for name in _names(block)}
+    need = distinct([name for name in columns.schema if name in written], [RECORD_KEY])
+    contributions = gather(blocks, rule, columns, key, need)
     folded = collapse(contributions, contributions.lines, rule, key)
-    rows = [
-        GivenRows(r.given and tuple(c for c in r.given if c not in passed_on and c != _KEY), _tidy(r.rows))
-        for r in folded.rows
-        if r.rows.height
-    ]
-    return Collapsed(_tidy(folded.deletes), _tidy(folded.tombstones), rows)
+    unset = {_KEY, *(name for write in writes if isinstance(write, RowsWrite) for name in write.passed_on)}
+    rows_by_given = [_without(unset, rows) for rows in folded.rows if rows.rows.height]
+    return Collapsed(_tidy(folded.deletes), _tidy(folded.tombstones), rows_by_given)
+
+
+def _only_rows(writes: Sequence[RowsWrite | DeleteWrite]) -> RowsWrite | None:
+    """Return the rows of a single upsert of different keys, which stay as they are."""
+    only = writes[0] if len(writes) == 1 else None
+    return only if isinstance(only, RowsWrite) and all_differ(only.rows) else None
+
+
+def _blocks(writes: Sequence[RowsWrite | DeleteWrite]) -> tuple[str, list[DataBlock | DeleteBlock]]:
+    """Convert statements to blocks, and return the column of their keys: the record key within one partition."""
+    frames = [write.rows if isinstance(write, RowsWrite) else write.keys for write in writes]
+    partitions = {p for frame in frames if PARTITION_PATH in frame.columns for p in frame[PARTITION_PATH].unique()}
+    if len(partitions) < 2:
+        return RECORD_KEY, [*map(_block, writes, frames)]
+    return _KEY, [*map(_block, writes, map(_keyed, frames))]
+
+
+def _without(unset: Collection[str], rows: GivenRows) -> GivenRows:
+    return GivenRows(rows.given and tuple(name for name in rows.given if name not in unset), _tidy(rows.rows))
 
 
 def all_differ(rows: pl.DataFrame) -> bool:
@@ -92,16 +114,10 @@ def all_differ(rows: pl.DataFrame) -> bool:
     return keys.hash().n_unique() == rows.height
 
 
-def _passed_on(write: RowsWrite, given: tuple[str, ...]) -> list[str]:
-    return [c for c in write.rows.columns if c not in given and c not in META_COLUMNS]
-
-
 def _block(write: RowsWrite | DeleteWrite, frame: pl.DataFrame) -> DataBlock | DeleteBlock:
-    """Convert a statement to a block."""
     if isinstance(write, DeleteWrite):
         return DeleteBlock("", frame)
-    given = None if write.given is None else (*write.given, *_passed_on(write, write.given))
-    return DataBlock("", frame, given)
+    return DataBlock("", frame, None if write.given is None else (*write.given, *write.passed_on))
 
 
 def _keyed(frame: pl.DataFrame) -> pl.DataFrame:
