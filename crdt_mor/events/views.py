@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -62,16 +62,34 @@ _SEGMENTS_CACHED: Final = 256
 _SEGMENTS_AT_ONCE: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class HudiLook:
+    """The last look at Hudi's timeline: its time and duration by this machine's clock, and what it found.
+
+    names: the number of files. has_foreign: Hudi has commits that no version contains. is_untold: the newest version
+    was not projected. begun_files: of pending instants; None before the first look.
+    """
+
+    at_ms: int = 0
+    took_ms: int = 0
+    names: int = 0
+    has_foreign: bool = False
+    is_untold: bool = False
+    begun_files: Sequence[Stat] | None = None
+
+    @property
+    def pause_ms(self) -> int:
+        """The least time until the next look; 0 for a short timeline."""
+        return LOOK_SHARE * max(self.took_ms, 1) if self.names > LOOK_NAMES_MAX else 0
+
+
 class Views:
     """What a session shows to readers. Thread-safe."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._looked_at_ms = self._look_took_ms = self._names_seen = 0
-        self._foreign = False
-        self._untold = False  # whether the newest version was not projected at the last look
+        self._look = HudiLook()
         self._has_helped = False
-        self._begun_files: list[Stat] | None = None  # at the last look
         self._hudi_instants: InstantCache = {}
         self._segments: OrderedDict[str, tuple[Completion, ...]] = OrderedDict()
         self.found_out: Bounded[Any] = Bounded(FOUND_OUT_BYTES)
@@ -81,7 +99,7 @@ class Views:
     @property
     def has_foreign(self) -> bool:
         """True if Hudi has commits that no version contains."""
-        return self._foreign
+        return self._look.has_foreign
 
     def log_keys(self) -> Bounded[Any] | None:
         """Return the memory for keys of log files; None at a session's first lookup."""
@@ -90,12 +108,14 @@ class Views:
 
     def hudi_is_writing(self) -> bool:
         session = self._session
-        if self._begun_files is None:
-            self._begun_files = begun_files(session.known(), session.store.list(session.publisher.projector.folder))
-        return bool(session.run(heard_of_hudi(self._begun_files, session.expiry_ms)))
+        begun = self._look.begun_files
+        if begun is None:
+            begun = begun_files(session.known(), session.store.list(session.publisher.projector.folder))
+            self._look = replace(self._look, begun_files=begun)
+        return bool(session.run(heard_of_hudi(begun, session.expiry_ms)))
 
     def look_before_end(self) -> None:
-        if abs(self._session.environment.now_ms() - self._looked_at_ms) >= LOOK_AT_END_MS:
+        if self._since_look_ms >= LOOK_AT_END_MS:
             self.look_before_write()
 
     def look_before_write(self) -> None:
@@ -103,26 +123,27 @@ class Views:
 
         On a disk, look as often as the cost is small; in a bucket, once a minute, or always if Hudi and we take turns.
         """
-        since = abs(self._session.environment.now_ms() - self._looked_at_ms)
         takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
-        if since >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else self._pause_ms):
+        if self._since_look_ms >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else self._pause_ms):
             self.with_hudi(self._session.tail(), None)
-        if self._untold and not self._has_helped:  # its publisher may have died before projecting it
+        if self._look.is_untold and not self._has_helped:  # its publisher may have died before projecting it
             self._session.run(self._session.publisher.help_project(self._session.known()))
         self._has_helped = True
 
     @property
+    def _since_look_ms(self) -> int:
+        return abs(self._session.environment.now_ms() - self._look.at_ms)
+
+    @property
     def _pause_ms(self) -> int:
-        if self._names_seen <= LOOK_NAMES_MAX:
-            return 0
-        alone_ms = LOOK_SHARE * max(self._look_took_ms, 1)
+        alone_ms = self._look.pause_ms
         return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._session.pace.crowd.others)))
 
     def adopt(self) -> None:
         session = self._session
-        if self._foreign or adoption.may_be_led_to(session.known().foreign_group, session.config.buckets):
+        if self.has_foreign or adoption.may_be_led_to(session.known().foreign_group, session.config.buckets):
             session.remember(session.run(adoption.adopt(session.publisher, session.known())))
-            self._foreign = False
+            self._look = replace(self._look, has_foreign=False)
 
     def sealed(self, *, look: bool = False, decided: bool = False, handed_out: Sequence[Cut] = ()) -> Timeline:
         """Return the newest value, with Hudi's commits adopted in memory.
@@ -132,8 +153,7 @@ class Views:
         """
         found = self._session.found()
         tail = self._session.tail() if found is None else found.tail
-        now_ms = self._session.environment.now_ms()
-        if not (look or decided or self._foreign or abs(now_ms - self._looked_at_ms) > LOOK_EVERY_MS):
+        if not (look or decided or self.has_foreign or self._since_look_ms > LOOK_EVERY_MS):
             return tail
         listed = None if found is None else found.hudi
         return self.with_hudi(tail, listed, decided=decided, handed_out=handed_out)
@@ -144,14 +164,7 @@ class Views:
         """Return a recent value with Hudi's commits adopted in memory. listed: Hudi's directory, listed after reading
         the value.
         """
-        began_ms = self._session.environment.now_ms()
-        if listed is None:
-            listed = self._session.store.list(self._session.publisher.projector.folder)
-        foreign = self._foreign_completions(tail, listed)
-        self._begun_files = begun_files(tail, listed)
-        self._untold = not is_told(tail, listed)
-        self._looked_at_ms, self._foreign = self._session.environment.now_ms(), bool(foreign.completions)
-        self._look_took_ms, self._names_seen = abs(self._looked_at_ms - began_ms), len(listed)
+        foreign = self._look_at_hudi(tail, listed)
         completions = [
             c for c in foreign.completions
             if not decided or self.is_decided(c.completed) or any(cut.reaches(c.completed) for cut in handed_out)
@@ -163,6 +176,22 @@ class Views:
         groups = live_groups((*foreign.known, *completions), self._session.config.buckets)
         adopted = tail.adopt(tail.nonce, 0, completions, foreign.schema, groups)
         return replace(adopted, version=tail.version, clock=clock)
+
+    def _look_at_hudi(self, tail: Timeline, listed: Sequence[Stat] | None) -> Foreign:
+        began_ms = self._session.environment.now_ms()
+        if listed is None:
+            listed = self._session.store.list(self._session.publisher.projector.folder)
+        foreign = self._foreign_completions(tail, listed)
+        now_ms = self._session.environment.now_ms()
+        self._look = HudiLook(
+            at_ms=now_ms,
+            took_ms=abs(now_ms - began_ms),
+            names=len(listed),
+            has_foreign=bool(foreign.completions),
+            is_untold=not is_told(tail, listed),
+            begun_files=begun_files(tail, listed),
+        )
+        return foreign
 
     def _foreign_completions(self, value: Timeline, listed: Sequence[Stat] | None = None) -> Foreign:
         steps = foreign_completions(self._session.publisher.projector, value, self._hudi_instants, listed)
@@ -220,7 +249,8 @@ class Views:
     def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
         foreign = self._foreign_completions(value)
         missing = [completion for completion in foreign.completions if cut.shows(completion)]
-        self._foreign |= bool(missing)
+        if missing:
+            self._look = replace(self._look, has_foreign=True)
         return missing
 
     def completions(self, value: Timeline, needed: Callable[[Segment], bool] = lambda _: True) -> list[Completion]:

@@ -25,6 +25,7 @@ from crdt_mor import (
 )
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.session import Session
+from crdt_mor.events.views import HudiLook
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.log.paths import PROPERTIES, VERSIONS, version_path
@@ -614,7 +615,7 @@ def test_who_saw_the_empty_table_just_before_its_first_commit_finds_a_healthy_on
         return original(store, folder)
 
     monkeypatch.setattr(LocalStore, "list", overtaken)
-    session_of(slow).views._looked_at_ms = 0  # it is time to look for commits of Hudi's
+    session_of(slow).views._look = HudiLook()  # it is time to look for commits of Hudi's
     use(path, slow)
     assert LocalStore.list is original, "nobody looked"
     assert ("quick0", "eu", 0, None) in rows(Table.open(path))
