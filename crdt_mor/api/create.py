@@ -19,7 +19,7 @@ from crdt_mor.errors import (
     TableExistsError,
 )
 from crdt_mor.events import load
-from crdt_mor.events.session import read_config
+from crdt_mor.events.handle import read_config
 from crdt_mor.format import properties
 from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.forks import require_threads

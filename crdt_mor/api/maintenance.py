@@ -45,7 +45,7 @@ from crdt_mor.services.verify_findings import VerifyProgress
 from crdt_mor.store.protocol import Store
 
 if TYPE_CHECKING:
-    from crdt_mor.api.table import Table
+    from crdt_mor.api.table_reads import TableReads
 
 
 @operations
@@ -244,7 +244,7 @@ class Maintenance:
         point = point_of(to)
         return would_restore(self._session, point) if dry_run else restore(self._session, point)
 
-    def repair(self, copy: Table, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> Repaired:
+    def repair(self, copy: TableReads, *, on_progress: Callable[[VerifyProgress], None] | None = None) -> Repaired:
         """Replace damaged and missing files of the table with files of a copy.
 
         The table is verified. A file of the copy is used only if it passes the checks of `Table.verify`. Safe beside

@@ -25,7 +25,8 @@ from crdt_mor.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from crdt_mor.events.session import Session, read_config
+from crdt_mor.events.handle import read_config
+from crdt_mor.events.session import Session
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.cut import Cut

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import polars as pl
 import pyarrow as pa
@@ -33,7 +33,6 @@ from crdt_mor.read.snapshot import Snapshot
 if TYPE_CHECKING:
     from crdt_mor.api.changes import Changes
     from crdt_mor.api.diff import Differences
-    from crdt_mor.api.table import Table
     from crdt_mor.services.copy import Copied, CopyProgress
     from crdt_mor.services.restore import Savepoint
     from crdt_mor.services.verify_findings import Verification, VerifyProgress
@@ -157,7 +156,7 @@ class TableReads(Readable, NearNames):
     @overload
     def diff(
         self,
-        before: Table,
+        before: Self,
         after: None = None,
         *,
         columns: str | Sequence[str] | None = None,
@@ -167,7 +166,7 @@ class TableReads(Readable, NearNames):
 
     def diff(
         self,
-        before: AsOf | Table,
+        before: AsOf | Self,
         after: AsOf | None = None,
         *,
         columns: str | Sequence[str] | None = None,
@@ -205,7 +204,7 @@ class TableReads(Readable, NearNames):
 
     def _diff_of_tables(
         self,
-        other: Table,
+        other: Self,
         after: AsOf | None,
         columns: str | Sequence[str] | None,
         as_of: AsOf | None,
@@ -218,7 +217,7 @@ class TableReads(Readable, NearNames):
                 f"to compare two tables, pass as_of=… and other_as_of=… instead of `after`. after={after!r}"
             )
         chosen = [columns] if isinstance(columns, str) else columns
-        return diff(self._session, other._session, as_of, other_as_of, chosen)  # noqa: SLF001  of the same kind
+        return diff(self._session, other._session, as_of, other_as_of, chosen)
 
     def why(self, key: object, *, column: str | None = None, as_of: AsOf | None = None) -> pa.Table:
         """Explain why a row is as it is: a result row per contribution, in merge order.

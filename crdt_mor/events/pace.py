@@ -6,14 +6,16 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events import group, one_event, sweep
 from crdt_mor.events.group import Draft, GroupCommit
+from crdt_mor.events.handle import Handle
 from crdt_mor.events.one_event import Expected, Followed, LoneCommit, LoneWrite
 from crdt_mor.events.races import Races
 from crdt_mor.events.sweep import is_sweep_due
+from crdt_mor.events.views import Views
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import Crowd
 from crdt_mor.log.opening import First
@@ -27,9 +29,6 @@ from crdt_mor.model.instant import claim_after
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import knows_posts
 from crdt_mor.store.protocol import afterwards
-
-if TYPE_CHECKING:
-    from crdt_mor.events.session import Session
 
 V = TypeVar("V", bound=Timeline)
 
@@ -46,53 +45,54 @@ a disk."""
 class Pace:
     """A session's memory of its races, other writers and known objects. Thread-safe."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, handle: Handle, views: Views, crowd: Crowd) -> None:
+        self._handle = handle
+        self._views = views
         self._lock = threading.Lock()
         self._races = Races()
         self._projected = -1
         self._looked_ms = 0
         self._partitions: dict[str, None] = {}
-        self.crowd = Crowd()
+        self.crowd = crowd
 
     def meet(self, first: First) -> None:
         """Note from the listings at opening whether other writers are active, as a hint by this machine's clock."""
-        now_ms = self._looked_ms = self._session.environment.now_ms()
+        now_ms = self._looked_ms = self._handle.environment.now_ms()
         posted = any(abs(now_ms - stat.modified_ms) <= FRESH_MS for stat in first.posts)
         published = any(abs(now_ms - stat.modified_ms) <= BUSY_MS for stat in first.versions[-1:])
         self.crowd.is_crowded = posted or published
 
     def before_long_way(self) -> Shortcuts:
         self.give_way()
-        self._races.upkeep(self._session.environment.now_ms())
+        self._races.upkeep(self._handle.environment.now_ms())
         return self.shortcuts(self._projected)
 
     def give_way(self) -> None:
         """Let a process that asks for a turn publish first. In a bucket, only if its request was noticed before."""
-        if not self._session.is_far or self.crowd.is_asked:
+        if not self._handle.is_far or self.crowd.is_asked:
             with suppress(CrdtMorError):  # only a hint
-                self._session.run(giving_way.give_way())
+                self._handle.run(giving_way.give_way())
             self.crowd.is_asked = False
 
     def shortcuts(self, helped: int) -> Shortcuts:
-        is_far = self._session.is_far
+        is_far = self._handle.is_far
         return Shortcuts(helped=helped, late=[] if is_far else None, crowd=self.crowd if is_far else None)
 
     def published(self, value: V, shortcuts: Shortcuts = NO_SHORTCUTS) -> V:
         """Remember a projected value, and check its late files in the background, at the latest before the process
         ends.
         """
-        self._session.remember(value)
+        self._handle.remember(value)
         with self._lock:
             self._projected = max(self._projected, value.version)
-            self._looked_ms = self._session.environment.now_ms()
+            self._looked_ms = self._handle.environment.now_ms()
         if shortcuts.late:
-            afterwards(self._session.store, partial(self._look_again, tuple(shortcuts.late)))
+            afterwards(self._handle.store, partial(self._look_again, tuple(shortcuts.late)))
         return value
 
     def _look_again(self, late: Sequence[Projected]) -> None:
         with suppress(CrdtMorError):  # a sweep does the rest
-            self._session.run(self._session.publisher.look_again(late))
+            self._handle.run(self._handle.publisher.look_again(late))
 
     def follow(self, author: Author, token: tuple[str, int] | None) -> Followed | None:
         """Return the version that a small write may follow in one event, or None for the long way.
@@ -100,18 +100,18 @@ class Pace:
         The long way is for upkeep, or if nothing is known. After lost races the write is posted.
         """
         self.give_way()
-        value = self._session.known()
+        value = self._handle.known()
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
-        if not self._session.is_far and (self.is_stale or not is_crowded):
-            value = self._session.tail()  # in a bucket the put tells, and a post looks anyway
-        self._session.views.look_before_write()
-        now_ms = self._session.environment.now_ms()
-        if self._session.views.has_foreign or not one_event.may_be_alone(value, token, author):
+        if not self._handle.is_far and (self.is_stale or not is_crowded):
+            value = self._handle.tail()  # in a bucket the put tells, and a post looks anyway
+        self._views.look_before_write()
+        now_ms = self._handle.environment.now_ms()
+        if self._views.has_foreign or not one_event.may_be_alone(value, token, author):
             return None
-        is_due = is_sweep_due(value, now_ms) or not self._races.is_alone(now_ms, value, self._session.expiry_ms)
+        is_due = is_sweep_due(value, now_ms) or not self._races.is_alone(now_ms, value, self._handle.expiry_ms)
         if is_due and not is_crowded:
             return None
-        expected = Expected(PROPERTIES, self._session.settings_stat)
+        expected = Expected(PROPERTIES, self._handle.settings_stat)
         return Followed(value, claim_after(value.clock, now_ms), expected, is_crowded)
 
     @property
@@ -130,15 +130,15 @@ class Pace:
 
     def commit_alone(self, followed: Followed, draft: Draft | LoneWrite) -> LoneCommit | GroupCommit | None:
         """Commit a write in one event, now and then with posts of others; None if another process was faster."""
-        session, value = self._session, followed.value
+        handle, value = self._handle, followed.value
         shortcuts = self.shortcuts(self._projected)
-        if isinstance(draft, LoneWrite) and not (session.is_far and self.is_look_due):
-            steps = one_event.commit(session.publisher, value, draft, followed.expected, shortcuts)
+        if isinstance(draft, LoneWrite) and not (handle.is_far and self.is_look_due):
+            steps = one_event.commit(handle.publisher, value, draft, followed.expected, shortcuts)
         else:
             steps = group.commit_alone(
-                session.publisher, value, followed.requested, draft, self.crowd, followed.expected, shortcuts
+                handle.publisher, value, followed.requested, draft, self.crowd, followed.expected, shortcuts
             )
-        outcome = session.run(steps)
+        outcome = handle.run(steps)
         if isinstance(outcome, Timeline):
             self.published(outcome)
         committed = outcome if isinstance(outcome, LoneCommit) else None
@@ -151,27 +151,27 @@ class Pace:
 
     @property
     def is_look_due(self) -> bool:
-        return self._races.is_look_due or (self.is_stale and self._session.is_far)
+        return self._races.is_look_due or (self.is_stale and self._handle.is_far)
 
     @property
     def is_stale(self) -> bool:
-        return abs(self._session.environment.now_ms() - self._looked_ms) > STALE_MS
+        return abs(self._handle.environment.now_ms() - self._looked_ms) > STALE_MS
 
     def is_changed(self, followed: Followed) -> bool:
         """Return True if the properties changed after the write was made, so it must not be posted."""
-        if self._session.known().version > followed.value.version:
+        if self._handle.known().version > followed.value.version:
             return False
-        return self._session.store.stat(followed.expected.path) != followed.expected.stat
+        return self._handle.store.stat(followed.expected.path) != followed.expected.stat
 
     def commit_posted(self, expected: Expected, draft: Draft) -> GroupCommit | None:
         """Post a write and wait for its commit; None if the write must go the long way."""
-        session, left = self._session, list[str]()
+        handle, left = self._handle, list[str]()
         shortcuts = self.shortcuts(self._projected)
-        steps = group.commit(session.publisher, session.known(), draft, self.crowd, expected, shortcuts, left)
+        steps = group.commit(handle.publisher, handle.known(), draft, self.crowd, expected, shortcuts, left)
         try:
-            outcome = session.run(steps)
+            outcome = handle.run(steps)
         finally:
-            afterwards(session.store, partial(self._remove, tuple(left)))
+            afterwards(handle.store, partial(self._remove, tuple(left)))
         if not isinstance(outcome, GroupCommit):
             self.published(outcome)
             return None
@@ -185,18 +185,18 @@ class Pace:
 
     def _upkeep(self, value: Timeline) -> None:
         """Do upkeep after a published group commit, as no write goes the long way."""
-        session, now_ms = self._session, self._session.environment.now_ms()
-        if not is_sweep_due(value, now_ms) and not self._races.is_upkeep_due(now_ms, value, session.expiry_ms):
+        handle, now_ms = self._handle, self._handle.environment.now_ms()
+        if not is_sweep_due(value, now_ms) and not self._races.is_upkeep_due(now_ms, value, handle.expiry_ms):
             return
         self._races.upkeep(now_ms)
 
         def upkeep() -> None:
             with suppress(CrdtMorError):
-                session.remember(session.run(sweep.upkeep(session.publisher, value, session.expiry_ms)))
+                handle.remember(handle.run(sweep.upkeep(handle.publisher, value, handle.expiry_ms)))
 
-        afterwards(session.store, upkeep)
+        afterwards(handle.store, upkeep)
 
     def _remove(self, paths: Sequence[str]) -> None:
         with suppress(CrdtMorError):
             for path in paths:
-                self._session.store.delete(path)
+                self._handle.store.delete(path)

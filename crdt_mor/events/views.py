@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from crdt_mor.errors import (
     CommitUnknownError,
@@ -16,6 +16,7 @@ from crdt_mor.errors import (
     UnsupportedFeatureError,
 )
 from crdt_mor.events import decide as moments
+from crdt_mor.events.handle import Handle
 from crdt_mor.ground.bounded import Bounded
 from crdt_mor.ground.threads import in_threads
 from crdt_mor.hudi import adoption
@@ -23,6 +24,7 @@ from crdt_mor.hudi.adoption import Foreign, foreign_completions
 from crdt_mor.hudi.adoption_instants import InstantCache
 from crdt_mor.hudi.adoption_pending import begun_files, heard_of_hudi
 from crdt_mor.hudi.projection import is_told
+from crdt_mor.log.combining import Crowd
 from crdt_mor.log.outcome import newer_value
 from crdt_mor.log.segments import SegmentGoneError, read_segment
 from crdt_mor.model.cut import Cut
@@ -32,9 +34,6 @@ from crdt_mor.model.restore import restored_since
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
 from crdt_mor.store.protocol import Stat, side_by_side
-
-if TYPE_CHECKING:
-    from crdt_mor.events.session import Session
 
 LOOK_EVERY_MS: Final = 60_000
 """How often an open table looks for Hudi's commits."""
@@ -86,8 +85,9 @@ class HudiLook:
 class Views:
     """What a session shows to readers. Thread-safe."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, handle: Handle, crowd: Crowd) -> None:
+        self._handle = handle
+        self._crowd = crowd
         self._look = HudiLook()
         self._has_helped = False
         self._hudi_instants: InstantCache = {}
@@ -107,12 +107,12 @@ class Views:
         return self._log_keys if has_looked_up else None
 
     def hudi_is_writing(self) -> bool:
-        session = self._session
+        handle = self._handle
         begun = self._look.begun_files
         if begun is None:
-            begun = begun_files(session.known(), session.store.list(session.publisher.projector.folder))
+            begun = begun_files(handle.known(), handle.store.list(handle.publisher.projector.folder))
             self._look = replace(self._look, begun_files=begun)
-        return bool(session.run(heard_of_hudi(begun, session.expiry_ms)))
+        return bool(handle.run(heard_of_hudi(begun, handle.expiry_ms)))
 
     def look_before_end(self) -> None:
         if self._since_look_ms >= LOOK_AT_END_MS:
@@ -123,26 +123,26 @@ class Views:
 
         On a disk, look as often as the cost is small; in a bucket, once a minute, or always if Hudi and we take turns.
         """
-        takes_turns = not self._session.config.ours or bool(self._session.known().file_ids.groups)
-        if self._since_look_ms >= (LOOK_EVERY_MS if self._session.is_far and not takes_turns else self._pause_ms):
-            self.with_hudi(self._session.tail(), None)
+        takes_turns = not self._handle.config.ours or bool(self._handle.known().file_ids.groups)
+        if self._since_look_ms >= (LOOK_EVERY_MS if self._handle.is_far and not takes_turns else self._pause_ms):
+            self.with_hudi(self._handle.tail(), None)
         if self._look.is_untold and not self._has_helped:  # its publisher may have died before projecting it
-            self._session.run(self._session.publisher.help_project(self._session.known()))
+            self._handle.run(self._handle.publisher.help_project(self._handle.known()))
         self._has_helped = True
 
     @property
     def _since_look_ms(self) -> int:
-        return abs(self._session.environment.now_ms() - self._look.at_ms)
+        return abs(self._handle.environment.now_ms() - self._look.at_ms)
 
     @property
     def _pause_ms(self) -> int:
         alone_ms = self._look.pause_ms
-        return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._session.pace.crowd.others)))
+        return max(alone_ms, min(LOOK_BY_TURNS_MS, alone_ms * (1 + self._crowd.others)))
 
     def adopt(self) -> None:
-        session = self._session
-        if self.has_foreign or adoption.may_be_led_to(session.known().foreign_group, session.config.buckets):
-            session.remember(session.run(adoption.adopt(session.publisher, session.known())))
+        handle = self._handle
+        if self.has_foreign or adoption.may_be_led_to(handle.known().foreign_group, handle.config.buckets):
+            handle.remember(handle.run(adoption.adopt(handle.publisher, handle.known())))
             self._look = replace(self._look, has_foreign=False)
 
     def sealed(self, *, look: bool = False, decided: bool = False, handed_out: Sequence[Cut] = ()) -> Timeline:
@@ -151,8 +151,8 @@ class Views:
         Looks at Hudi's directory at the start, on request, and once a minute. decided: leave out Hudi's commits with
         future times, see `is_decided`. handed_out: keep commits before these cuts.
         """
-        found = self._session.found()
-        tail = self._session.tail() if found is None else found.tail
+        found = self._handle.found()
+        tail = self._handle.tail() if found is None else found.tail
         if not (look or decided or self.has_foreign or self._since_look_ms > LOOK_EVERY_MS):
             return tail
         listed = None if found is None else found.hudi
@@ -173,16 +173,16 @@ class Views:
             return tail
         # The number stays, as a version must show the same before and after.
         clock = max(tail.clock, *(c.completed for c in completions))
-        groups = live_groups((*foreign.known, *completions), self._session.config.buckets)
+        groups = live_groups((*foreign.known, *completions), self._handle.config.buckets)
         adopted = tail.adopt(tail.nonce, 0, completions, foreign.schema, groups)
         return replace(adopted, version=tail.version, clock=clock)
 
     def _look_at_hudi(self, tail: Timeline, listed: Sequence[Stat] | None) -> Foreign:
-        began_ms = self._session.environment.now_ms()
+        began_ms = self._handle.environment.now_ms()
         if listed is None:
-            listed = self._session.store.list(self._session.publisher.projector.folder)
+            listed = self._handle.store.list(self._handle.publisher.projector.folder)
         foreign = self._foreign_completions(tail, listed)
-        now_ms = self._session.environment.now_ms()
+        now_ms = self._handle.environment.now_ms()
         self._look = HudiLook(
             at_ms=now_ms,
             took_ms=abs(now_ms - began_ms),
@@ -194,15 +194,15 @@ class Views:
         return foreign
 
     def _foreign_completions(self, value: Timeline, listed: Sequence[Stat] | None = None) -> Foreign:
-        steps = foreign_completions(self._session.publisher.projector, value, self._hudi_instants, listed)
-        return self._session.run(steps)
+        steps = foreign_completions(self._handle.publisher.projector, value, self._hudi_instants, listed)
+        return self._handle.run(steps)
 
     def sealed_beside(self, call: Callable[[Timeline], None]) -> Timeline:
         """Return `sealed`. In a bucket, call `call` meanwhile with the known value."""
-        if not self._session.has_known or not self._session.is_far:
+        if not self._handle.has_known or not self._handle.is_far:
             return self.sealed()
-        calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._session.known())]
-        sealed, _ = side_by_side(self._session.store, calls)
+        calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._handle.known())]
+        sealed, _ = side_by_side(self._handle.store, calls)
         assert sealed is not None
         return sealed
 
@@ -211,18 +211,18 @@ class Views:
 
         Raises `FutureSnapshotError` if the moment is in the future, this process may not write, or the store fails.
         """
-        if self._session.config.local_times or (self._session.known().version == 0 and not self._session.config.ours):
+        if self._handle.config.local_times or (self._handle.known().version == 0 and not self._handle.config.ours):
             self._refuse_undecided(
                 moment, "only Hudi wrote to this table, and crdt_mor writes nothing when reading it", None
             )
         cause: Exception | None = None
         try:
-            self._session.start()
-            known = self._session.known()
-            self._session.remember(self._session.run(moments.decide(self._session.publisher, known, moment)))
+            self._handle.start()
+            known = self._handle.known()
+            self._handle.remember(self._handle.run(moments.decide(self._handle.publisher, known, moment)))
         except (StorageUnavailableError, CommitUnknownError) as error:
             cause = error
-        if self._session.known().clock < moment:
+        if self._handle.known().clock < moment:
             if cause is None:
                 self._refuse_undecided(moment, "the moment is ahead of the store's clock", None)
             self._refuse_undecided(
@@ -243,8 +243,8 @@ class Views:
 
         The clock of Hudi's writers may be ahead; our next event that looks follows theirs.
         """
-        known = self._session.known()
-        return known.version == 0 or moment <= known.clock or moment < from_ms(self._session.environment.now_ms())
+        known = self._handle.known()
+        return known.version == 0 or moment <= known.clock or moment < from_ms(self._handle.environment.now_ms())
 
     def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
         foreign = self._foreign_completions(value)
@@ -264,7 +264,7 @@ class Views:
 
     def _completions_by_now(self, value: Timeline, needed: Callable[[Segment], bool]) -> list[Completion]:
         """Return an old value's completions from the newest value, after a sweep deleted segments."""
-        newest = self._session.remember(self._session.run(newer_value(value)))
+        newest = self._handle.remember(self._handle.run(newer_value(value)))
         cut = restored_since(newest.restores, value.version)
         if cut is not None and cut.first <= value.clock:
             raise SnapshotExpiredError(
@@ -290,11 +290,11 @@ class Views:
             return self.completions(value, lambda segment: segment.superseded is None)
         found = self.completions(value, cut.needs)
         shown = [c for c in found if cut.shows(c)]
-        if len(shown) < len(found) and self._session.config.layout_one:
+        if len(shown) < len(found) and self._handle.config.layout_one:
             raise UnsupportedFeatureError(
                 "only the latest snapshot of a table before version 8 can be read, since Hudi's cleaner may have "
                 "removed files of earlier ones. Upgrade the table to version 9 with Hudi, or use Hudi's own reader. "
-                f"version={self._session.config.version} as_of={cut.time}"
+                f"version={self._handle.config.version} as_of={cut.time}"
             )
         return shown
 
@@ -303,9 +303,9 @@ class Views:
         missing = [segment for segment in segments if segment.name not in contents]
 
         def read(segment: Segment) -> tuple[Completion, ...]:
-            return self._session.run(read_segment(segment))
+            return self._handle.run(read_segment(segment))
 
-        found = in_threads(read, missing, _SEGMENTS_AT_ONCE) if self._session.is_far else map(read, missing)
+        found = in_threads(read, missing, _SEGMENTS_AT_ONCE) if self._handle.is_far else map(read, missing)
         for segment, completions in zip(missing, found, strict=True):
             contents[segment.name] = self._segments[segment.name] = completions
             if len(self._segments) > _SEGMENTS_CACHED:

@@ -30,7 +30,6 @@ from crdt_mor.model.alteration_event import require_meant
 from crdt_mor.model.authors import Author
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.overwrite import void_files
 from crdt_mor.model.table_properties import changed
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending, Retention, Token
@@ -109,7 +108,7 @@ def complete(
     while True:
         intent = CompleteIntent((yield Nonce()), requested, begun.driver, operation, tuple(files), token)
         value = yield from publisher.publish(intent.derive, value, shortcuts, intent)
-        void = void_files(value, requested, files) if intent.may_end(value) else []
+        void = value.void_files(requested, files) if intent.may_end(value) else []
         if not void and intent.may_end(value) and value.file_ids.misplaced(files):
             raise GroupsMovedError(value)
         if not void:

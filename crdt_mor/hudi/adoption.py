@@ -55,7 +55,6 @@ from crdt_mor.model.names import (
     TimelineFileName,
     timeline_file_name,
 )
-from crdt_mor.model.overwrite import is_replacing
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, completed_name
 from crdt_mor.store.protocol import Stat
@@ -302,7 +301,7 @@ def _refuse_replaced(completions: Iterable[Completion], found: Iterable[Completi
             continue  # a compaction only rewrites rows of such commits
         for file in own.files:
             for by in replacing.get(file.group, ()):
-                if by.requested < (own.requested if is_replacing(by) else own.completed):
+                if by.requested < (own.requested if by.is_replacing else own.completed):
                     raise _hidden_error(own, by, file)
 
 

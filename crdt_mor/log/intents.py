@@ -15,7 +15,6 @@ from crdt_mor.log.stopping import blocking_token, require_open
 from crdt_mor.model.authors import Author, author_json, author_of
 from crdt_mor.model.declared import ANYTHING, Declared, declared_from, declared_json
 from crdt_mor.model.instant import InstantTime
-from crdt_mor.model.overwrite import void_files
 from crdt_mor.model.posts import Decided, PostName, noting, still_kept, token_of
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_json import FORMAT, WRONG_SHAPE, file_json, require_types
@@ -59,7 +58,7 @@ class CompleteIntent:
 
     def derive(self, tail: Timeline, wall_ms: int) -> Timeline | None:
         """Return the next value, or None if the write may not end, or void or misplaced files must go first."""
-        if not self.may_end(tail) or void_files(tail, self.requested, self.files):
+        if not self.may_end(tail) or tail.void_files(self.requested, self.files):
             return None
         if tail.file_ids.misplaced(self.files):
             return None

@@ -11,11 +11,13 @@ A cut is also a checkpoint, which ends in the table id:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
 
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, parse
+from crdt_mor.model.restore import Restore
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, Segment
 
@@ -54,6 +56,12 @@ class Cut:
         """Return True if `time` lies inside this cut: not after its completion time, or before its request time."""
         return time <= self.time if self.by == "completed" else time < self.time
 
+    def is_hidden_by(self, restore: Restore) -> bool:
+        """Return True if this cut contains, or contained, commits that a restore dropped."""
+        if restore.count == 0 or self.time >= restore.at:
+            return False
+        return self.time >= restore.first if self.by == "completed" else self.time > restore.first_requested
+
     def needs(self, segment: Segment) -> bool:
         """Return True if a snapshot at this cut may need the segment's files."""
         # A segment stores only completion times. A commit requested before `time` may have completed much later.
@@ -79,3 +87,8 @@ class Cut:
             )
         time, _, table_id = rest.partition(":")
         return cls(by, parse(time)), table_id or None  # type: ignore[arg-type]
+
+
+def restore_hiding(restores: Iterable[Restore], cut: Cut) -> Restore | None:
+    """Return the last restore that dropped commits of a cut."""
+    return next((restore for restore in reversed(tuple(restores)) if cut.is_hidden_by(restore)), None)

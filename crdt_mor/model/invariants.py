@@ -23,8 +23,9 @@ from crdt_mor.model import (
 )
 from crdt_mor.model.instant import InstantTime, is_claimable
 from crdt_mor.model.invariants_handover import nothing_begins_in_a_table_that_is_handed_over
-from crdt_mor.model.overwrite import replaced_by, still_noted, void_files
+from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import replaced_by
 
 Invariant = Callable[[Timeline, Timeline], bool]
 
@@ -229,7 +230,7 @@ def what_is_void_is_not_committed(previous: Timeline, following: Timeline) -> bo
     if not previous.overwrites:
         return True
     return not any(
-        void_files(previous, completion.requested, completion.files)
+        previous.void_files(completion.requested, completion.files)
         for completion in following.completions_since(previous)
         if not completion.adopted
     )

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from crdt_mor.model.instant import InstantTime
-
-if TYPE_CHECKING:
-    from crdt_mor.model.timeline import Timeline
-    from crdt_mor.model.timeline_parts import Completion, DataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,37 +44,8 @@ OPERATIONS: Final = frozenset({OVERWRITE_TABLE, OVERWRITE, DELETE_PARTITION})
 """Hudi's names. We report them as compactions, because a replacecommit would hide later writes."""
 
 
-def is_replacing(completion: Completion) -> bool:
-    """Return True if a commit of Hudi removed rows with file groups. A clustering only moves them."""
-    return bool(completion.replaced) and completion.operation in OPERATIONS
-
-
-def replaced_by(adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
-    """Return Hudi's replacing commits as overwrites."""
-    found = (c for c in adopted if is_replacing(c))
-    return tuple(Overwrite(c.requested, _scope_replaced(c)) for c in found)
-
-
-def with_replaced(overwrites: Iterable[Overwrite], adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
-    """Add Hudi's replacing commits, sorted by barrier."""
-    return tuple(sorted((*overwrites, *replaced_by(adopted)), key=lambda o: o.barrier))
-
-
-def _scope_replaced(completion: Completion) -> Scope:
-    if completion.operation == OVERWRITE_TABLE:
-        return EVERYTHING
-    written = {file.partition for file in completion.files}
-    return Scope(tuple(sorted({partition for partition, _ in completion.replaced} | written)))
-
-
 def still_noted(overwrites: Iterable[Overwrite], oldest: InstantTime | None) -> tuple[Overwrite, ...]:
     return tuple(o for o in overwrites if oldest is not None and oldest < o.barrier)
-
-
-def void_files(value: Timeline, requested: InstantTime, files: Iterable[DataFile]) -> list[DataFile]:
-    """Return the files of a pending write that a later overwrite covers. Nobody may see them."""
-    later = [o.scope for o in value.overwrites if o.barrier > requested]
-    return [file for file in files if any(scope.covers(file.partition) for scope in later)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crdt_mor.model.instant import InstantTime
-
-if TYPE_CHECKING:
-    from crdt_mor.model.cut import Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +34,8 @@ class Restore:
     first_requested: InstantTime
     count: int
 
-    def hides(self, cut: Cut) -> bool:
-        """Return True if a cut contains, or contained, dropped commits."""
-        if self.count == 0 or cut.time >= self.at:
-            return False
-        return cut.time >= self.first if cut.by == "completed" else cut.time > self.first_requested
-
     def hides_version(self, version: int) -> bool:
         return self.first_version <= version < self.version
-
-
-def restore_hiding(restores: Iterable[Restore], cut: Cut) -> Restore | None:
-    """Return the last restore that dropped commits of a cut."""
-    return next((r for r in reversed(tuple(restores)) if r.hides(cut)), None)
 
 
 def restored_since(restores: Iterable[Restore], version: int) -> Restore | None:

@@ -30,7 +30,7 @@ from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.file_ids import LiveGroups
 from crdt_mor.model.instant import EPOCH, InstantTime, barrier_after, begin_after, from_ms, tick_after
 from crdt_mor.model.names import ALTER_SCHEMA, DELTA_COMMIT, ROLLBACK
-from crdt_mor.model.overwrite import still_noted, with_replaced
+from crdt_mor.model.overwrite import still_noted
 from crdt_mor.model.posts import Member, PostName, noting, still_kept
 from crdt_mor.model.table_properties import Properties
 from crdt_mor.model.timeline_fields import document_of, fields_in, require_shape
@@ -45,6 +45,7 @@ from crdt_mor.model.timeline_parts import (
     RolledBack,
     Segment,
     Token,
+    with_replaced,
 )
 from crdt_mor.model.timeline_value import Value
 

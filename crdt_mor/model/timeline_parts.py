@@ -12,7 +12,7 @@ from crdt_mor.model.committed import Committed
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.names import COMMIT, COMPACTION, DELTA_COMMIT, BaseFileName, LogFileName, TimelineFileName
-from crdt_mor.model.overwrite import Overwriting
+from crdt_mor.model.overwrite import EVERYTHING, OPERATIONS, OVERWRITE_TABLE, Overwrite, Overwriting, Scope
 from crdt_mor.model.posts import Member, PostName
 
 FileGroup = tuple[str, str]
@@ -165,9 +165,32 @@ class Completion:
     def deletes(self) -> int:
         return sum(file.deletes for file in self.files)
 
+    @property
+    def is_replacing(self) -> bool:
+        """True if a commit of Hudi removed rows with file groups. A clustering only moves them."""
+        return bool(self.replaced) and self.operation in OPERATIONS
+
 
 def completed_name(completion: Completion) -> TimelineFileName:
     return TimelineFileName(completion.requested, completion.action, "completed", completion.completed)
+
+
+def replaced_by(adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
+    """Return Hudi's replacing commits as overwrites."""
+    found = (c for c in adopted if c.is_replacing)
+    return tuple(Overwrite(c.requested, _scope_replaced(c)) for c in found)
+
+
+def with_replaced(overwrites: Iterable[Overwrite], adopted: Iterable[Completion]) -> tuple[Overwrite, ...]:
+    """Add Hudi's replacing commits, sorted by barrier."""
+    return tuple(sorted((*overwrites, *replaced_by(adopted)), key=lambda o: o.barrier))
+
+
+def _scope_replaced(completion: Completion) -> Scope:
+    if completion.operation == OVERWRITE_TABLE:
+        return EVERYTHING
+    written = {file.partition for file in completion.files}
+    return Scope(tuple(sorted({partition for partition, _ in completion.replaced} | written)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -24,6 +25,7 @@ from crdt_mor.model.timeline_parts import (
     NOTHING_ARCHIVED,
     Archive,
     Completion,
+    DataFile,
     OpenPlan,
     Pending,
     Retention,
@@ -145,6 +147,11 @@ class Value:
 
     def find_completion(self, requested: InstantTime) -> Completion | None:
         return next((c for c in self.completions if c.requested == requested), None)
+
+    def void_files(self, requested: InstantTime, files: Iterable[DataFile]) -> list[DataFile]:
+        """Return the files of a pending write that a later overwrite covers. Nobody may see them."""
+        later = [o.scope for o in self.overwrites if o.barrier > requested]
+        return [file for file in files if any(scope.covers(file.partition) for scope in later)]
 
     def find_savepoint(self, name: str) -> Savepoint | None:
         return next((s for s in self.savepoints if s.name == name), None)

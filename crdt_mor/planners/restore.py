@@ -22,11 +22,11 @@ from typing import Final
 
 from crdt_mor.errors import FormatError, InvalidInputError, SnapshotExpiredError, UnsupportedFeatureError
 from crdt_mor.model.authors import Author
-from crdt_mor.model.cut import Cut
+from crdt_mor.model.cut import Cut, restore_hiding
 from crdt_mor.model.file_ids import live_groups
 from crdt_mor.model.instant import EPOCH, InstantTime, begin_after, tick_after
 from crdt_mor.model.names import DATA_ACTIONS, DELTA_COMMIT, data_file_name
-from crdt_mor.model.restore import Restore, restore_hiding
+from crdt_mor.model.restore import Restore
 from crdt_mor.model.rules import after_restore
 from crdt_mor.model.savepoint import SAVEPOINTS_MAX, Savepoint
 from crdt_mor.model.slices import fold_slices

@@ -12,10 +12,9 @@ from crdt_mor.errors import (
     TableReplacedError,
 )
 from crdt_mor.events.session import Session
-from crdt_mor.model.cut import By, Cut
+from crdt_mor.model.cut import By, Cut, restore_hiding
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.points import MOMENTS, NOW, Point, check_point, is_checkpoint
-from crdt_mor.model.restore import restore_hiding
 from crdt_mor.model.savepoint import Savepoint, is_savepoint_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.planners.clean import shows_the_same

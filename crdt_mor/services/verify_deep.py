@@ -1,4 +1,4 @@
-"""Compare the visible rows of a file group with the plain fold in `crdt_mor.testing`, the oracle.
+"""Compare the visible rows of a file group with the plain fold in `merge.oracle`.
 
     base rows, log rows, deletes ─► a contribution each ─► fold, key by key, payloads by `join` alone ─► rows
     the same files               ─► the merge kernel, as in any reader                                ─► rows
@@ -19,12 +19,12 @@ from crdt_mor.events.session import Session
 from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.merge.blocks import COMMIT_TIME, META_COLUMNS, RECORD_KEY, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.contributions import decode, given_names, scan
+from crdt_mor.merge.oracle import Contribution, Meaning, Row, fold
 from crdt_mor.merge.rule import Member, naming_payload
 from crdt_mor.model.slices import FileSlice
 from crdt_mor.read.open_slice import open_slice
 from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.verify_rows import Faults
-from crdt_mor.testing.oracle import Contribution, Meaning, Row, fold
 
 PART_ROWS: Final = 100_000
 """Approximate contributions folded at once, to bound memory."""

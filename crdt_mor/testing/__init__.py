@@ -1,6 +1,6 @@
 """Tools for tests of users, and of authors of payloads and stores; docs/testing.md shows how.
 
-    oracle.py        the meaning of a table, as a fold over a plain list
+    merge/oracle.py  the meaning of a table, as a fold over a plain list
     faults.py        stores that fail, lose replies, or die at a chosen call
     clock.py         an environment with simulated time
     store_suite.py   tests for every store, with pytest
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crdt_mor.merge.oracle import Contribution, MergeRule, fold
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import DelegatingStore, FaultyStore, InterruptedStore, ProcessDied
-from crdt_mor.testing.oracle import Contribution, MergeRule, fold
 from crdt_mor.testing.store_suite import StoreSuite
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from crdt_mor.merge.kernel import (
     precombine,
     touched,
 )
+from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.layout import BY_KEY, Z_ORDER, Layout
-from crdt_mor.testing.oracle import Contribution, Row, fold
 from tests.tiers import long, slow
 
 STORED: dict[str, pl.DataType] = {

@@ -23,8 +23,8 @@ from crdt_mor.merge.kernel import (
     precombine,
     to_arrow,
 )
+from crdt_mor.merge.oracle import Contribution, fold
 from crdt_mor.merge.rule import MergeRule
-from crdt_mor.testing.oracle import Contribution, fold
 from tests.merge.helpers import COLUMNS, frame, parquet, stamp
 from tests.tiers import long, slow
 

@@ -12,7 +12,7 @@ from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.invariants import require_invariants
 from crdt_mor.model.merge_spec import MergeSpec
 from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_file_id
-from crdt_mor.model.overwrite import EVERYTHING, Overwrite, Scope, void_files
+from crdt_mor.model.overwrite import EVERYTHING, Overwrite, Scope
 from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan, Pending
@@ -131,7 +131,7 @@ def test_what_was_pending_is_void_in_the_scope_until_the_last_such_write_has_end
     assert line.value.overwrites == (Overwrite(barrier, A),)
     for begun, void in ((first, ["a"]), (second, ["a"]), (third, [])):
         files = [log(partition, begun.requested) for partition in ("a", "b")]
-        assert [f.partition for f in void_files(line.value, begun.requested, files)] == void
+        assert [f.partition for f in line.value.void_files(begun.requested, files)] == void
     line.complete(first, "b")
     assert line.value.overwrites
     line.to(line.value.roll_back(line.nonce(), MS, second.requested))

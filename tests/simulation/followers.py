@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from crdt_mor import Changes, Table
-from crdt_mor.testing.oracle import Row
+from crdt_mor.merge.oracle import Row
 
 if TYPE_CHECKING:
     from tests.simulation.random_history import Done, History

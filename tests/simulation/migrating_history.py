@@ -29,10 +29,10 @@ from crdt_mor import (
     TableReplacedError,
 )
 from crdt_mor.log.paths import ERASURES
+from crdt_mor.merge.oracle import Contribution, Row
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.store.memory import MemoryStore
 from crdt_mor.store.protocol import Store
-from crdt_mor.testing.oracle import Contribution, Row
 from tests.inside import completions_of, tail_of
 from tests.simulated import Simulated
 from tests.simulation.followers import Follower

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Payload, payloads
-from crdt_mor.testing.oracle import Contribution
+from crdt_mor.merge.oracle import Contribution
 
 Said = Sequence[tuple[Contribution, Any]]
 """What was written to a column, nulls left out, in the table's order."""

@@ -25,11 +25,11 @@ import pytest
 
 from crdt_mor import Commit, Payload, Scan, Store, Table, Transaction
 from crdt_mor.ground.clock import Environment, SystemEnvironment
+from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.planners.compaction import CompactionPlan
-from crdt_mor.testing.oracle import Contribution, Row, fold
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import run_sweep
 from tests.simulation.followers import Follower, apply, same, shown

@@ -24,7 +24,7 @@ from crdt_mor.events import write as events
 from crdt_mor.hudi.overwrite import place
 from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector
-from crdt_mor.log import intents, publish
+from crdt_mor.log import publish
 from crdt_mor.log.outcome import find_completion
 from crdt_mor.log.paths import STAGED
 from crdt_mor.log.steps import Put, Read, Steps
@@ -327,8 +327,7 @@ def test_an_overwrite_beside_others(who: Sequence[str], options: dict[str, Any])
 
 
 def a_straggler_keeps_its_files(patch: pytest.MonkeyPatch) -> None:
-    for room in (events, intents):
-        patch.setattr(room, "void_files", lambda tail, requested, files: [])
+    patch.setattr(Timeline, "void_files", lambda tail, requested, files: [])
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
 
 

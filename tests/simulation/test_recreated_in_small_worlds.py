@@ -23,9 +23,10 @@ import pytest
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, TableNotFoundError, TableReplacedError
-from crdt_mor.events import plan, rollback, session, sweep
+from crdt_mor.events import handle, plan, rollback, sweep
 from crdt_mor.events import write as events
-from crdt_mor.events.session import Session, first_tail, put_first
+from crdt_mor.events.handle import first_tail, put_first
+from crdt_mor.events.session import Session
 from crdt_mor.format.properties import decode_table, encode_table
 from crdt_mor.ground.clock import SystemEnvironment
 from crdt_mor.hudi.actions import COMPACT
@@ -406,7 +407,7 @@ def all_first_versions_have_one_nonce(patch: pytest.MonkeyPatch) -> None:
     def alike(value: Timeline, nonce: str) -> Timeline:
         return value
 
-    patch.setattr(session, "replace", alike)
+    patch.setattr(handle, "replace", alike)
 
 
 def a_first_version_is_taken_back_unseen(patch: pytest.MonkeyPatch) -> None:
@@ -414,7 +415,7 @@ def a_first_version_is_taken_back_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_first_version_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(session, "Delete", GetStat)
+    patch.setattr(handle, "Delete", GetStat)
 
 
 def the_first_value_seen_is_not_looked_after(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crdt_mor.errors import CrdtMorError
-from crdt_mor.events import session
+from crdt_mor.events import handle
 from crdt_mor.events.session import Session
 from crdt_mor.log import projection
 from crdt_mor.log.projection import EventProjector
@@ -48,14 +48,14 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def values_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("crdt_mor.log.tail._is_foreign", lambda found, known: False)
     patch.setattr("crdt_mor.log.tail.is_kept", lambda known, tail: False)
-    patch.setattr(session, "_require_same", lambda opened, found: None)
+    patch.setattr(handle, "_require_same", lambda opened, found: None)
 
 
 def every_first_version_has_one_nonce(patch: pytest.MonkeyPatch) -> None:
     def alike(value: Timeline, **changes: Any) -> Timeline:
         return replace(value, **{**changes, "nonce": "genesis"} if "nonce" in changes else changes)
 
-    patch.setattr(session, "replace", alike)
+    patch.setattr(handle, "replace", alike)
 
 
 def checkpoints_have_no_id(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final
 
 from crdt_mor import Commit, InvalidInputError, Table
-from crdt_mor.testing.oracle import Contribution, Row
+from crdt_mor.merge.oracle import Contribution, Row
 from tests.simulation.payload_columns import names
 from tests.simulation.random_history import (
     PARTS,

@@ -44,11 +44,11 @@ from crdt_mor import (
 )
 from crdt_mor.ground.clock import Process
 from crdt_mor.log.paths import ERASURES
+from crdt_mor.merge.oracle import Contribution, Row
 from crdt_mor.merge.precombine import DeleteWrite
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline_parts import Completion, Retention
 from crdt_mor.testing.clock import SimulatedEnvironment
-from crdt_mor.testing.oracle import Contribution, Row
 from crdt_mor.write.open_write import OpenWrite
 from tests.inside import tail_of
 from tests.simulated import Simulated

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from crdt_mor import Commit, SnapshotExpiredError, Table, Transaction, WriterExpiredError
+from crdt_mor.merge.oracle import Meaning
 from crdt_mor.payloads import Counter
 from crdt_mor.testing import Contribution, MergeRule, SimulatedEnvironment, fold
-from crdt_mor.testing.oracle import Meaning
 from tests.inside import store_of
 from tests.simulated import Simulated
 from tests.tiers import one_in

@@ -1,4 +1,4 @@
-"""The names of a run's columns over time, and the actions on them.
+"""The names of a run's columns over time.
 
 To the ledger a column keeps its first name. Each name is used once, so a read name identifies its column. The table's
 schema alone tells which alterations landed.
@@ -6,19 +6,16 @@ schema alone tells which alterations landed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 
-from crdt_mor import CommitUnknownError, InvalidInputError, StorageUnavailableError
-from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 
 if TYPE_CHECKING:
-    from crdt_mor.testing.simulation.plan import Action, Given
-    from crdt_mor.testing.simulation.world import Busy, World
+    pass
 
 MORE_MAX: Final = 2
 """Added columns at most."""
@@ -149,48 +146,3 @@ class Columns:
                 raise BrokenPromiseError("nothing-lost", f"{what} was acknowledged, but is missing")
             if one.told == "not written" and one.has_landed:
                 raise BrokenPromiseError("given-up-stays-away", f"{what} was reported as failed, but landed")
-
-
-def rename(world: World, process: Busy, action: Action) -> str:
-    columns = world.columns
-    column = columns.alterable[int(action.pick * len(columns.alterable))]
-    asked = columns.asked(column, f"{column} nr {action.number}")
-    return f"calls {asked.old!r} {asked.new!r}{_alter(world, process, asked)}"
-
-
-def drop(world: World, process: Busy, action: Action) -> str:
-    choice = world.columns.droppable
-    if not choice:
-        return "finds no column to drop"
-    asked = world.columns.asked(choice[int(action.pick * len(choice))], None)
-    return f"drops the column {asked.old!r}{_alter(world, process, asked)}"
-
-
-def _alter(world: World, process: Busy, asked: Alteration) -> str:
-    try:
-        if asked.new is None:
-            process.table.alter(drop=[asked.old])
-        else:
-            process.table.alter(rename={asked.old: asked.new})
-    except (ProcessDied, CommitUnknownError, StorageUnavailableError):
-        asked.told = "unknown"
-        raise
-    except InvalidInputError as error:
-        asked.told = "not written"
-        world.look_at_history()
-        if world.move is None and world.columns.names.get(asked.column) == asked.old:
-            raise BrokenPromiseError("no-surprise", f"{asked} is refused: {error}") from error
-        return f", and is refused: {str(error).partition(':')[0]}"
-    except Exception:
-        asked.told = "not written"
-        raise
-    asked.told = "committed"
-    return ""
-
-
-def with_more(world: World, action: Action, rows: tuple[Given, ...]) -> tuple[Given, ...]:
-    more = dict.fromkeys(world.columns.more, action.number)
-    return tuple({**row, **more} for row in rows)
-
-
-ACTS: dict[str, Callable[[World, Busy, Action], str]] = {"rename": rename, "drop a column": drop}

@@ -12,7 +12,7 @@ from typing import Final
 
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.model.instant import InstantTime, from_ms, to_ms
-from crdt_mor.testing.simulation.columns import with_more
+from crdt_mor.testing.simulation.altering import with_more
 from crdt_mor.testing.simulation.hudi_writer import hudi_begins, hudi_completes, hudi_stages
 from crdt_mor.testing.simulation.inside import tail_of
 from crdt_mor.testing.simulation.ledger import Said, Write

@@ -1,7 +1,7 @@
 """Record the writes of a run and their outcomes, and derive the expected rows.
 
 The table's history tells *which* writes landed, when and in which order. Their meaning comes from the plan through
-`crdt_mor.testing.oracle`. Each write carries its number as `commit_info`.
+`crdt_mor.merge.oracle`. Each write carries its number as `commit_info`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from crdt_mor.testing.oracle import Contribution, MergeRule, Row, fold
+from crdt_mor.merge.oracle import Contribution, MergeRule, Row, fold
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.meaning import Meanings
 from crdt_mor.testing.simulation.plan import Rule, Settings

@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.merge.kernel import polars_type
+from crdt_mor.merge.oracle import Contribution, Meaning
 from crdt_mor.merge.payload import Dot, Payload, RecordPayload
-from crdt_mor.testing.oracle import Contribution, Meaning
 from crdt_mor.testing.simulation.plan import Settings
 
 Given = Sequence[tuple[Contribution, tuple[object, ...]]]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from crdt_mor import CrdtMorError, LawError, Payload, payloads
 from crdt_mor.ground.threads import one_thread
-from crdt_mor.testing.simulation import columns, foreign, keeping, moving, reading, writing
+from crdt_mor.testing.simulation import altering, foreign, keeping, moving, reading, writing
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.plan import Plan, plan_of
 from crdt_mor.testing.simulation.world import World
@@ -22,7 +22,7 @@ SHIPPED: Final = (
 """Payloads for runs without a given one."""
 
 ACTS: Final = {
-    **writing.ACTS, **keeping.ACTS, **reading.ACTS, **foreign.ACTS, **moving.ACTS, **columns.ACTS,
+    **writing.ACTS, **keeping.ACTS, **reading.ACTS, **foreign.ACTS, **moving.ACTS, **altering.ACTS,
 }  # fmt: skip
 
 SMALL: Final = (

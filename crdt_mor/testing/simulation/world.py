@@ -27,16 +27,18 @@ from crdt_mor import (
     TableMovedError,
     Transaction,
 )
+from crdt_mor.log.paths import VERSIONS
 from crdt_mor.payloads import Counter
 from crdt_mor.testing.clock import SimulatedEnvironment
 from crdt_mor.testing.faults import ProcessDied
 from crdt_mor.testing.simulation.chance import Chance
 from crdt_mor.testing.simulation.columns import Columns
+from crdt_mor.testing.simulation.inside import tail_of
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Ledger, Write
 from crdt_mor.testing.simulation.machine import Calls, Disk, Machine, Trace, Trouble
 from crdt_mor.testing.simulation.meaning import Meanings, columns_of, reading_of
-from crdt_mor.testing.simulation.moves import Left, Move, has_moved
+from crdt_mor.testing.simulation.moves import Left, Move
 from crdt_mor.testing.simulation.plan import ACCOUNTS, BANKS, PROCESSES, Action, Plan, Settings
 
 DEPTH_MAX: Final = 3
@@ -262,8 +264,30 @@ class World:
             return
         self._puts_seen = puts
         self._look()
-        if self.move is not None and has_moved(self, self.move):
+        if self.move is not None and self._moves(self.move):
             self._look()
+
+    def _moves(self, move: Move) -> bool:
+        """Follow an ended migration. Only the opened new table proves its end, as its process may die right after."""
+        if not move.disk.list(VERSIONS):
+            return False
+        table = self.observed(move.uri)
+        origin = tail_of(table).origin
+        if origin is None or not (origin.is_opened or origin.given_up):
+            return False
+        if origin.given_up:
+            if tail_of(self.observer).moving is None:
+                self.move = None
+            return False
+        self.left.append(Left(self.observer, self.ledger.as_left()))
+        self.ledger.move(table.history().to_pylist(), origin.opened, move.rule)
+        self.observer, self.uri, self.move = table, move.uri, None
+        if move.rule is not None:
+            self.settings = self.ledger.settings
+        self.state["history is given up"] = True
+        for name in ("plans", "savepoints", "followers"):
+            self.state.pop(name, None)
+        return True
 
     def _look(self) -> None:
         if self.ledger.foreign:

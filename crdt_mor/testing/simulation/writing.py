@@ -22,9 +22,10 @@ from crdt_mor import (
     TableMovedError,
     WriterExpiredError,
 )
+from crdt_mor.merge.oracle import Row
 from crdt_mor.testing.faults import ProcessDied
-from crdt_mor.testing.oracle import Row
-from crdt_mor.testing.simulation.columns import MORE_MAX, with_more
+from crdt_mor.testing.simulation.altering import with_more
+from crdt_mor.testing.simulation.columns import MORE_MAX
 from crdt_mor.testing.simulation.invariants import BrokenPromiseError
 from crdt_mor.testing.simulation.ledger import Said, Write
 from crdt_mor.testing.simulation.plan import ACCOUNTS, Action, Given
