@@ -202,7 +202,7 @@ def count(table: Table, number: int) -> Commit:
     return table.upsert(pa.Table.from_pylist(rows("w", number), WRITTEN), token=("w", number))
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_commit_that_is_repeated_after_a_death_at_any_moment_counts_once(

@@ -151,7 +151,7 @@ def test_a_process_may_die_at_any_moment_of_a_compaction(fast_path: Path, after:
     assert moments(fast_path, every, scene) >= 9
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @ways
 def test_a_writer_that_is_given_up_at_any_moment_either_has_committed_or_leaves_nothing(
     fast_path: Path, write: Write, every: int
@@ -214,7 +214,7 @@ def test_two_executors_may_meet_at_any_moment_of_a_compaction(fast_path: Path, e
     assert moments(fast_path, every, scene) >= 6
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "stays_full"),
     [(Table.upsert, True), slow(Table.upsert, False), slow(in_block, True), (in_block, False)],

@@ -37,7 +37,7 @@ def in_hudi_rs(history: UpkeepHistory) -> None:
         assert hudi_rs(path) == ours(history.table), history.story
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(1), range(1, 2), range(2, 6)))
 @pytest.mark.parametrize("kind", [kind if kind in FAST else slow(kind) for kind in KINDS])
 def test_hudi_rs_after_each_step(make: Maker, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def rows_of(files: Slice, rule: MergeRule) -> dict[str, int | None]:
     return dict(found)
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("examples", [30, slow(100), long(400)])
 @pytest.mark.parametrize("rule", [MergeRule(), ORDERING], ids=["latest", "ordering"])
 def test_a_log_older_than_the_base_wins_only_where_its_time_or_value_does(rule: MergeRule, examples: int) -> None:

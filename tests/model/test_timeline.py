@@ -484,7 +484,7 @@ def test_two_that_race_to_give_a_table_its_id_hold_that_of_the_winner() -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(range(2), range(2, 6)))
 def test_no_completion_is_lost_in_segments_and_the_value_stays_small(
     seed: int, monkeypatch: pytest.MonkeyPatch

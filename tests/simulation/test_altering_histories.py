@@ -41,7 +41,7 @@ def the_names_of_then_are_those_of_now(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(table_reads, "names_at", lambda alterations, moment: alteration.names_of(alterations))
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plant",
     [

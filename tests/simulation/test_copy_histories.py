@@ -105,7 +105,7 @@ def dying(made: Copied, update: bool, at: int, after: bool) -> bool:
     return False
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("update", "after", "step"),
     [

@@ -44,7 +44,7 @@ def a_look_that_fails_has_found_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(group, "unknown_outcome", careless)
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "seeds_that_find"),
     [(every_put_that_fails_has_made_nothing, (8, 11, 16)), (a_look_that_fails_has_found_nothing, (3, 4, 5))],

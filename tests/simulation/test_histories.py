@@ -182,7 +182,7 @@ def no_deletes_are_carried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(compact, "compact_all", lambda *files: replace(fold(*files), carry=list))
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "rule", "seeds_that_find"),
     [

@@ -236,7 +236,7 @@ def a_job_may_begin_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("crdt_mor.events.job.find_completion_by_nonce", forgetful)
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [all_drivers_give_a_file_the_same_name, a_job_may_begin_again])
 def test_random_histories_find(plant: Plant, fast_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

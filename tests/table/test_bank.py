@@ -54,6 +54,7 @@ def by_merge(table: Table, source: str, target: str, euros: int) -> None:
 WAYS: Final[tuple[Callable[[Table, str, str, int], None], ...]] = (by_scan, by_statements, by_merge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "transfers"),
     [({}, 4), slow({"merge": PartialUpdate()}, 4), slow({}, 30), slow({"merge": PartialUpdate()}, 30)],

@@ -115,7 +115,7 @@ def took_s(bucket: FailingBucket, call: Callable[[], object]) -> tuple[float, Ex
     return (bucket.environment.now_ms() - began_ms) / 1000, None
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name if name in FAST else slow(name) for name in OPERATIONS])
 def test_a_store_that_dies_fails_an_operation_after_one_deadline(name: str) -> None:
     """At whatever request of it the store dies; once it lives again, the table is as whole as before."""

@@ -57,7 +57,7 @@ def for_hours(world: Simulated, job: WriteJob, given: pa.Table, happens: Any) ->
     return job.stage(reader, task=0, environment=world.environment)
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", ["upsert", "overwrite"])
 def test_updates_of_other_partitions_do_not_wait_for_a_backfill_of_six_hours(world: Simulated, operation: Any) -> None:
     table, other = make(world), again(world)

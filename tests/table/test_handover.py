@@ -179,7 +179,7 @@ def test_it_is_the_value_that_says_so_whatever_the_properties_say(table: Table, 
     assert said(store) == PLAIN
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["handover", "takeback"])
 def test_a_process_that_dies_anywhere_leaves_a_table_that_the_next_one_goes_on_with(
     call: str, clock: SimulatedEnvironment

@@ -187,7 +187,7 @@ def test_names_tell_apart_what_is_written_alike() -> None:
     assert len(names) == 5
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(("merge", "layout"), fast_only(FAST, CASES))
 @pytest.mark.parametrize("seed", seeds([0], range(1, 4), range(4, 40)))
 def test_random_histories_read_the_same_with_hints_of_any_age_and_damage(

@@ -117,7 +117,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", MERGES)
 def test_of_other_keys_nothing_is_decoded_of_logs_and_the_rows_are_those_of_the_whole_read(
     make: Make, place: Place, merge: str, monkeypatch: pytest.MonkeyPatch

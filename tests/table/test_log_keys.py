@@ -111,7 +111,7 @@ def test_a_process_forgets_keys_that_would_take_too_much_memory(monkeypatch: pyt
     assert len(table._session.views._log_keys) == 2
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories_show_the_same_rows_to_lookups_at_every_moment(

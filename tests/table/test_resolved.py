@@ -44,7 +44,7 @@ def answers(table: Table, **scan: Any) -> list[object]:
     return [every, narrow, table.scan(**scan).count(), chosen]
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(("merge", "layout"), only(FAST, CASES))
 @pytest.mark.parametrize("seed", seeds([0], range(1, 4), range(4, 40)))
 def test_every_scan_of_a_history_says_what_the_first_one_of_a_process_says(

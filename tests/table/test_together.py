@@ -56,7 +56,7 @@ def answers(table: Table, commits: list[Commit], asked: Sequence[Question]) -> A
     return found
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize(("merge", "layout"), [case if case in FAST else slow(*case) for case in CASES])
 @pytest.mark.parametrize("seed", seeds([0], [], range(1, 20)))
 def test_every_answer_is_as_of_slices_that_are_merged_alone(

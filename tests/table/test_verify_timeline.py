@@ -302,6 +302,7 @@ def test_other_objects_beside_the_versions_are_passed_over(folder: Path, name: s
     assert stray.exists()
 
 
+@pytest.mark.slow
 def test_a_partition_has_lost_its_metadata_or_that_says_nothing(folder: Path) -> None:
     """A power cut may leave a file of Hudi's empty."""
     path = folder / ".hoodie_partition_metadata"
@@ -313,6 +314,7 @@ def test_a_partition_has_lost_its_metadata_or_that_says_nothing(folder: Path) ->
     assert only(folder).check == "partition metadata"
 
 
+@pytest.mark.slow
 def test_the_file_of_a_savepoint_is_gone_or_of_another(folder: Path) -> None:
     """Hudi's cleaner would remove what the savepoint keeps."""
     opened(folder).savepoint("kept")

@@ -110,7 +110,7 @@ def dying(scene: Scene, steps: Steps[object], at: int, *, after: bool) -> None:
             raise DiedError
 
 
-@pytest.mark.costly
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["just before", "just after"])
 def test_a_process_may_die_at_any_step_of_a_wide_commit(after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tail, "KEPT_VERSIONS", 4)
