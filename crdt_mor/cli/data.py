@@ -1,7 +1,8 @@
 """Read input files and schemas; `-` is stdin.
 
 The file's name tells its format, or `--input-format`. Stdin and named pipes are read completely, because Parquet's
-footer is at the end; their first bytes tell the format.
+footer is at the end; their first bytes tell the format. CSV and JSON have no types, so they are read with
+the types of the target table.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ else:
 STDIN: Final = Path("-")
 
 _BLOCK_MAX: Final = 1 << 30
+"""Most bytes of CSV for guessing types. Arrow counts them in 31 bits."""
 
 
 class InputFormat(StrEnum):

@@ -36,6 +36,7 @@ USAGE: Final = 2
 """The command line was wrong. Nothing was read."""
 
 BROKEN: Final = 3
+"""A check found something: `laws`, `simulate`, `verify`, `repair`, `diff`, `check-store` or `doctor`."""
 
 INTERRUPTED: Final = 130
 """Ctrl-C; a shell's code for SIGINT."""

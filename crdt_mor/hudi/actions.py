@@ -225,7 +225,10 @@ def when_put(name: TimelineFileName) -> int:
 
 
 def bears_our_key(name: TimelineFileName, data: bytes, path: str) -> bool:
-    """Return True if a file in Hudi's directory contains our key. Empty files, as `.compaction.inflight`, do not."""
+    """Return True if a file in Hudi's directory contains our key.
+
+    Empty files do not: `.compaction.inflight`, and `.deltacommit.requested` of Hudi and of older releases.
+    """
     ended = (action for action in ACTIONS.values() if action.completed == name.action)
     action = next(ended, None) if name.state == "completed" else ACTIONS.get(name.action)
     if action is None or not data:

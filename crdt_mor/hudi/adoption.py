@@ -202,7 +202,8 @@ def _are_those_of(value: Timeline, candidates: Sequence[TimelineFileName], count
 def is_archived_by_others(projector: Projector, value: Timeline) -> Steps[bool]:
     """Return True if the archive's newest manifest is Hudi's.
 
-    Files without a manifest may belong to our first archiving.
+    Files without a manifest may belong to our first archiving. An old `value` may take our own later archiving for
+    Hudi's, so `require_own_history` asks the newest version before it refuses.
     """
     listed: list[Stat] = yield List(projector.archive)
     numbers = [manifest_number(stat.path.rpartition("/")[2]) for stat in listed]
@@ -411,6 +412,7 @@ def _require_schema(schema: str, instants: Iterable[HudiInstant]) -> None:
 
 
 def _refuse_renamed(instants: list[HudiInstant]) -> None:
+    """Raise for columns renamed or dropped by number: a name that returns later could mean another column."""
     schemas = [TableSchema.from_avro(text).declared for text in dict.fromkeys(instant.schema for instant in instants)]
     for before, after in pairwise(schemas):
         if gone := sorted(_column_names(before) - _column_names(after)):

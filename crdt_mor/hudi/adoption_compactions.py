@@ -4,6 +4,7 @@ below Hudi's.
     ours    ── T ──────────────── C ─────┐
     Hudi's            b (plan) ───┼──── base file b       C < b: the log is in the slice that this base file has ended
 
+Hudi's commit lands below our compaction if the clock of its writer is behind the table's, or if both run at once.
 Hudi's compaction misses our commit if the writer died before projecting it. The plan beside Hudi's completed file shows
 this.
 """

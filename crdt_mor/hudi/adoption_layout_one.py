@@ -6,7 +6,7 @@
 
 The files that no active commit names form a first commit: base files of archived commits, and logs. A base file that is
 neither named nor old enough belongs to a failed or running write. The timeline is listed before the table: a named file
-that is gone was superseded and cleaned.
+that is gone was superseded and cleaned. Opening reports a missing file that a snapshot needs.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@
     T_C.deltacommit                       completed, and adopted (`hudi.adoption`)
     .hoodie/.heartbeat/T                  touched by Hudi's writer while it runs
 
+Versions of a row are in the order of requested times, also Hudi's. So a Hudi commit comes before an update requested
+later, even if the commit was not complete when the update was computed.
+
 Silent writers of Hudi are not waited for beyond our expiry: Hudi refuses their commits, by default after two minutes.
 """
 

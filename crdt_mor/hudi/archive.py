@@ -8,7 +8,8 @@
 
 Any number of processes may do this, however late, with the same names. A process that finds manifest N or a later one
 skips the first two steps, as each version is projected before the next is put. Files are removed by the names of our
-completions, never by time alone: files that Hudi put beside them are not ours.
+completions, never by time alone: files that Hudi put beside them are not ours. Data files of a later archiving
+begin after this watermark or reach beyond it, so step 4 never deletes them.
 """
 
 from __future__ import annotations

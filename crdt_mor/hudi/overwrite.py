@@ -50,6 +50,7 @@ def _place(value: Timeline, overwriting: Completion) -> Steps[list[DataFile]]:
 
 
 def _require_over(value: Timeline, file: DataFile) -> Steps[None]:
+    """Raise unless later versions exist: then the file was named before, and its staged copy may be gone."""
     tail = yield from find_tail(value)
     if tail.version == value.version:
         raise StorageUnavailableError(

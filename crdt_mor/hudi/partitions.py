@@ -3,8 +3,10 @@
     a writer     puts its first file of the partition ── puts the metadata, if absent ── completes
     a sweep      lists: no data file ── deletes the metadata ── lists again: a data file? ── puts the metadata
 
-So a completed commit's partition has metadata in every order of these steps. If the sweep dies in between, a later
-sweep puts it. Hudi's own writers put the metadata first.
+So a completed commit's partition has metadata in every order of these steps. A writer that finds no metadata puts it.
+If the writer finds metadata, the sweep has not deleted it yet, and the writer's file is already there. The sweep's
+second listing then shows this file, and the sweep puts the metadata again. If the sweep dies in between, a later sweep
+puts it. Hudi's own writers put the metadata first.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     2. each dropped instant          latest completion first: delete its completed file in Hudi's timeline, so that it
                                      is pending to Hudi's readers, its data files, then the rest
 
-An instant's files are durably gone before the next is touched. Two pending compactions of a file group would make the
+An instant's files are durably gone before the next is touched, so Hudi's readers always see the table at some earlier
+moment. Two pending compactions of a file group would make the
 table unreadable to Hudi's Spark reader, and Hudi's readers take a log file older than the timeline for committed. So
 after a failed deletion no earlier instant is touched: the rest is for a sweep by the file's owner.
 """

@@ -3,6 +3,7 @@
     table.upsert(frame, commit_info={"message": "prices of May", "ticket": "OPS-17"})
 
 Known keys are `message` and `application`. The default application is the token's, then the program's name.
+No decision of the protocol depends on an author.
 """
 
 from __future__ import annotations

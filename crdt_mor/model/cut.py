@@ -4,7 +4,8 @@
     by request      all commits requested before a time, if no pending write was: a prefix of the table's order that no
                     later commit can change (the fence of RFC-22)
 
-A cut is also a checkpoint, which ends in the table id:
+A cut is also a checkpoint: the increment between two cuts neither skips nor repeats a commit, whatever overlapped. The
+text ends in the table id, because a cut of another table shows other commits:
 
     completed:20260131120000000:0b3d1c6f2a4e4f0f9d8c7b6a59483726
 """

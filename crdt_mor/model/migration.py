@@ -3,8 +3,9 @@
     source   moving    announced ──► closed: nothing begins there, writers go to the target
     target   origin    arriving, step by step ──► opened | given up
 
-A source reopens only after its target was given up, and such a target never opens. So two tables never take the same
-writes.
+Each table is changed only by its own events. So a migration makes two decisions, each by a single put: source open or
+closed, and target opened or given up. A source reopens only after its target was given up, and such a target never
+opens. So two tables never take the same writes.
 
 A *step* is noted before it is executed: a part of the source's history, and the token numbers of its commits. They
 determine the commits, so any process can continue after the last committed number.

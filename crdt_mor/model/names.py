@@ -86,7 +86,8 @@ def bucket_of_file_id(file_id: str) -> int | None:
 def driver_token(driver: int) -> str:
     """Return the write token of a distributed write's driver.
 
-    Every driver gets a new number, so drivers never share a file name. The middle part is beyond Spark's stages.
+    Every driver gets a new number, so drivers never share a file name. The middle part
+    is a 32-bit number, as Hudi's readers require, and beyond Spark's stages.
     """
     return f"0-{_DRIVERS + driver}-0"
 

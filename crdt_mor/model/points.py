@@ -12,7 +12,8 @@
     "before-backfill"                       before-backfill                     the savepoint of this name
     "completed:20260131120000000:0b3d…"     completed:20260131120000000:0b3d…   an end of a window of changes
 
-If a Hudi table's timeline is in local time, 17 digits are local time too. An ordinal of `Table.history` is not a point.
+If a Hudi table's timeline is in local time, 17 digits are local time too. Moments are cut to milliseconds.
+An ordinal of `Table.history` is not a point.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A post names the version at which it was made, and is *open* for the next `WINDOW` versions. Only these may take it. A
 value keeps the names of taken or voided posts for the same time. So a post is committed at most once, however late a
-second copy arrives.
+second copy arrives. No listing, clock or deletion decides.
 """
 
 from __future__ import annotations

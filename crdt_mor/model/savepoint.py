@@ -25,6 +25,8 @@ COMMENT_BYTES_MAX: Final = 1024
 """In UTF-8."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}\Z")
+"""Versions and moments begin with a digit, and a checkpoint contains `:`, so a text names a single thing."""
+
 _TAKEN: Final = ("now",)
 
 

@@ -110,7 +110,10 @@ def fold_slices(completions: Iterable[Completion], *, old_logs: bool = False) ->
 
 
 def shared_logs(completions: Iterable[Completion]) -> set[str]:
-    """Return Hudi's logs from before an upgrade to version 8, named after slices instead of commits."""
+    """Return Hudi's logs from before an upgrade to version 8, named after slices instead of commits.
+
+    The upgrade compacts them away, so only views of earlier moments contain them.
+    """
     return {
         file.path
         for c in completions

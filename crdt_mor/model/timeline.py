@@ -13,7 +13,8 @@
     handed_over, taken_back        see `planners.handover`
 
 Every transition returns version + 1, with a clock at least two milliseconds later and the event's nonce. Transitions do
-no I/O and read no clock. Requested and completion times increase in the order of events, whatever the wall clocks say.
+no I/O and read no clock. `log.publish` puts each version if absent, which gives all events a total order. Requested and
+completion times are unique and strictly increasing in this order, whatever the wall clocks say.
 """
 
 from __future__ import annotations
@@ -222,7 +223,10 @@ class Timeline(Value):
         author: Author | None = None,
         droppable: InstantTime | None = None,
     ) -> Timeline:
-        """Complete an open plan. Readers now use its files instead of the replaced ones."""
+        """Complete an open plan. Readers now use its files instead of the replaced ones.
+
+        droppable: commits for views before this time may be dropped from the value, see `planners.packing`.
+        """
         plan = self.find_plan(barrier)
         assert plan is not None, "rule 1: only an open plan can complete"
         completed = tick_after(self.clock, wall_ms)

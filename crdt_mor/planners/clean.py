@@ -43,6 +43,12 @@ _REORGANISE: Final = frozenset({"COMPACT", LOG_COMPACT, "CLUSTER", "INDEX"})
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
+    """The history to keep. With both limits, everything needed by either is kept.
+
+    keep_ms: views of this time. commits: views as of each of the newest commits. readers_ms: protection of readers that
+    began before the marks moved.
+    """
+
     keep_ms: int | None = None
     commits: int | None = None
     readers_ms: int = 0

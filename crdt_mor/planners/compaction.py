@@ -6,6 +6,8 @@
 
 A compaction consumes all commits completed before b. Commits requested before S have ended, and no write can be
 requested before S any more, so everything below S is *stable*. Only p_i itself can land in a gap (p_i, p_i+1).
+Both are exact, because requested and completion times share a total order.
+
 Execution uses only the plan, never the current timeline: a later P or S gives wrong answers. A write requested before
 an overwrite of a partition does not count in P for its file groups.
 """

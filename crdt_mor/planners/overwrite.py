@@ -8,8 +8,8 @@ The event puts a new base file, with the new rows or none, at b in front of each
 requested before b is void there: readers look at the newest base file, and each pending write removes its own files of
 the scope before it completes. The value notes the overwrite as long as an earlier write is pending.
 
-No completion can come between b and the event. An open plan of covered file groups would put older rows behind b, so
-the event cancels it.
+No completion can come between b and the event, because b derives from the version just before the event. An open plan
+of covered file groups would put older rows behind b, so the event cancels it.
 """
 
 from __future__ import annotations

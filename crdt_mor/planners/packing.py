@@ -21,6 +21,8 @@ SEGMENT_BYTES_MAX = 1 << 22
 """Approximate bytes of completions per segment; one commit may exceed it."""
 
 SEGMENT_BYTES_FULL = 1 << 20
+"""Larger segments are not rolled up: this would read and write much to save a single name."""
+
 SMALL_LIVE_MAX = 4
 """Live segments below `SEGMENT_BYTES_FULL` that a clean tolerates."""
 

@@ -7,7 +7,8 @@ is folded into a base file and, if needed, a carry log. The merge decides the fo
                        rows; winning, not yet stable tombstones are carried
     everything else    the base folds stable blocks; the rest is carried, folded per key and gap between pending writes
 
-A log compaction copies the base file (a hard link on a local disk) and merges the logs into a carry.
+A log compaction copies the base file (a hard link on a local disk) and merges the logs into a carry. There
+its cost depends only on the size of the logs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
     4. clean     start the history of these file groups now, and delete their older files
     5. prove     list the files: nothing of the rows remains, and no power cut restores any (erasure_proof.py)
 
-The note of an erasure, put before its delete and removed at the end, names file groups, never keys. Each step reads its
+The note of an erasure, put before its delete and removed at the end, names file groups, never keys. The next
+erasure of any process finds it and finishes an erasure that died or gave up waiting. Each step reads its
 state from the table, so any number of processes may run the steps.
 """
 

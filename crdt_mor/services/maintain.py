@@ -256,7 +256,10 @@ def schedule_due(
 
 
 def must_wait(session: Session, value: Timeline) -> bool:
-    """Return True if this table of Hudi's must wait with compaction, because a write is pending."""
+    """Return True if this table of Hudi's must wait with compaction, because a write is pending.
+
+    docs/design/compaction.md gives the reason.
+    """
     return session.config.merge.hudi_commit_time and bool(value.pending)
 
 

@@ -21,13 +21,13 @@ from crdt_mor.read.snapshot import Snapshot
 from crdt_mor.services.maintain_report import Upkeep
 
 QUIET_MS: Final = 10 * MINUTE
-"""Milliseconds without writes before a slice gets a hint."""
+"""Milliseconds without writes before a slice gets a hint. A slice written every minute would be merged every minute."""
 
 KEPT_MS: Final = 10 * MINUTE
 """Milliseconds by the store's clock before a superseded hint is deleted: open snapshots may read it."""
 
 NOTHING: Final = b""
-"""The hint that a search in the slice is useless."""
+"""The hint of a slice with visible rows that a bit per row cannot describe. Nobody needs to merge for a hint again."""
 
 
 def hints(session: Session, now_ms: int, *, dry_run: bool) -> Iterator[Upkeep]:

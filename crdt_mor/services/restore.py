@@ -118,7 +118,10 @@ def unsave(session: Session, name: object) -> None:
 
 
 def restore(session: Session, to: Point) -> Restored:
-    """Restore the table to a point in a single event, and remove the dropped files."""
+    """Restore the table to a point in a single event, and remove the dropped files.
+
+    If nothing is left to drop, finish the removal of an earlier restore.
+    """
     _require_restorable(session)
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
@@ -193,7 +196,7 @@ def _listed(session: Session) -> set[str]:
 
 
 def _refuse_open_erasures(session: Session, to: InstantTime) -> None:
-    """Raise if the restore would drop the delete of an unfinished erasure."""
+    """Raise if the restore would drop the delete of an unfinished erasure: its rows would come back."""
     tail = session.tail()
     for erasure in open_erasures(session):
         completion = session.run(find_completion(erasure.requested, tail))

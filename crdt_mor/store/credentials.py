@@ -55,7 +55,10 @@ _OF_OTHER_ROLES: Final = (
 
 
 class VendingError(Exception):
-    """A credential provider failed."""
+    """A credential provider failed.
+
+    The client library passes on only the class name and the text, which `store.failures` parses.
+    """
 
 
 class VendingPausedError(VendingError):

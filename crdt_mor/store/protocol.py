@@ -17,7 +17,9 @@ from crdt_mor.ground.parquet import ParquetSource, RangeReader
 T = TypeVar("T")
 
 Chunks: TypeAlias = Iterable[bytes | memoryview]
-"""Content in chunks, which may be made during the put. Errors in making them are raised unchanged."""
+"""Content in chunks, which may be made during the put. If making them fails, the error is raised unchanged and nothing
+is created.
+"""
 
 Content: TypeAlias = bytes | memoryview | Chunks
 
@@ -44,7 +46,7 @@ class Store(Protocol):
         ...
 
     def view(self, path: str) -> memoryview | None:
-        """Return the whole object, uncopied if possible; None if there is none."""
+        """Return the whole object, uncopied if possible; None if there is none. Only for objects that never change."""
         ...
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
@@ -147,7 +149,10 @@ def is_bucket(store: Store) -> TypeGuard[Bucket]:
 
 
 def side_by_side(store: Store, calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results of calls to a store: at once in a bucket, sequentially elsewhere."""
+    """Return the results of calls to a store: at once in a bucket, sequentially elsewhere.
+
+    On a disk a call ends sooner than a thread begins.
+    """
     return store.side_by_side(calls) if is_bucket(store) else [call() for call in calls]
 
 

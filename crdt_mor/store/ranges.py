@@ -23,7 +23,7 @@ _GAPS: Final = (64 << 10, 256 << 10, 1 << 20)
 """Places closer than this share a request. The first gap with few requests is used."""
 
 AT_ONCE: Final = 10
-"""Places of a file per request of the client."""
+"""Places of a file that the client requests at the same time."""
 
 _KEPT_BYTES: Final = 64 << 20
 _KEPT_FILES: Final = 1024

@@ -58,6 +58,7 @@ def place_files(write: OpenWrite, operation: Operation, receipts: Sequence[Recei
     def held(group: Group) -> int:
         return sum(staged.file.size for _, staged in groups[group]) if len(groups[group]) > 1 else 0
 
+    # in threads on a disk too: its journal makes the files of several threads durable together
     files = list(in_threads(place, sorted(groups), FILES_AT_ONCE, held))
     if drivers > 1:
         write.session.run(job.remove_files_of_earlier_drivers(write.begun.requested, drivers))

@@ -208,7 +208,7 @@ def sorted_keys(frame: pl.DataFrame, rows: pl.Series) -> pl.Series:
 def in_groups(frame: pl.DataFrame, groups: Sequence[tuple[Group, pl.Series]]) -> pl.Series:
     """Return all row positions, group by group, each in key order.
 
-    groups: from `by_group`, in any order.
+    A single sort of all keys is faster than a sort per group. groups: from `by_group`, in any order.
     """
     by_key = text_order(frame[RECORD_KEY])
     if len(groups) < 2:
@@ -258,7 +258,10 @@ def _stored_columns(schema: TableSchema, names: Sequence[str]) -> pa.Schema:
 
 
 def with_constants(table: pa.Table, constants: Mapping[str, str]) -> pa.Table:
-    """Add constant meta columns to a table, in the order of `META_COLUMNS`."""
+    """Add constant meta columns to a table, in the order of `META_COLUMNS`.
+
+    They are dictionaries, so that the Parquet writer need not look at every row.
+    """
     names, columns = table.column_names, table.columns
     for name, value in constants.items():
         names.insert(META_COLUMNS.index(name), name)

@@ -328,6 +328,7 @@ class OpenWrite:
         """Return the newest version; raise unless this write is pending there and ours.
 
         A write rolled back or taken over must not put files after its sweep. So it looks before each file.
+        A recent look suffices, because only the completing put decides.
         """
         if self._looked_lately():
             return self._pending_in

@@ -56,7 +56,8 @@ def merge(
 ) -> mor.MergeInto:
     """Merge the rows of a frame into a table by clauses: `merge(...).when_matched_update_all().execute()`.
 
-    See `Table.merge`. Conditions and values are SQL texts or polars expressions, not Spark columns. A merge on other
+    See `Table.merge`. Conditions and values are SQL texts or polars expressions, not Spark columns. The frame is
+    shuffled once by the bucket of its key; spark.sql.shuffle.partitions bounds the tasks. A merge on other
     columns than the key, or that inserts rows under other keys than the frame's, is a single task.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
@@ -87,7 +88,7 @@ def move(
 ) -> mor.Merged:
     """Move the rows with a frame's keys to another partition: `move(df, path, partition={"country": "FR"})`.
 
-    See `Table.move`, which takes local keys without Spark.
+    See `Table.move`, which takes local keys without Spark. A repeated key counts once.
     """
     table = mor.Table.open(path, payloads=payloads, storage_options=storage_options)
     spark = df.sparkSession

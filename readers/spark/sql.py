@@ -112,7 +112,10 @@ def _refuse_another_format(spark: SparkSession, name: str) -> None:
 
 
 def require_java() -> int:
-    """Return the version of the Java that Spark will start; raise `UnsupportedVersionError` if it would fail."""
+    """Return the version of the Java that Spark will start; raise `UnsupportedVersionError` if it would fail.
+
+    Call it before making a session: pyspark only reports that the gateway exited.
+    """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     version = "none" if java is None else _version(java)

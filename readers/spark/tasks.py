@@ -1,6 +1,7 @@
 """Run the engine's work as Spark tasks: inputs are pickled for tasks, and outcomes for the driver.
 
 A large part is a task of its own. Small parts share a task, because Spark spends the same time to start each task.
+There are spark.sql.shuffle.partitions tasks, or more if these would read more than `TASK_BYTES` each.
 """
 
 from __future__ import annotations

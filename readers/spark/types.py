@@ -106,7 +106,10 @@ _OPAQUE = {
     "YearMonthIntervalType": "a number of months",
     "CalendarIntervalType": "numbers of its months, days and microseconds, in a column each",
 }
-"""Spark types without an Arrow type, by class (older releases lack some), and a substitute."""
+"""Spark types without an Arrow type, by class (older releases lack some), and a substitute.
+
+pyspark converts some of them to Arrow structs, so they would come back as structs.
+"""
 
 
 def written_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
