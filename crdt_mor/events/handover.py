@@ -19,11 +19,10 @@ from crdt_mor.log.outcome import all_completions
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.handover import PLAIN, own_properties
-from crdt_mor.model.instant import EPOCH
+from crdt_mor.model.instant import EPOCH, tick_after
 from crdt_mor.model.migration import require_arrived, require_not_moving
 from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.planners.handover import handed_over, taken_back
 
 
 def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | None]:
@@ -106,3 +105,15 @@ def _require_quiet(tail: Timeline) -> None:
             "writes are pending or plans are open. Let them end or give them up with table.maintenance.roll_back, "
             f"then hand the table over. pending={pending} plans={plans}"
         )
+
+
+def handed_over(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
+    """Return the value in which no write or plan begins until the takeback; none may be pending."""
+    assert not value.pending, "a pending write would end beside Hudi's writers"
+    assert not value.plans, "an open plan would end beside Hudi's writers"
+    clock = tick_after(value.clock, wall_ms)
+    return value.following(nonce, clock, handed_over=clock)
+
+
+def taken_back(value: Timeline, nonce: str, wall_ms: int) -> Timeline:
+    return value.following(nonce, tick_after(value.clock, wall_ms), handed_over=EPOCH)

@@ -18,10 +18,10 @@ from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log.steps import Nonce, Steps
 from crdt_mor.log.stopping import require_present
 from crdt_mor.model import rules as model
+from crdt_mor.model.instant import tick_after
 from crdt_mor.model.rules import Place, Rule, Rules
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
-from crdt_mor.planners.rules import ruled
 
 
 def add(
@@ -81,6 +81,6 @@ def _change(publisher: TablePublisher, known: Timeline, changed: Callable[[Timel
         if rules == tail.rules:
             return None
         require_present(tail)
-        return ruled(tail, nonce, wall_ms, rules)
+        return tail.following(nonce, tick_after(tail.clock, wall_ms), rules=rules)
 
     return (yield from publisher.publish(derive, known))

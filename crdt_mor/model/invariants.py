@@ -14,18 +14,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from crdt_mor.model import (
-    invariants_declared,
-    invariants_groups,
-    invariants_history,
-    invariants_posts,
-    invariants_sealing,
-)
-from crdt_mor.model.instant import InstantTime, is_claimable
-from crdt_mor.model.invariants_handover import nothing_begins_in_a_table_that_is_handed_over
+from crdt_mor.model import invariants_history, invariants_sealing
+from crdt_mor.model.instant import EPOCH, InstantTime, is_claimable
+from crdt_mor.model.names import DELTA_COMMIT, bucket_of_file_id
 from crdt_mor.model.overwrite import still_noted
+from crdt_mor.model.posts import Decided, is_open, still_kept
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import replaced_by
+from crdt_mor.model.timeline_parts import Completion, replaced_by
 
 Invariant = Callable[[Timeline, Timeline], bool]
 
@@ -334,6 +329,96 @@ def a_migration_ends_once(previous: Timeline, following: Timeline) -> bool:
     return same and (step == last or follows) and not (now.is_opened and now.given_up)
 
 
+# --- declared writes --------------------------------------------------------------------------------------------------
+
+
+def a_write_keeps_to_what_it_has_declared(previous: Timeline, following: Timeline) -> bool:
+    """A write completes only with files in the partitions declared at its begin.
+
+    A later update of other partitions did not wait for this write, and would miss its rows.
+    """
+    declared = {pending.requested: pending.declared for pending in previous.pending}
+    ended = [c for c in following.completions if c.version == following.version and c.requested in declared]
+    return not any(declared[c.requested].outside(file.partition for file in c.files) for c in ended)
+
+
+# --- file groups of buckets -------------------------------------------------------------------------------------------
+
+
+def foreign_file_groups_are_not_forgotten(previous: Timeline, following: Timeline) -> bool:
+    """A foreign file group, outside the bucket index, stays noted, so no release writes to the table.
+
+    Otherwise a key could live in two groups.
+    """
+    return previous.foreign_group is None or following.foreign_group is not None or _may_differ(previous, following)
+
+
+def file_ids_change_with_hudis_commits(previous: Timeline, following: Timeline) -> bool:
+    """The live file groups of buckets change only with adopted commits of Hudi or a restore.
+
+    Otherwise two writers could open two groups for one bucket, and a key would live twice.
+    """
+    return previous.file_ids == following.file_ids or _may_differ(previous, following)
+
+
+def rows_are_written_to_live_file_groups(previous: Timeline, following: Timeline) -> bool:
+    """Our writes commit only files of the live file group of each bucket.
+
+    Readers skip a file group that Hudi has replaced. A key in a second group lives twice.
+    """
+    written = [c for c in _new(following) if not c.adopted and (c.action == DELTA_COMMIT or c.overwriting is not None)]
+    return not any(previous.file_ids.misplaced(c.files) for c in written)
+
+
+def _may_differ(previous: Timeline, following: Timeline) -> bool:
+    adopts = any(c.adopted for c in _new(following))
+    was_foreign = previous.foreign_group is not None and bucket_of_file_id(previous.foreign_group) is not None
+    return adopts or was_foreign or following.is_restore_of(previous)
+
+
+def _new(following: Timeline) -> list[Completion]:
+    return [c for c in following.completions if c.version == following.version]
+
+
+# --- posts ------------------------------------------------------------------------------------------------------------
+
+
+def a_post_is_taken_once_and_in_time(previous: Timeline, following: Timeline) -> bool:
+    """A taken post was open, was neither taken nor voided before, and is noted from now on.
+
+    Otherwise a write would commit twice, or after its caller saw it fail.
+    """
+    new = [c for c in following.completions if c.version == following.version]
+    taken = [m.post for c in new for m in c.members if m.post is not None]
+    noted = Decided.of(following.posts)
+    kept = all(post in noted for post in taken if is_open(post, following.version))
+    return kept and len(taken) == len(set(taken)) and all(map(previous.may_take, taken))
+
+
+def posts_are_noted_while_they_are_open(previous: Timeline, following: Timeline) -> bool:
+    """A taken or voided post stays noted while a later version could take it."""
+    if previous.posts == following.posts:
+        return True
+    return Decided.of(following.posts).includes(Decided.of(still_kept(previous.posts, following.version)))
+
+
+# --- handover to Hudi's writers ---------------------------------------------------------------------------------------
+
+
+def nothing_begins_in_a_table_that_is_handed_over(previous: Timeline, following: Timeline) -> bool:
+    """A table handed over to Hudi has no pending write and no open plan, and gets only Hudi's commits.
+
+    Our instant could have the requested time of a Hudi commit, or hide that commit.
+    """
+    if following.handed_over == EPOCH:
+        return True
+    quiet = not following.pending and not following.plans
+    if previous.handed_over == EPOCH:
+        return quiet
+    adopts_alone = all(c.adopted for c in following.completions_since(previous))
+    return quiet and adopts_alone and following.handed_over == previous.handed_over
+
+
 INVARIANTS: tuple[Invariant, ...] = (
     versions_are_consecutive,
     nonces_differ,
@@ -356,9 +441,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     an_event_only_adds_completions,
     tokens_grow,
     the_schema_loses_no_column,
-    invariants_groups.foreign_file_groups_are_not_forgotten,
-    invariants_groups.file_ids_change_with_hudis_commits,
-    invariants_groups.rows_are_written_to_live_file_groups,
+    foreign_file_groups_are_not_forgotten,
+    file_ids_change_with_hudis_commits,
+    rows_are_written_to_live_file_groups,
     invariants_history.history_is_only_given_up,
     invariants_history.the_watermark_moves_only_forward,
     invariants_history.nothing_unfinished_is_archived,
@@ -366,9 +451,9 @@ INVARIANTS: tuple[Invariant, ...] = (
     invariants_history.a_restore_keeps_what_came_before,
     invariants_history.savepoints_never_change,
     invariants_history.names_are_only_altered_by_later_events,
-    invariants_posts.a_post_is_taken_once_and_in_time,
-    invariants_posts.posts_are_noted_while_they_are_open,
-    invariants_declared.a_write_keeps_to_what_it_has_declared,
+    a_post_is_taken_once_and_in_time,
+    posts_are_noted_while_they_are_open,
+    a_write_keeps_to_what_it_has_declared,
     nothing_begins_in_a_closed_table,
     a_migration_ends_once,
     nothing_begins_in_a_table_that_is_handed_over,

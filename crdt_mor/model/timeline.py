@@ -6,11 +6,11 @@
     commit ─────────────────────────────► completion          of small writes in one event, never pending
     schedule ──► plan ──► complete_plan | cancel_plan         for every service
     overwrite                      see `planners.overwrite`
-    ruled                          see `planners.rules`
+    rules                          see `events.rules`
     save, unsave, restored         see `planners.restore`
     altered                        see `model.alteration_event`
     moving_to, closed, arriving, opened    see `planners.migration`
-    handed_over, taken_back        see `planners.handover`
+    handed_over, taken_back        see `events.handover`
 
 Every transition returns version + 1, with a clock at least two milliseconds later and the event's nonce. Transitions do
 no I/O and read no clock. `log.publish` puts each version if absent, which gives all events a total order. Requested and

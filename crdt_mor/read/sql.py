@@ -26,10 +26,9 @@ from crdt_mor.read.expressions import columns_in, joined
 from crdt_mor.read.sql_literals import Literal, literal_of, of_type, plain, refuse_lost_offset
 from crdt_mor.read.sql_parser import parsed, require_shallow
 from crdt_mor.read.sql_parts import Part, parts_of
-from crdt_mor.read.sql_times import with_whole_times
 from crdt_mor.read.sql_tokens import COMPARISONS, PREDICATES, Tokens, cut, in_brackets, own_words, parted, tokens_of
 from crdt_mor.read.sql_writing import written
-from crdt_mor.read.trees import with_columns_replaced
+from crdt_mor.read.trees import Node, expression_of, mapped, tree_of, with_columns_replaced
 
 _COMPARED: Final[dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]]] = {
     "=": eq, "==": eq, "<>": ne, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "<=>": pl.Expr.eq_missing,
@@ -56,7 +55,7 @@ class Condition:
         deep = max((token.depth for token in tokens), default=0) > _DEPTH_MAX
         made = self._polars(tokens, []) if deep else self.condition(tokens)
         timed = any("Time" in str(kind) for kind in self.columns.values()) or any(t.word == "TIME" for t in tokens)
-        return with_whole_times(made, self.type_of) if timed else made
+        return _with_whole_times(made, self.type_of) if timed else made
 
     def condition(self, tokens: Tokens) -> pl.Expr:
         if "XOR" in own_words(tokens):
@@ -223,3 +222,41 @@ def _unnamed(made: pl.Expr) -> pl.Expr:
             f"a name follows a value, and aliases are not supported here: remove the name or add an operator. {name=}"
         )
     return made
+
+
+# --- times of day -----------------------------------------------------------------------------------------------------
+
+
+def _with_whole_times(expression: pl.Expr, type_of: Callable[[pl.Expr], pl.DataType]) -> pl.Expr:
+    """Convert times of day to text like 12:30:00.5; polars writes only whole seconds."""
+
+    def whole(node: Node) -> Node | None:
+        match node:
+            case {"Cast": {"expr": inner, "dtype": {"Literal": "String" | {"List": "String"}}} as cast}:
+                return {"Cast": cast | {"expr": as_text(inner)}}
+            case {"Function": {"input": inner, "function": {"StringExpr": {"ConcatHorizontal": _}}} as call}:
+                return {"Function": call | {"input": [as_text(part) for part in inner]}}
+        return None
+
+    def as_text(node: Node) -> Node:
+        inner = mapped(node, whole)
+        value = expression_of(inner)
+        match type_of(value):
+            case pl.Time():
+                return tree_of(_text(value))
+            case pl.List(inner=kind) if kind == pl.Time:
+                return tree_of(value.list.eval(_text(pl.element())))
+        return inner
+
+    tree = tree_of(expression)
+    try:
+        made = mapped(tree, whole)
+        return expression if made == tree else expression_of(made)
+    except (pl.exceptions.ComputeError, RecursionError) as error:
+        raise InvalidInputError(
+            "this SQL with a time of day is nested too deeply: shorten it, or use a polars expression"
+        ) from error
+
+
+def _text(time: pl.Expr) -> pl.Expr:
+    return time.dt.to_string("%H:%M:%S.%6f").str.strip_chars_end("0").str.strip_chars_end(".")

@@ -35,6 +35,7 @@ from crdt_mor.laws.merging import Merging, merging_of
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.steps import Put
 from crdt_mor.merge.blocks import PARTITION_PATH, RECORD_KEY
+from crdt_mor.merge.resolution_hint import from_bytes
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.names import CLEAN, bucket_of_file_id
@@ -45,11 +46,11 @@ from crdt_mor.planners.clean import needless_files
 from crdt_mor.read.damage import gone_file
 from crdt_mor.read.open_slice import base_source
 from crdt_mor.read.snapshot import Snapshot
+from crdt_mor.services.resolving import NOTHING
 from crdt_mor.services.verify_base import ask_base, ask_base_of_hudi
 from crdt_mor.services.verify_deep import ask_fold
 from crdt_mor.services.verify_findings import Finding, Verification, VerifyProgress, found
 from crdt_mor.services.verify_given import as_not_given, given
-from crdt_mor.services.verify_hints import ask_hint
 from crdt_mor.services.verify_hudi import reread_hudi
 from crdt_mor.services.verify_logs import ask_log, ask_log_of_hudi
 from crdt_mor.services.verify_rows import Faults, ask_keys, ask_rules
@@ -322,7 +323,7 @@ class _Run:
                     ask_keys(config, slice_, frame.select(kept), faults)
                     ask_rules(snapshot.value.rules, snapshot.schema, frame, faults)
                     read.places.append(frame.select(RECORD_KEY, PARTITION_PATH))
-                read.hints += ask_hint(snapshot, slice_, faults)
+                read.hints += _ask_hint(snapshot, slice_, faults)
                 if self.deep:
                     ask_fold(self.session, snapshot, slice_, faults)
         except SnapshotExpiredError as error:
@@ -367,3 +368,21 @@ def _in_several(places: list[pl.DataFrame]) -> list[str]:
         return []
     counts = pl.concat(places).group_by(RECORD_KEY).agg(pl.col(PARTITION_PATH).n_unique().alias("partitions"))
     return sorted(counts.filter(pl.col("partitions") > 1)[RECORD_KEY].to_list())
+
+
+def _ask_hint(snapshot: Snapshot, slice_: FileSlice, faults: Faults) -> Iterator[Finding]:
+    """Compare a hint of visible rows with the files: readers would trust a wrong one, but ignore a damaged one.
+
+    snapshot: just merged the slice without hints.
+    """
+    resolved = snapshot.resolved
+    path = resolved.hint_path(slice_)
+    hint = None if path is None else snapshot.session.store.read(path)
+    if path is None or hint is None or hint == NOTHING:
+        return
+    told, known = from_bytes(hint, resolved.name(slice_)), resolved.of(slice_)
+    if told is None:
+        said = "the hint is damaged or belongs to other files: readers ignore it and merge the file group"
+        yield found("hint", path, said, slice_.group)
+    elif known is not None and told != known:
+        faults.fail("shown rows", f"a hint disagrees with the visible rows of the file group. hint={path}")

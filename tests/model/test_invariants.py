@@ -12,11 +12,7 @@ from crdt_mor.log import publish
 from crdt_mor.log.paths import VERSIONS
 from crdt_mor.model import (
     invariants,
-    invariants_declared,
-    invariants_groups,
-    invariants_handover,
     invariants_history,
-    invariants_posts,
     invariants_sealing,
 )
 from crdt_mor.model.alteration import Alteration
@@ -152,14 +148,14 @@ ADOPTED = replace(
 
 
 BROKEN: dict[Invariant, Timeline] = {
-    invariants_declared.a_write_keeps_to_what_it_has_declared: replace(
+    invariants.a_write_keeps_to_what_it_has_declared: replace(
         AFTER,
         completions=(*DONE, replace(NEW, files=(DataFile(f"day=mon/{LogFileName(bucket_file_id(0), at(20))}", 1, 1),))),
     ),
-    invariants_posts.a_post_is_taken_once_and_in_time: replace(
+    invariants.a_post_is_taken_once_and_in_time: replace(
         AFTER, completions=(*DONE, taking("late", version=9 - WINDOW))
     ),
-    invariants_posts.posts_are_noted_while_they_are_open: replace(AFTER, posts=((9, ("new",)),)),
+    invariants.posts_are_noted_while_they_are_open: replace(AFTER, posts=((9, ("new",)),)),
     invariants.overwrites_are_noted_while_they_void_something: replace(AFTER, overwrites=()),
     invariants.what_is_void_is_not_committed: replace(
         AFTER, completions=(*DONE, replace(NEW, requested=at(10))), pending=(BEFORE.pending[1],)
@@ -169,7 +165,7 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants_history.names_are_only_altered_by_later_events: replace(AFTER, alterations=(Alteration(at(98)),)),
     invariants.nothing_begins_in_a_closed_table: replace(AFTER, plans=(*BEFORE.plans, OpenPlan(at(93), "n10", 10, ""))),
     invariants.a_migration_ends_once: replace(AFTER, origin=None),
-    invariants_handover.nothing_begins_in_a_table_that_is_handed_over: replace(AFTER, handed_over=at(100)),
+    invariants.nothing_begins_in_a_table_that_is_handed_over: replace(AFTER, handed_over=at(100)),
     invariants.versions_are_consecutive: replace(AFTER, version=11),
     invariants.nonces_differ: replace(AFTER, nonce="n9"),
     invariants.the_table_keeps_its_id: replace(AFTER, table_id="another"),
@@ -203,9 +199,9 @@ BROKEN: dict[Invariant, Timeline] = {
     invariants.an_event_only_adds_completions: replace(AFTER, completions=(DONE[1], NEW)),
     invariants.tokens_grow: replace(AFTER, tokens=(Token("app", 6, at(20), at(100), 10),)),
     invariants.the_schema_loses_no_column: replace(AFTER, schema='[["other","string",false]]'),
-    invariants_groups.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
-    invariants_groups.file_ids_change_with_hudis_commits: replace(AFTER, file_ids=FIXED),
-    invariants_groups.rows_are_written_to_live_file_groups: replace(
+    invariants.foreign_file_groups_are_not_forgotten: replace(AFTER, foreign_group=None),
+    invariants.file_ids_change_with_hudis_commits: replace(AFTER, file_ids=FIXED),
+    invariants.rows_are_written_to_live_file_groups: replace(
         AFTER, completions=(*DONE, replace(NEW, files=(DataFile(str(LogFileName(bucket_file_id(1), at(20))), 1, 1),)))
     ),
     invariants_history.history_is_only_given_up: replace(AFTER, retention=Retention(at(8), at(6))),
@@ -230,10 +226,10 @@ OTHERS: list[tuple[Invariant, Timeline]] = [
         invariants.overwrites_are_noted_while_they_void_something,
         replace(AFTER, overwrites=(*BEFORE.overwrites, Overwrite(at(89), Scope(("p",))))),
     ),
-    (invariants_posts.a_post_is_taken_once_and_in_time, replace(AFTER, completions=(*DONE, taking("taken")))),
-    (invariants_posts.a_post_is_taken_once_and_in_time, replace(AFTER, completions=(*DONE, taking("new")))),
+    (invariants.a_post_is_taken_once_and_in_time, replace(AFTER, completions=(*DONE, taking("taken")))),
+    (invariants.a_post_is_taken_once_and_in_time, replace(AFTER, completions=(*DONE, taking("new")))),
     (
-        invariants_posts.a_post_is_taken_once_and_in_time,
+        invariants.a_post_is_taken_once_and_in_time,
         replace(AFTER, posts=((9, ("taken", "new")),), completions=(*DONE, taking("new", "new"))),
     ),
     (invariants.the_table_keeps_its_id, replace(AFTER, table_id=None)),
@@ -308,11 +304,7 @@ def test_the_list_holds_every_predicate_of_the_module_and_each_is_broken_here() 
         function
         for module in (
             invariants,
-            invariants_declared,
-            invariants_groups,
-            invariants_handover,
             invariants_history,
-            invariants_posts,
             invariants_sealing,
         )
         for name, function in inspect.getmembers(module, inspect.isfunction)

@@ -26,7 +26,7 @@ from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.publish import NO_SHORTCUTS, Shortcuts
 from crdt_mor.log.steps import Put
 from crdt_mor.log.tail import find_tail
-from crdt_mor.model import invariants, invariants_declared
+from crdt_mor.model import invariants
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
 from crdt_mor.model.timeline import Timeline
@@ -263,7 +263,7 @@ def is_elsewhere(declared: Declared) -> bool:
 
 
 def a_write_goes_beyond_what_it_has_declared(patch: pytest.MonkeyPatch) -> None:
-    held = invariants_declared.a_write_keeps_to_what_it_has_declared
+    held = invariants.a_write_keeps_to_what_it_has_declared
     patch.setattr(invariants, "INVARIANTS", tuple(rule for rule in invariants.INVARIANTS if rule is not held))
 
 
