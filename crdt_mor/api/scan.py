@@ -231,7 +231,7 @@ class Scan(ArrowRows):
         return list(dict.fromkeys([*columns, *named]))
 
     def _frames(self, columns: Sequence[str], *, kept: bool = False) -> Iterator[pl.DataFrame]:
-        """Yield merged rows in stored types, up to the limit. For `kept` see `Snapshot.frames`."""
+        """Yield visible rows in stored types, up to the limit. For `kept` see `Snapshot.frames`."""
         down, late = self._conditions
         snapshot = replace(self._snapshot, slices=self._pruning.kept if self._limit != 0 else ())
         if late is None:

@@ -57,7 +57,7 @@ class TableReads(Readable, NearNames):
         limit: int | None = None,
         names: Literal["now", "then"] = "now",
     ) -> Scan:
-        """Return a scan of the current snapshot: merged rows, each key at most once per partition.
+        """Return a scan of the current snapshot: visible rows, each key at most once per partition.
 
         Args:
             columns: user columns; all by default.

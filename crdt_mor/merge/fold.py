@@ -55,7 +55,7 @@ def winners(lines: pl.DataFrame, rule: MergeRule) -> Winners:
     return Winners(best, Keys(best[LINE_KEY], ascending))
 
 
-class GivenRows(NamedTuple):
+class StoredRows(NamedTuple):
     """Rows that all set the columns `given`; None for whole rows. They contain states, see `MergeRule.show`."""
 
     given: tuple[str, ...] | None
@@ -68,7 +68,7 @@ class Collapsed:
 
     deletes: pl.DataFrame
     tombstones: pl.DataFrame
-    rows: list[GivenRows]
+    rows: list[StoredRows]
 
 
 def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule, key: str) -> Collapsed:
@@ -82,11 +82,11 @@ def collapse(contributions: Contributions, lines: pl.DataFrame, rule: MergeRule,
     return Collapsed(
         contributions.deletes[plain[AT]],
         contributions.deletes[best.filter(pl.col(KIND) == TOMBSTONE)[AT]],
-        [GivenRows(None, contributions.rows[rows[AT]])],
+        [StoredRows(None, contributions.rows[rows[AT]])],
     )
 
 
-def _by_given(folded: Patches) -> list[GivenRows]:
+def _by_given(folded: Patches) -> list[StoredRows]:
     live = np.flatnonzero(folded.newest >= 0)
     if not live.size:
         return []
@@ -104,10 +104,10 @@ def _by_given(folded: Patches) -> list[GivenRows]:
         rows, marks = rows[live], {c: mark[live] for c, mark in marks.items()}
     columns = [c for c in contributions.rows.columns if c in marks]
     if rule.whole:
-        return [GivenRows(tuple(columns), rows.select(*meta, *columns))]
+        return [StoredRows(tuple(columns), rows.select(*meta, *columns))]
     sets, number = np.unique(np.stack([marks[c] for c in columns], axis=1), axis=0, return_inverse=True)
-    result: list[GivenRows] = []
+    result: list[StoredRows] = []
     for i, mark in enumerate(sets):
         given = tuple(c for c, yes in zip(columns, mark, strict=True) if yes)
-        result.append(GivenRows(given, rows.select(*meta, *given).filter(pl.Series(number.reshape(-1) == i))))
+        result.append(StoredRows(given, rows.select(*meta, *given).filter(pl.Series(number.reshape(-1) == i))))
     return result

@@ -19,7 +19,7 @@ from crdt_mor.merge.asked import Asked
 from crdt_mor.merge.at_once import AtOnce, can_be_at_once, read_at_once, resolve_at_once
 from crdt_mor.merge.blocks import Columns, DataBlock, DeleteBlock, Slice
 from crdt_mor.merge.compaction import Carry, compact_all, compact_logs, compact_stable
-from crdt_mor.merge.fold import Collapsed, GivenRows
+from crdt_mor.merge.fold import Collapsed, StoredRows
 from crdt_mor.merge.key_words import text_order
 from crdt_mor.merge.parts import joined, parts
 from crdt_mor.merge.precombine import DeleteWrite, RowsWrite, precombine
@@ -43,10 +43,10 @@ __all__ = [
     "DataBlock",
     "DeleteBlock",
     "DeleteWrite",
-    "GivenRows",
     "Merged",
     "RowsWrite",
     "Slice",
+    "StoredRows",
     "can_be_at_once",
     "compact_all",
     "compact_logs",

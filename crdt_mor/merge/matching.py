@@ -54,7 +54,7 @@ def are_large(blocks: Sequence[DataBlock | DeleteBlock]) -> bool:
 
 
 def _is_of_one_row(predicate: pl.Expr, rule: MergeRule) -> bool:
-    """Return True if a merged row passes the predicate only when an input row with its key passes, too.
+    """Return True if a visible row passes the predicate only when an input row with its key passes, too.
 
     Where values of several rows are combined, the predicate must use one column, and no column of a payload.
     """

@@ -51,7 +51,7 @@ def _all_from_logs(folded: Patches, need: Sequence[str]) -> bool:
 
 
 def _overlay(folded: Patches, need: Sequence[str], base: pl.DataFrame | None, under: np.ndarray | None) -> pl.DataFrame:
-    """Return merged rows. A payload column folds base and logs. Any other column takes the last log value, else the
+    """Return visible rows. A payload column folds base and logs. Any other column takes the last log value, else the
     base's, else null.
     """
     merged: dict[str, pl.Series] = {}

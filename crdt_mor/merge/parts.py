@@ -39,7 +39,7 @@ def parts(
 ) -> list[Slice]:
     """Split a slice for a merge of the columns `select`; a small or unsorted slice is returned whole.
 
-    enough: the number of merged rows that suffice, if not all, so that the first parts may do.
+    enough: the number of visible rows that suffice, if not all, so that the first parts may do.
     """
     if files.base is None or not files.blocks:
         return [files]

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from crdt_mor.merge.blocks import META_COLUMNS, PARTITION_PATH, RECORD_KEY, Columns, DataBlock, DeleteBlock, distinct
 from crdt_mor.merge.contributions import ORDER, gather
-from crdt_mor.merge.fold import Collapsed, GivenRows, collapse
+from crdt_mor.merge.fold import Collapsed, StoredRows, collapse
 from crdt_mor.merge.rule import MergeRule
 
 _KEY = "_crdt_merge_key"
@@ -51,11 +51,11 @@ class RowsWrite:
             return []
         return [name for name in self.rows.columns if name not in self.given and name not in META_COLUMNS]
 
-    def as_given(self, rule: MergeRule) -> GivenRows:
+    def as_stored(self, rule: MergeRule) -> StoredRows:
         if rule.kind != "columns":
-            return GivenRows(None, self.rows)
+            return StoredRows(None, self.rows)
         set_ = tuple(name for name in self.rows.columns if name not in META_COLUMNS)
-        return GivenRows(set_ if self.given is None else self.given, self.rows)
+        return StoredRows(set_ if self.given is None else self.given, self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def precombine(writes: Sequence[RowsWrite | DeleteWrite], rule: MergeRule) -> Co
     A key is unique within its partition: frames of several partitions must all contain `_hoodie_partition_path`.
     """
     if (rows := _only_rows(writes)) is not None:
-        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, [rows.as_given(rule)])
+        return Collapsed(_NO_DELETES, _NO_TOMBSTONES, [rows.as_stored(rule)])
     key, blocks = _blocks(writes)
     columns = _columns(blocks, rule)
     written = {name for block in blocks if isinstance(block, DataBlock) for name in _names(block)}
@@ -102,8 +102,8 @@ def _blocks(writes: Sequence[RowsWrite | DeleteWrite]) -> tuple[str, list[DataBl
     return _KEY, [*map(_block, writes, map(_keyed, frames))]
 
 
-def _without(unset: Collection[str], rows: GivenRows) -> GivenRows:
-    return GivenRows(rows.given and tuple(name for name in rows.given if name not in unset), _tidy(rows.rows))
+def _without(unset: Collection[str], rows: StoredRows) -> StoredRows:
+    return StoredRows(rows.given and tuple(name for name in rows.given if name not in unset), _tidy(rows.rows))
 
 
 def all_differ(rows: pl.DataFrame) -> bool:

@@ -5,8 +5,8 @@
     3. the rest passes       base rows with replaced keys are dropped inside the Parquet scan; all other rows pass
                              through it without being hashed, sorted or copied
 
-A predicate is pushed into the scan of step 3 and applied to merged rows after merging. Without a base file, the largest
-block plays the base (a first load goes to logs).
+A predicate is pushed into the scan of step 3, and applied to visible rows after merging. Without a base file, the
+largest block plays the base (a first load goes to logs).
 """
 
 from __future__ import annotations

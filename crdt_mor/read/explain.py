@@ -45,7 +45,7 @@ class Explanation:
         column_bytes: compressed bytes of the columns read.
         columns: columns read, including the keys of merged slices.
         pushed: the part of the filter evaluated in Parquet; for rows touched by logs, after the merge.
-        late: the part of the filter evaluated on merged rows.
+        late: the part of the filter evaluated on visible rows.
         limit: number of rows after which the scan ends.
     """
 

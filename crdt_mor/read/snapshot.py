@@ -1,4 +1,4 @@
-"""Read merged rows from a timeline value: the one read path of snapshots, time travel and compaction.
+"""Read visible rows from a timeline value: the one read path of snapshots, time travel and compaction.
 
     value ─ completions as of ─► file slices ─ log blocks by START_COMMIT_TIME ─► merge kernel ─► frames
 
@@ -174,7 +174,7 @@ class Snapshot:
         *,
         kept: bool = False,
     ) -> Iterator[pl.DataFrame]:
-        """Yield merged rows of stored types, in no order. Slices are merged in parallel, small slices together.
+        """Yield visible rows of stored types, in no order. Slices are merged in parallel, small slices together.
 
         Args:
             select: the columns; if empty, frames still have the right number of rows.

@@ -51,7 +51,7 @@ Blocks = dict[InstantTime, list[Block]]
 
 @dataclass(frozen=True)
 class Line:
-    """One contribution, with the merged row before and after it.
+    """One contribution, with the visible row before and after it.
 
     Frames have one row or none, stored names and types, and payload states.
 
@@ -245,7 +245,7 @@ class _Life:
         value = pl.Series([self._record_key]).cast(self._merging.columns.schema[key])
         return kernel.Asked(key, pl.col(key).is_in(value.implode()))
 
-    # --- merged rows ------------------------------------------------------------------------------------------------
+    # --- visible rows -----------------------------------------------------------------------------------------------
 
     def _tell(self, told: list[Line], group: FileGroup, ended: Completion | None) -> None:
         others = len(told)
