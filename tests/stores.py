@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from crdt_mor import LocalStore, MemoryStore, Store
+from crdt_mor import LocalStore, MemoryStore, StorageUnavailableError, Store
 from crdt_mor.testing.faults import DelegatingStore
 from tests.tiers import slow
 
 T = TypeVar("T")
+
+Script = Callable[[str, str, Callable[[], Any]], Any]
+"""Gets an operation, its path and the call that does it, and returns the answer of the store, or raises an error."""
 
 STORES: Final[dict[str, Callable[[Path], Store]]] = {
     "memory": lambda _: MemoryStore(),
@@ -45,3 +48,48 @@ class WatchedStore(DelegatingStore):
     def paths(self, *operations: str) -> list[str]:
         """The paths that these operations were asked for, in order."""
         return [path for operation, path in self.calls if operation in operations]
+
+
+class ScriptedStore(WatchedStore):
+    """Another store; `script` decides what each operation does, what happens before or after it, and its answer."""
+
+    def __init__(self, store: Store, script: Script) -> None:
+        super().__init__(store)
+        self.script = script
+
+    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
+        answer: T = self.script(operation, path, lambda: super(ScriptedStore, self).around(operation, path, call))
+        return answer
+
+
+def refusing(
+    *operations: str,
+    of: Callable[[str], bool] = lambda path: True,
+    error: Callable[[str], Exception] = StorageUnavailableError,
+) -> Script:
+    """A script that refuses these operations of some paths."""
+
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if operation in operations and of(path):
+            raise error(f"a simulated failure. {operation}={path}")
+        return call()
+
+    return script
+
+
+def answering(operation: str, answer: Callable[[Any], object]) -> Script:
+    """A script that runs everything, and changes the answer of one operation."""
+    return lambda asked, path, call: answer(call()) if asked == operation else call()
+
+
+def first(operation: str, of: Callable[[str], bool], act: Callable[[], object]) -> Script:
+    """A script that acts once, before the first such operation on such a path."""
+    acted: list[str] = []
+
+    def script(asked: str, path: str, call: Callable[[], Any]) -> Any:
+        if asked == operation and not acted and of(path):
+            acted.append(path)
+            act()
+        return call()
+
+    return script

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,13 +18,12 @@ from typer.testing import CliRunner
 import crdt_mor as mor
 from crdt_mor import InvalidInputError, LocalStore, MemoryStore, StorageUnavailableError, Table, check_store
 from crdt_mor.cli.main import app
-from crdt_mor.store.protocol import Content, Durable
 from crdt_mor.store.racing import KEYS_OF_A_PROBE, PUTS
-from crdt_mor.testing.faults import DelegatingStore
 from tests import servers
 from tests.counting import Bucket
 from tests.inside import session_of
 from tests.store.helpers import COLUMNS
+from tests.stores import ScriptedStore, answering, refusing
 from tests.tiers import slow
 
 URI = "s3://counted/table"
@@ -143,17 +142,6 @@ def test_a_bucket_whose_puts_have_one_winner_takes_a_table() -> None:
 # --- a check of a user's own ------------------------------------------------------------------------------------------
 
 
-class Forgetful(DelegatingStore):
-    """A store that answers every put as `answer` does, whatever comes of it."""
-
-    def __init__(self, answer: Callable[[bool], bool]) -> None:
-        super().__init__(MemoryStore())
-        self._answer = answer
-
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        return self._answer(super().put(path, data, durable=durable, after=after))
-
-
 def test_a_check_says_how_many_puts_have_won() -> None:
     check = check_store("anywhere", keys=5, store=MemoryStore())
     assert check == mor.StoreCheck("anywhere", keys=5, puts=16, winners={1: 5})
@@ -161,41 +149,29 @@ def test_a_check_says_how_many_puts_have_won() -> None:
 
 
 def test_a_check_says_what_is_wrong() -> None:
-    check = check_store("anywhere", keys=3, store=Forgetful(lambda made: True))
+    check = check_store("anywhere", keys=3, store=ScriptedStore(MemoryStore(), answering("put", lambda made: True)))
     assert (check.winners, check.is_safe) == ({16: 3}, False)
     assert "for 3 of 3 objects, up to 16 puts. Commits would be acknowledged and lost" in check.reason
 
 
 def test_a_check_finds_a_store_that_makes_nothing() -> None:
-    check = check_store("anywhere", keys=2, store=Forgetful(lambda made: False))
+    check = check_store("anywhere", keys=2, store=ScriptedStore(MemoryStore(), answering("put", lambda made: False)))
     assert (check.winners, check.is_safe) == ({0: 2}, False)
     assert "let none of 16 simultaneous conditional puts of a new object succeed: for 2 of 2 objects" in check.reason
 
 
-class Unsteady(DelegatingStore):
-    """A store that hands out something else than what was put."""
-
-    def read(self, path: str) -> bytes | None:
-        return b"something else"
-
-
 def test_a_check_finds_a_store_that_holds_something_else() -> None:
-    check = check_store("anywhere", keys=2, store=Unsteady(MemoryStore()))
+    check = check_store(
+        "anywhere", keys=2, store=ScriptedStore(MemoryStore(), answering("read", lambda content: b"something else"))
+    )
     assert (check.winners, check.wrong, check.is_safe) == ({1: 2}, 2, False)
     assert "differ from the content of the successful put" in check.reason
-
-
-class Unreadable(DelegatingStore):
-    """A store that cannot be read."""
-
-    def read(self, path: str) -> bytes | None:
-        raise StorageUnavailableError(f"a simulated failure. read={path}")
 
 
 def test_a_check_that_fails_leaves_nothing() -> None:
     store = MemoryStore()
     with pytest.raises(StorageUnavailableError, match="a simulated failure"):
-        check_store("anywhere", keys=3, store=Unreadable(store))
+        check_store("anywhere", keys=3, store=ScriptedStore(store, refusing("read")))
     assert store.walk(".hoodie") == []
 
 

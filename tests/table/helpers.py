@@ -11,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from crdt_mor import LocalStore, StorageUnavailableError, Store, Table, UnsupportedFeatureError
+from crdt_mor import LocalStore, Store, Table, UnsupportedFeatureError
 from crdt_mor.merge import at_once, contributions, visible
 from crdt_mor.payloads import Counter, PartialUpdate
-from crdt_mor.testing.faults import DelegatingStore
 from tests.stores import SERVED, STORES, WatchedStore
 
 SCHEMA = pa.schema([("id", pa.string()), ("region", pa.string()), ("n", pa.int64()), ("price", pa.float64())])
@@ -106,19 +105,6 @@ def files(place: Place | str | Path) -> dict[str, bytes]:
 def data_files(place: Place | str | Path) -> set[str]:
     """The files of rows and deletes."""
     return {name for name in files(place) if not name.startswith(".hoodie") and "partition_metadata" not in name}
-
-
-class Sticky(DelegatingStore):
-    """The store of a user who may not delete some files, as those of others in folders like /tmp."""
-
-    def __init__(self, store: Store, kept: Callable[[str], bool]) -> None:
-        super().__init__(store)
-        self._kept = kept
-
-    def delete(self, path: str) -> None:
-        if self._kept(path):
-            raise StorageUnavailableError(f"EPERM. path={path}")
-        super().delete(path)
 
 
 def counted_merges(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -16,7 +16,6 @@ from crdt_mor import (
     InvalidInputError,
     Scan,
     SnapshotExpiredError,
-    StorageUnavailableError,
     Table,
 )
 from crdt_mor.format.clean import decode_clean, decode_clean_plan
@@ -24,10 +23,10 @@ from crdt_mor.hudi.actions import CLEAN
 from crdt_mor.planners.clean import RetentionPolicy
 from crdt_mor.services import service
 from crdt_mor.services.clean import Cleaner
-from crdt_mor.testing.faults import DelegatingStore
 from tests.format import savepoints
 from tests.inside import session_of, store_of
 from tests.simulated import Simulated
+from tests.stores import ScriptedStore, refusing
 
 T = TypeVar("T")
 
@@ -283,19 +282,8 @@ def test_what_a_savepoint_of_hudis_names_stays_until_it_is_gone(table: Table) ->
     assert files(table) == named(table)
 
 
-class Refusing(DelegatingStore):
-    """A store that deletes no data file as long as it is told not to."""
-
-    refuses = True
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if self.refuses and operation == "delete" and not path.startswith(".hoodie"):
-            raise StorageUnavailableError(f"another user's. path={path}")
-        return call()
-
-
 def test_a_file_that_cannot_be_deleted_is_left_to_the_next_clean(simulated: Simulated) -> None:
-    store = Refusing(simulated.store)
+    store = ScriptedStore(simulated.store, refusing("delete", of=lambda path: not path.startswith(".hoodie")))
     table = Table.create("refusing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
     history(table)
     was = files(table)
@@ -304,7 +292,7 @@ def test_a_file_that_cannot_be_deleted_is_left_to_the_next_clean(simulated: Simu
     assert done.failed > 0
     assert files(table) == was
     assert service.open_plans(session_of(table), CLEAN) == [], "it is completed all the same"
-    store.refuses = False
+    store.script = refusing()
     again = table.maintenance.clean(NONE, readers=NONE)
     assert (again.files, again.failed) == (done.failed, 0)
     assert files(table) == named(table)

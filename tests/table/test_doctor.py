@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from typer.testing import CliRunner
 
 import crdt_mor as mor
 from crdt_mor.cli.main import app
-from crdt_mor.store.protocol import Content, Durable
-from crdt_mor.testing import DelegatingStore
 from tests.simulation.random_history import SkewedEnvironment
+from tests.stores import ScriptedStore, answering, refusing
 
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
 
@@ -130,34 +128,26 @@ def test_a_clock_that_is_off_is_told(tmp_path: Path, ahead_s: int, state: str, s
     assert found(tmp_path, environment=SkewedEnvironment(ahead_s * 1000))["clock"] == (state, said)
 
 
-class Careless(DelegatingStore):
-    """A store that tells every put that it has won."""
-
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        super().put(path, data, durable=durable, after=after)
-        return True
-
-
-class ReadOnly(DelegatingStore):
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        raise mor.StorageRefusedError(f"this user may not put objects here. path={path}")
-
-
 def test_a_store_that_lets_many_puts_win_is_wrong() -> None:
-    state, said = found("memory://t", store=Careless(mor.MemoryStore()))["put-if-absent"]
+    state, said = found("memory://t", store=ScriptedStore(mor.MemoryStore(), answering("put", lambda won: True)))[
+        "put-if-absent"
+    ]
     assert state == "wrong"
     assert "simultaneous conditional puts" in said
+
+
+READ_ONLY = refusing("put", error=lambda said: mor.StorageRefusedError(f"this user may not put objects here. {said}"))
 
 
 def test_who_may_only_read_is_told_so() -> None:
     store = mor.MemoryStore()
     mor.Table.create("memory://t", SCHEMA, key="id", store=store)
-    report = found("memory://t", store=ReadOnly(store))
+    report = found("memory://t", store=ScriptedStore(store, READ_ONLY))
     assert report["table"][0] == "fine"
     assert report["permission to write"][0] == "note"
     assert "may not put objects here" in report["permission to write"][1]
     assert "clock" not in report
-    nowhere = found("memory://t", store=ReadOnly(mor.MemoryStore()))
+    nowhere = found("memory://t", store=ScriptedStore(mor.MemoryStore(), READ_ONLY))
     assert nowhere["permission to write"][0] == "wrong", "there is nothing to read either"
 
 

@@ -29,12 +29,12 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import data_file_name
 from crdt_mor.payloads import Counter, ORSet, PartialUpdate
 from crdt_mor.services import erasure, service
-from crdt_mor.store.protocol import Content, Durable, Store
-from crdt_mor.testing.faults import DelegatingStore, InterruptedStore, ProcessDied
+from crdt_mor.store.protocol import Durable, Store
+from crdt_mor.testing.faults import InterruptedStore, ProcessDied
 from tests.format.savepoints import savepoint
 from tests.inside import hudi_folder_of, session_of, tail_of
 from tests.simulated import Simulated
-from tests.stores import found_in
+from tests.stores import Script, ScriptedStore, first, found_in
 from tests.tiers import one_in, slow
 
 pytestmark = pytest.mark.usefixtures("uncompressed")
@@ -623,24 +623,25 @@ def test_every_name_that_is_left_of_a_file_group_is_of_its_last_slice() -> None:
     assert len([name for name in named if name is not None]) == 1
 
 
-class FullDisk(DelegatingStore):
-    """A store that takes nothing new once a write has begun that was not pending before."""
+def full_after_a_begin() -> Script:
+    """The disk is full once a write has begun."""
+    begun: list[str] = []
 
-    def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self._begun = False
+    def script(operation: str, path: str, call: Callable[[], Any]) -> Any:
+        if operation == "put":
+            if begun:
+                raise StorageUnavailableError(f"disk full. put={path}")
+            if path.endswith(".deltacommit.requested"):
+                begun.append(path)
+        return call()
 
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        if self._begun:
-            raise StorageUnavailableError(f"disk full. put={path}")
-        self._begun = path.endswith(".deltacommit.requested")
-        return super().put(path, data, durable=durable, after=after)
+    return script
 
 
 def test_the_delete_of_an_erasure_that_died_on_a_full_disk_is_in_the_way_of_no_other() -> None:
     world = World()
     history(world)
-    full = FullDisk(world.place.store)
+    full = ScriptedStore(world.place.store, full_after_a_begin())
     with pytest.raises((StorageUnavailableError, CommitUnknownError)):
         world.opened(full).maintenance.erase(keys=KEY)
     (dead,) = world.table.inspect.pending()["requested_at"].to_pylist()
@@ -655,16 +656,12 @@ def test_an_erasure_whose_delete_another_one_has_given_up_deletes_once_more() ->
     history(world)
     begun: list[str] = []
 
-    class Slow(DelegatingStore):
-        """The store of a process that is so slow that another one erases the same, once it has begun."""
+    def erased_by_another() -> None:
+        begun.extend(world.table.inspect.pending()["requested_at"].to_pylist())
+        assert world.table.maintenance.erase(keys=KEY).files
 
-        def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-            if path.endswith(".log.1_0-0-0") and not begun:
-                begun.extend(world.table.inspect.pending()["requested_at"].to_pylist())
-                assert world.table.maintenance.erase(keys=KEY).files
-            return super().put(path, data, durable=durable, after=after)
-
-    world.opened(Slow(world.place.store)).maintenance.erase(keys=KEY)
+    slow = first("put", lambda path: path.endswith(".log.1_0-0-0"), erased_by_another)
+    world.opened(ScriptedStore(world.place.store, slow)).maintenance.erase(keys=KEY)
     assert begun
     assert world.where(*SECRETS) == []
     assert world.table.inspect.pending().num_rows == 0

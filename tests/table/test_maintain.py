@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 import crdt_mor as mor
-from crdt_mor import InvalidInputError, PayloadError, StorageUnavailableError, Table
+from crdt_mor import InvalidInputError, PayloadError, Table
 from crdt_mor.model.instant import from_ms
 from crdt_mor.model.policies import Policies
 from crdt_mor.planners.clean import RetentionPolicy
@@ -19,9 +19,9 @@ from crdt_mor.planners.erasure import Erasure
 from crdt_mor.services import erasure, maintain_inline, service
 from crdt_mor.services import maintain as engine
 from crdt_mor.services.clean import Cleaner
-from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import session_of
 from tests.simulated import Simulated
+from tests.stores import ScriptedStore, WatchedStore, refusing
 from tests.table.helpers import SCHEMA, Make, Place, files, frame, rows
 
 T = TypeVar("T")
@@ -134,13 +134,8 @@ def test_a_dry_run_writes_no_object(eager: Table, place: Place) -> None:
     assert files(place) == before
 
 
-class ReadOnly(DelegatingStore):
-    """The store of a user who may only read: the clock of a disk is the time of a file that is touched."""
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        if operation in ("put", "copy", "delete", "touch", "now_ms"):
-            raise StorageUnavailableError(f"EACCES. {operation}={path}")
-        return call()
+READ_ONLY = refusing("put", "copy", "delete", "touch", "now_ms")
+"""The store of a user who may only read: the clock of a disk is the time of a file that is touched."""
 
 
 def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> None:
@@ -163,7 +158,7 @@ def test_a_user_who_may_only_read_is_told_what_is_due(simulated: Simulated) -> N
         would = [table.maintenance.clean(dry_run=True), table.maintenance.restore(first, dry_run=True)]
         return [*map(str, (*found.actions, *would))]
 
-    reader = Table.open("simulated", store=ReadOnly(simulated.store), environment=simulated.environment)
+    reader = Table.open("simulated", store=ScriptedStore(simulated.store, READ_ONLY), environment=simulated.environment)
     assert told(reader) == told(table)
     assert any("clean due" in said for said in told(reader))
 
@@ -341,19 +336,9 @@ def test_what_a_call_keeps_goes_before_what_the_table_says(simulated: Simulated)
         table.scan(as_of=commits[0]).to_arrow()
 
 
-class Listing(DelegatingStore):
-    """A store that notes who lists the whole table."""
-
-    walks = 0
-
-    def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-        self.walks += operation == "walk"
-        return call()
-
-
 @pytest.mark.parametrize("open_before", [False, True])
 def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simulated, open_before: bool) -> None:
-    store = Listing(simulated.store)
+    store = WatchedStore(simulated.store)
     table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
     hourly(table, 4)
     table.maintenance.compact()
@@ -362,26 +347,28 @@ def test_a_clean_lists_the_table_once_unless_it_finishes_another(simulated: Simu
     if open_before:
         service.schedule(session_of(table), Cleaner(session_of(table), RetentionPolicy(keep_ms=3 * 3_600_000)).planner)
     run = engine._Run(session_of(table), Policies(keep_ms=2 * 3_600_000, readers_ms=0), dry_run=False)
-    store.walks = 0
+    store.calls.clear()
     (action,) = engine._clean(run)  # without the sweep, which lists the table as well
-    assert (action.state, store.walks) == ("done", 1 + open_before)
+    assert (action.state, len(store.paths("walk"))) == ("done", 1 + open_before)
     assert table.maintenance.clean(timedelta(hours=2), readers=timedelta(0)).files == 0
 
 
 @pytest.mark.slow
 def test_a_clean_that_is_not_due_lists_the_table_only_where_a_file_could_go(simulated: Simulated) -> None:
-    store = Listing(simulated.store)
+    store = WatchedStore(simulated.store)
     table = Table.create("listing", SCHEMA, key="id", buckets=1, store=store, environment=simulated.environment)
     hourly(table, 4)
     table.maintenance.compact()
     run = engine._Run(session_of(table), Policies(keep_ms=24 * 3_600_000, readers_ms=0), dry_run=False)
-    store.walks = 0
-    assert (list(engine._clean(run)), store.walks) == ([], 0), "all files are of the history that is kept"
+    store.calls.clear()
+    assert (list(engine._clean(run)), len(store.paths("walk"))) == ([], 0), "all files are of the history that is kept"
     hourly(table, 48)
     assert table.maintenance.clean(timedelta(hours=24), readers=timedelta(0)).files > 0
     run = engine._Run(session_of(table), Policies(keep_ms=24 * 3_600_000, readers_ms=0), dry_run=False)
-    store.walks = 0
-    assert (list(engine._clean(run)), store.walks) == ([], 1), "files that the value names may be gone, or not"
+    store.calls.clear()
+    assert (list(engine._clean(run)), len(store.paths("walk"))) == ([], 1), (
+        "files that the value names may be gone, or not"
+    )
 
 
 def test_each_thing_that_was_done_is_told(eager: Table) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -13,10 +13,10 @@ import pytest
 import crdt_mor as mor
 from crdt_mor import Table
 from crdt_mor.telemetry import instrument
-from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import completions_of
 from tests.posting import Meanwhile, in_a_crowd
 from tests.simulated import Simulated
+from tests.stores import ScriptedStore, first
 from tests.table.helpers import SCHEMA, frame, rows
 
 T = TypeVar("T")
@@ -121,18 +121,11 @@ def test_a_lost_race_is_told_and_the_write_goes_on(simulated: Simulated, events:
     other = mor.Table.open("simulated", store=simulated.store, environment=simulated.environment)
     other.upsert(frame(("b", "eu")))
     events.clear()
-    raced: list[str] = []
-
-    class Racing(DelegatingStore):
-        """Another writer commits just before the first version that is put here."""
-
-        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-            if operation == "put" and "/timeline/" in path and "crdt_mor" in path and not raced:
-                raced.append(path)
-                other.upsert(frame(("b", "eu")))
-            return call()
-
-    table = mor.Table.open("simulated", store=Racing(simulated.store), environment=simulated.environment)
+    racing = first(
+        "put", lambda path: "/timeline/" in path and "crdt_mor" in path, lambda: other.upsert(frame(("b", "eu")))
+    )
+    store = ScriptedStore(simulated.store, racing)
+    table = mor.Table.open("simulated", store=store, environment=simulated.environment)
     table.upsert(frame(("a", "eu")))
     lost = [event for event in events if isinstance(event, mor.RaceLostEvent)]
     assert [event.attempt for event in lost] == [1]

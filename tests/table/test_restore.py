@@ -25,7 +25,7 @@ from crdt_mor.log.paths import VERSIONS
 from crdt_mor.payloads import Counter
 from tests.inside import hudi_folder_of, run_sweep, store_of, tail_of
 from tests.simulated import Simulated
-from tests.table.helpers import Sticky
+from tests.stores import ScriptedStore, refusing
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 NONE = timedelta(0)
@@ -477,7 +477,9 @@ def test_many_commits_in_segments_are_cut_and_those_left_are_found(
 
 def by_another(table: Table, kept: Callable[[str], bool] = lambda path: True) -> Table:
     """The table as another user opens it, who may delete nothing, or not what is kept."""
-    return Table.open(table.uri, store=Sticky(store_of(table), kept), environment=table.environment)
+    return Table.open(
+        table.uri, store=ScriptedStore(store_of(table), refusing("delete", of=kept)), environment=table.environment
+    )
 
 
 def test_a_restore_says_what_its_user_may_not_remove_and_who_may_goes_on(table: Table) -> None:

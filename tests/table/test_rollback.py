@@ -8,7 +8,8 @@ import pytest
 
 import crdt_mor as mor
 from tests.inside import run_sweep, session_of
-from tests.table.helpers import SCHEMA, Sticky, frame
+from tests.stores import ScriptedStore, refusing
+from tests.table.helpers import SCHEMA, frame
 
 
 @pytest.fixture
@@ -131,7 +132,8 @@ def test_files_that_may_not_be_removed_are_counted(table: mor.Table) -> None:
     plan = table.maintenance.plan_compaction()
     assert plan is not None
     table.maintenance.execute(plan)
-    other = mor.Table.open(table.uri, store=Sticky(mor.LocalStore(table.uri), lambda path: path.endswith(".parquet")))
+    sticky = refusing("delete", of=lambda path: path.endswith(".parquet"))
+    other = mor.Table.open(table.uri, store=ScriptedStore(mor.LocalStore(table.uri), sticky))
     done = other.maintenance.roll_back(plan.barrier)
     assert done.left == 1
     assert str(done).endswith("1 of its files could not be removed; the next sweep tries again")
