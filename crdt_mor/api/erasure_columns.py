@@ -147,15 +147,14 @@ def _held_by_rules(value: Timeline, columns: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ConstraintViolationError as error:
-        stored, names = value.rules, value.names
-        broken = next(n for n, rule in enumerate(stored) if f"{rule.kind} {rule.name}" == error.constraint)
-        rule = shown_rules(value)[broken]
+        rule = next(rule for rule in shown_rules(value) if f"{rule.kind} {rule.name}" == error.constraint)
+        erased = {value.names.shown(name) for name in columns}
         raise violation(
             "without the erased values, rows break a rule of the table, and nothing was erased: erase "
             f"the whole rows, without columns=, or drop the rule first, drop_rules({rule.kind}=[{rule.name!r}])",
             rule,
-            {names.shown(name): part for name, part in error.key.items()},
-            {names.shown(name): None for name in stored[broken].columns if name in columns},
+            error.key,
+            {name: None for name in rule.columns if name in erased},
             error.rows,
         ) from error
 
