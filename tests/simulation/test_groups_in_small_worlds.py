@@ -157,7 +157,7 @@ def world(
     place.settle()
     value = place.tail
     for n in range(dead):
-        put_post(place, FIRST + 90 + n, PostName(value.version, f"dead{n}"))
+        put_post(place, FIRST + 90 + n, PostName(value.version, f"dead{n:08x}"))
     for later in decided(value, slept):
         place.run(putter(later), "slept")
     if slept:
