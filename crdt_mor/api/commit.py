@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from crdt_mor.api.scan import Scan
-from crdt_mor.api.statements import check_token_form
+from crdt_mor.api.statements import KeysStatement, check_token_form
 from crdt_mor.api.transaction import Commit, Transaction, commit_of, commit_of_member
-from crdt_mor.columns.schema import TableSchema
 from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.one_event import LoneCommit, may_be_alone
 from crdt_mor.events.session import Session
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.authors import Info, application_of, check_info
-from crdt_mor.model.config import TableConfig
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.read.snapshot import Snapshot
@@ -46,13 +44,11 @@ PAUSED_MS_MAX: Final = 100
 """Longest wait for pending writes before an update begins; once begun, it holds up other updates."""
 
 
-class Given(Protocol):
-    """A statement of rows, or of keys that become rows."""
+Given = RowsStatement | KeysStatement
 
-    @property
-    def size(self) -> int: ...
 
-    def of(self, config: TableConfig, schema: TableSchema) -> RowsStatement: ...
+def _rows(given: Given, named: NamedStatements) -> RowsStatement:
+    return given if isinstance(given, RowsStatement) else given.rows(named.config, named.schema)
 
 
 def commit_rows(
@@ -75,7 +71,7 @@ def commit_rows(
         prepared = _prepared_to_begin(session, given, token, info)
     with Transaction(session, token, commit_info) as tx:
         if tx.commit is None:
-            tx._add(prepared, lambda named: given().of(named.config, named.schema))  # noqa: SLF001  its other user
+            tx._add(prepared, lambda named: _rows(given(), named))  # noqa: SLF001  its other user
     assert tx.commit is not None
     return tx.commit
 
@@ -103,7 +99,7 @@ def _prepared(
     while True:
         named = NamedStatements(statements)
         try:
-            return named.prepared(given.of(named.config, named.schema))
+            return named.prepared(_rows(given, named))
         except Exception:
             newest = _newest(session, token, info)
             if newest is None:

@@ -74,7 +74,7 @@ class KeysStatement:
     def size(self) -> int:
         return 0
 
-    def of(self, config: TableConfig, schema: TableSchema) -> RowsStatement:
+    def rows(self, config: TableConfig, schema: TableSchema) -> RowsStatement:
         """Return the delete of a frame of these keys. config, schema: under shown names."""
         key = config.key
         if not set(key.partition_fields) <= set(key.fields):

@@ -175,7 +175,7 @@ class Transaction:
         if data is not None:
             statements.add(RowsStatement("DELETE", read_data(data, statements.text_types), plain=plain))
         elif keys is not None:
-            statements.add(KeysStatement(keys, plain).of(statements.config, statements.schema))
+            statements.add(KeysStatement(keys, plain).rows(statements.config, statements.schema))
         else:
             self._computed(partial(changing, DeleteStatement(where, plain)), write)
 

@@ -76,9 +76,6 @@ class RowsStatement:
     def size(self) -> int:
         return bytes_of(self.rows)
 
-    def of(self, config: TableConfig, schema: TableSchema) -> RowsStatement:  # noqa: ARG002  it has rows
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class Checked:
