@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from crdt_mor.store.ranges import AT_ONCE, TAIL_BYTES, WHOLE_BYTES_MAX, Files, Range, RangedFile
 
 SMALL = bytes(i % 251 for i in range(1000))
-LARGE = bytes(i % 251 for i in range(WHOLE_BYTES_MAX + 5 * TAIL_BYTES))
+LARGE = Random(1).randbytes(WHOLE_BYTES_MAX + 5 * TAIL_BYTES)
 
 
 class Asked:

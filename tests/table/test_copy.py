@@ -32,6 +32,7 @@ from crdt_mor.store.paths import in_hoodie
 from crdt_mor.testing.faults import DelegatingStore
 from tests.inside import store_of
 from tests.simulated import Simulated
+from tests.stores import WatchedStore
 from tests.table.helpers import Place
 from tests.table.version_six import VersionSix
 from tests.tiers import slow
@@ -368,16 +369,13 @@ def test_a_copy_whose_object_has_another_size_is_damaged(table: Table, target: M
 def test_a_copy_in_a_folder_of_a_disk_is_durable_before_it_is_a_table(fast_path: Path) -> None:
     table = Table.create(fast_path / "t", SCHEMA, key="id", buckets=1)
     table.upsert(rows(1))
-    made: list[str] = []
-
-    class Noting(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-            if operation in ("put", "make_durable"):
-                made.append(path if operation == "put" else f"durable {path.rpartition('/')[0]}")
-            return call()
-
-    target = Noting(LocalStore(fast_path / "c"))
+    target = WatchedStore(LocalStore(fast_path / "c"))
     table.copy("c", store=target)
+    made = [
+        path if operation == "put" else f"durable {path.rpartition('/')[0]}"
+        for operation, path in target.calls
+        if operation in ("put", "make_durable")
+    ]
     assert made[-1] == PROPERTIES
     folders = {path.rpartition("/")[0] for path in made if not path.startswith("durable")}
     assert {folder for folder in folders if not folder.startswith(".hoodie")} <= {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pytest
 
@@ -27,9 +25,9 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import LogFileName, bucket_file_id
 from crdt_mor.services.copy_objects import listed
 from crdt_mor.store.memory import MemoryStore
-from crdt_mor.store.protocol import Content, Durable
 from tests.inside import run_sweep, session_of
 from tests.simulated import Simulated
+from tests.stores import WatchedStore
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
 
@@ -56,22 +54,6 @@ OTHER_TABLES = [
 
 def rows(n: int) -> pa.Table:
     return pa.table({"k": [n], "n": [n]}, SCHEMA)
-
-
-class Noting(MemoryStore):
-    """Notes the objects that are put or touched."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        self.seen.append(path)
-        return super().put(path, data, durable=durable, after=after)
-
-    def touch(self, path: str) -> None:
-        self.seen.append(path)
-        super().touch(path)
 
 
 def test_sweep_beside_foreign_objects_leaves_them_all() -> None:
@@ -120,7 +102,7 @@ def test_listing_of_copy_leaves_out_tables_below() -> None:
 
 @pytest.mark.parametrize("crowd", [False, True], ids=["alone", "grouped"])
 def test_names_of_all_objects_of_a_table_are_own(crowd: bool) -> None:
-    store = Noting()
+    store = WatchedStore(MemoryStore())
     table = Table.create("noting", SCHEMA, key="k", buckets=1, store=store)
     session_of(table).pace.crowd.is_crowded = crowd
     for n in range(70):
@@ -133,7 +115,7 @@ def test_names_of_all_objects_of_a_table_are_own(crowd: bool) -> None:
     table.maintenance.compact()
     table.maintenance.erase(keys=[2])
     swept = (POSTS, SEGMENTS, PLANS, HEARTBEATS, STAGED, GIVEN_UP, RESOLVED, ERASURES)
-    names = [path for path in store.seen if path.rpartition("/")[0] in swept]
+    names = [path for path in store.paths("put", "touch") if path.rpartition("/")[0] in swept]
     assert [path for path in names if not is_own(path)] == []
     assert {path.rpartition("/")[0] for path in names} >= {PLANS, STAGED, ERASURES, SEGMENTS}
     assert (POSTS in {path.rpartition("/")[0] for path in names}) == crowd

@@ -30,6 +30,7 @@ from crdt_mor.testing.simulation.hudi_writer import HUDIS_TOKEN, hudi_commits
 from tests.inside import run_sweep, session_of, tail_of
 from tests.simulated import Simulated
 from tests.simulation.foreign_commits import SCHEMA
+from tests.stores import WatchedStore
 
 HUDI: Final = ".hoodie/timeline"
 EXPIRY: Final = timedelta(seconds=60)
@@ -312,16 +313,9 @@ def test_a_table_that_is_opened_for_a_write_tells_hudi_before_the_write(world: S
 
 def puts_of(world: Simulated, do: Callable[[Table], object]) -> list[str]:
     """The files of Hudi's timeline that are put, in order, without their times."""
-    put: list[str] = []
-
-    class Noting(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], Any]) -> Any:
-            if operation == "put" and path.startswith(f"{HUDI}/2"):
-                put.append(path.rpartition("/")[2].partition(".")[2])
-            return call()
-
-    do(opened(world, Noting(world.store)))
-    return put
+    store = WatchedStore(world.store)
+    do(opened(world, store))
+    return [path.rpartition("/")[2].partition(".")[2] for path in store.paths("put") if path.startswith(f"{HUDI}/2")]
 
 
 def begin(table: Table) -> None:

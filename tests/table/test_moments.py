@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from crdt_mor import FutureSnapshotError, MemoryStore, StorageUnavailableError, Table
+from crdt_mor import FutureSnapshotError, MemoryStore, StorageUnavailableError, Store, Table
 from crdt_mor.log import publish
 from crdt_mor.model.instant import from_ms, to_datetime
-from crdt_mor.store.protocol import Durable
 from crdt_mor.testing.clock import SimulatedEnvironment
+from tests.stores import ScriptedStore, refusing
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 EVENING = datetime(2026, 1, 30, 22, 15, tzinfo=UTC)
@@ -34,7 +33,7 @@ class Lake:
     def put(self, key: str) -> None:
         self.table.upsert(pa.table({"k": [key], "n": [1]}))
 
-    def open(self, store: MemoryStore | None = None, behind_ms: int = 0) -> Table:
+    def open(self, store: Store | None = None, behind_ms: int = 0) -> Table:
         """The table, as a process whose machine's clock is behind opens it."""
         self.opened += 1
         environment = SimulatedEnvironment(self.environment.now_ms() - behind_ms, f"process {self.opened} ")
@@ -179,19 +178,9 @@ def test_a_commit_that_comes_while_a_moment_is_decided_is_shown(lake: Lake, monk
     assert keys(lake.table, moment) == keys(lake.table, moment) == ["a", "b"]
 
 
-class _ReadOnly(MemoryStore):
-    """A store that others write to, and that raises where this process writes."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.__dict__ |= store.__dict__
-
-    def put(self, path: str, data: Any, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
-        raise StorageUnavailableError(f"this process may not write. path={path}")
-
-
 def test_a_store_that_raises_leaves_a_moment_undecided(lake: Lake) -> None:
     lake.environment.sleep(DAY_S)
-    reader = lake.open(_ReadOnly(lake.store))
+    reader = lake.open(ScriptedStore(lake.store, refusing("put")))
     newest = reader.scan(as_of="now").as_of
     with pytest.raises(FutureSnapshotError, match=f"cannot publish one.*newest_decided={newest}") as caught:
         reader.scan(as_of=date(2026, 1, 31))

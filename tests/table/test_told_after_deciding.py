@@ -29,6 +29,7 @@ from tests.failing import URI, FailingBucket, answered
 from tests.inside import hudi_folder_of
 from tests.posting import in_a_crowd
 from tests.simulated import Simulated
+from tests.stores import ScriptedStore, refusing
 
 T = TypeVar("T")
 
@@ -161,17 +162,13 @@ def test_a_version_that_is_put_by_a_call_that_raises_is_a_commit(error: Exceptio
 
 
 def test_a_version_that_the_store_refuses_is_told_in_its_own_words() -> None:
-    class Refusing(DelegatingStore):
-        def around(self, operation: str, path: str, call: Callable[[], T]) -> T:
-            if operation == "put" and path.startswith(VERSIONS):
-                raise UnsupportedFeatureError("no hard links; nothing was published")
-            return call()
-
     world = Simulated()
     table = world.create(SCHEMA, key="id", buckets=1)
     table.upsert(rows("a"))
-    opened = Table.open("simulated", store=Refusing(world.store), environment=world.environment)
-    with pytest.raises(CrdtMorError, match="no hard links; nothing was published"):
+    refused = refusing("put", of=lambda path: path.startswith(VERSIONS), error=UnsupportedFeatureError)
+    store = ScriptedStore(world.store, refused)
+    opened = Table.open("simulated", store=store, environment=world.environment)
+    with pytest.raises(CrdtMorError, match="a simulated failure"):
         opened.upsert(rows("b"))
     assert table.count() == 1
 
