@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from crdt_mor.api.data import Data, read_data
+from crdt_mor.api.early_read import EarlyRead
 from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of
 from crdt_mor.api.moving import keys_to_move, move_plan
 from crdt_mor.api.scan import Scan
@@ -103,6 +104,7 @@ class Transaction:
         self._token = token
         self._wait_ms = wait_ms
         self._declare = declare
+        self._early: EarlyRead | None = None
         self._own: tuple[Snapshot, int, Snapshot] | None = None  # a view, number of statements, view with them
         self._value: Timeline | None = None
         self._write: OpenWrite | None = None
@@ -322,13 +324,27 @@ class Transaction:
         return None if write is None else self._computed(statement, write)
 
     def _computed(self, statement: Callable[[NamedStatements], Reading[T]], write: OpenWrite) -> T:
+        self._early = None
         return computed(statement(NamedStatements(write.statements)), self._answer)
 
     def _answer(self, asked: Wait | Read) -> pa.Table | None:
-        if isinstance(asked, Read):
-            return self.scan(columns=asked.columns, filter=asked.filter).to_arrow()
-        self._snapshot(asked.columns, asked.filter)
-        return None
+        early, self._early = self._early or self._read_early(asked), None
+        if isinstance(asked, Wait):
+            self._snapshot(asked.columns, asked.filter)
+            self._early = early
+            return None
+        view = self._snapshot(asked.columns, asked.filter)
+        rows = None if early is None else early.settled(view, asked)
+        return Scan(view, asked.columns, asked.filter, meta=False).to_arrow() if rows is None else rows
+
+    def _read_early(self, asked: Wait | Read) -> EarlyRead | None:
+        """Read before a wait for earlier writes, if there is one."""
+        write = self._write
+        if write is None or not self._wait_ms:
+            return None
+        names = NamedStatements(write.statements).names
+        view = write.early(Reads.of(asked.columns, asked.filter, write.statements.schema, names))
+        return None if view is None else EarlyRead.of(view, asked)
 
     def _merge(self, plan: MergePlan) -> Merged:
         write = self._open_for_more("merge")

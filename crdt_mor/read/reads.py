@@ -69,7 +69,7 @@ class Reads:
         parts = [] if self.condition is None else conjuncts(self.condition)
         if declared.partitions is not None and not partitions_left(declared.partitions, parts, config.key, schema):
             return False
-        if declared.keys is not None and not declared.may_share_keys(self._keys(config, schema)):
+        if declared.keys is not None and not declared.may_share_keys(self.keys(config, schema)):
             return False
         if declared.columns is None or self.columns is None:
             return True
@@ -78,7 +78,7 @@ class Reads:
             return True
         return not declared.existing and not _rules_out_new(parts, config, schema)
 
-    def _keys(self, config: TableConfig, schema: TableSchema) -> frozenset[str] | None:
+    def keys(self, config: TableConfig, schema: TableSchema) -> frozenset[str] | None:
         """Return the names of the only keys that the condition allows; None for any, or for many."""
         keys = pinned_keys(self.condition, config, schema)
         return None if keys is None else frozenset(map(key_name, keys))

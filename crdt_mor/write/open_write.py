@@ -114,10 +114,7 @@ class OpenWrite:
             earlier writes.
         """
         session, requested = self.session, self.begun.requested
-        reads = EVERYTHING if self.statements.merging.asks_what_was_seen else reads
-        meets = partial(reads.may_meet, config=session.config, schema=self.statements.schema)
-        ahead = self._ahead if self._before is not None else updates.earlier(self.value, requested)
-        waits = [pending for pending in ahead if meets(pending.declared)]
+        meets, waits = self._awaited(reads)
         own_blocks.require_not_own(session, self.value, waits if wait_ms else ())
         if self._before is not None and not waits:
             return self._before
@@ -132,6 +129,25 @@ class OpenWrite:
         self.statements.learn(replace(settled, pending=tuple(self._ahead), rules=self.value.rules))
         self._before = Snapshot.before(session, self.value, settled, requested)
         return self._before
+
+    def _awaited(self, reads: Reads) -> tuple[Callable[[Declared], bool], list[Pending]]:
+        """Return the rule for earlier writes that a read waits for, and such writes."""
+        reads = EVERYTHING if self.statements.merging.asks_what_was_seen else reads
+        meets = partial(reads.may_meet, config=self.session.config, schema=self.statements.schema)
+        ahead = self._ahead if self._before is not None else updates.earlier(self.value, self.begun.requested)
+        return meets, [pending for pending in ahead if meets(pending.declared)]
+
+    def early(self, reads: Reads) -> Snapshot | None:
+        """Return the view at the begin, to read before the wait; None if that saves nothing.
+
+        A read of a few keys is as fast again as their second read.
+        """
+        merging, config = self.statements.merging, self.session.config
+        if self._before is not None or self.statements.collected or merging.asks_what_was_seen:
+            return None
+        if reads.keys(config, self.statements.schema) is not None or not self._awaited(reads)[1]:
+            return None
+        return Snapshot.before(self.session, self.value, self.value, self.begun.requested)
 
     def shown(self, view: Snapshot) -> Snapshot:
         statements = self.statements

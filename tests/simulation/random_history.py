@@ -27,6 +27,7 @@ from crdt_mor import Commit, Payload, Scan, Store, Table, Transaction
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.merge.oracle import Contribution, Row, fold
 from crdt_mor.merge.rule import MergeRule
+from crdt_mor.model.declared import declared_of
 from crdt_mor.model.instant import InstantTime
 from crdt_mor.payloads import PartialUpdate
 from crdt_mor.planners.compaction import CompactionPlan
@@ -99,7 +100,10 @@ class Done:
 
 @dataclass
 class Open:
-    """A transaction under way, what it has said so far, and what it began from. only: the partition it has declared."""
+    """A transaction under way, what it has said so far, and what it began from.
+
+    only, only_key: the partition or the key that it has declared.
+    """
 
     tx: Transaction
     columns: dict[str, pa.DataType]
@@ -109,6 +113,7 @@ class Open:
     brings: set[str] = field(default_factory=set)
     overwrites: bool = False
     only: str | None = None
+    only_key: str | None = None
 
     @property
     def begun(self) -> InstantTime | None:
@@ -224,7 +229,8 @@ class History:
             self.follow(r.choice(self.followers))
 
     def begin(self) -> None:
-        found = self.opened(self.partition_declared())
+        only = self.partition_declared()
+        found = self.opened(only, self.key_declared(only))
         self.note("begin", found, found.only or "")
         for _ in range(self.random.choice([1, 1, 2])):
             self.say(found)
@@ -233,13 +239,19 @@ class History:
         """The partition that a transaction which begins declares; None: it declares none."""
         return None
 
-    def opened(self, only: str | None = None) -> Open:
+    def key_declared(self, only: str | None) -> str | None:
+        """The key that a transaction which begins declares; None: it declares none."""
+        return None
+
+    def opened(self, only: str | None = None, only_key: str | None = None) -> Open:
         token = None
         if self.random.random() < 0.3:
             self.numbers += 1
             token = (f"app{self.numbers}", 1)
         tx = self.table.transaction(token=token, partitions=None if only is None else [only])
-        found = Open(tx, dict(self.columns), list(self.done), token, only=only)
+        if only_key is not None:
+            tx._declare = lambda _: declared_of(None, None, False, [only_key])
+        found = Open(tx, dict(self.columns), list(self.done), token, only=only, only_key=only_key)
         found.tx.__enter__()
         self.open.append(found)
         return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crdt_mor.api import early_read
 from crdt_mor.events import update as updates
 from crdt_mor.model.declared import Declared
 from crdt_mor.model.timeline import Timeline
@@ -67,6 +68,14 @@ def what_is_declared_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reads, "may_meet", careless)
 
 
+def an_overlapping_key_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Declared, "may_share_keys", lambda declared, keys: declared.keys is None)
+
+
+def keys_of_ended_writes_are_not_read_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(early_read, "ended_keys", lambda early, final: [])
+
+
 @pytest.mark.parametrize(
     ("plant", "seed"),
     [
@@ -75,6 +84,8 @@ def what_is_declared_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
         (the_newest_snapshot_is_read, 6),
         (a_block_does_not_see_its_own_statements, 4),
         slow(what_is_declared_is_not_waited_for, 6),
+        slow(an_overlapping_key_is_not_waited_for, 1),
+        (keys_of_ended_writes_are_not_read_again, 10),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -29,8 +29,11 @@ from crdt_mor.log.tail import find_tail
 from crdt_mor.model import invariants
 from crdt_mor.model.declared import ANYTHING, Declared
 from crdt_mor.model.instant import EPOCH, InstantTime
+from crdt_mor.model.names import LogFileName, bucket_file_id
+from crdt_mor.model.slices import FileSlice, fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
+from crdt_mor.read import ended
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish
 from tests.simulation.grouping import FIRST, loner
 from tests.simulation.promises import check_store
@@ -47,17 +50,23 @@ FOREVER = 1 << 60
 HERE, THERE = Declared(("",)), Declared(("there",))
 """What writes of the one partition that updates read declare, and those of another one."""
 
+SAME_KEY, OTHER_KEY = Declared(keys=("read",)), Declared(keys=("other",))
+"""What writes of the keys that updates read declare, and those of another one, which has a file group of its own."""
+
 
 def is_here(declared: Declared) -> bool:
-    """Whether a write that has declared this may touch the partition that updates read."""
-    return declared.partitions is None or "" in declared.partitions
+    """Whether a write that has declared this may touch the rows that updates read."""
+    return (declared.partitions is None or "" in declared.partitions) and declared.may_share_keys(frozenset({"read"}))
 
 
-def updater(begun_in: Timeline, begun: Pending) -> Run:
-    """An update that has begun: its one file says of which commits it was computed."""
+def updater(begun_in: Timeline, begun: Pending, is_early: bool = False) -> Run:
+    """An update that has begun: its one file says of which commits it was computed.
+
+    is_early: it reads at its begin, and after its wait only the keys of logs that it has not read.
+    """
     requested = begun.requested
     try:
-        settled, read = yield from _read(ValueOf(begun_in), begun)
+        settled, read = yield from _read(ValueOf(begun_in), begun, is_early)
         if not (yield Put(data_path(requested), json.dumps(read).encode())):
             return ("expired", requested)
         files = [DataFile(data_path(requested), 1, 1)]
@@ -67,21 +76,45 @@ def updater(begun_in: Timeline, begun: Pending) -> Run:
     return ("acknowledged", requested)
 
 
-def _read(value: ValueOf, begun: Pending) -> Run:
+def _read(value: ValueOf, begun: Pending, is_early: bool = False) -> Run:
     """Wait, and read: the settled value, and the requested times of the commits that an update computes from."""
     settled = yield from updates.wait_for_earlier(PUBLISHER, value, begun.requested, FOREVER, FOREVER, is_here)
     read = updates.commits_before(value, value.completions, settled.completions, begun.requested)
+    if is_early:
+        return settled, read_again(fold_slices(value.completions), fold_slices(read))
     return settled, tuple(sorted(completion.requested for completion in read if touches_here(completion)))
 
 
+def read_again(early: Sequence[FileSlice], final: Sequence[FileSlice]) -> tuple[InstantTime, ...]:
+    """The commits in the rows of an update that has read `early`, and reads `final` where it has new logs."""
+    fresh = ended.new_logs(early, final)
+    assert fresh is not None, "there are only logs"
+    rows = {slice_.group: slice_.logs for slice_ in early}
+    rows |= {slice_.group: slice_.logs for slice_ in final if slice_.group in {new.group for new in fresh}}
+    return tuple(sorted(log.name.instant for logs in rows.values() for log in logs if is_read(log)))
+
+
+OTHER: Final = bucket_file_id(9)
+"""The file id of the other key."""
+
+
+def is_read(file: DataFile) -> bool:
+    return file.partition == "" and file.name.file_id != OTHER
+
+
 def touches_here(completion: Completion) -> bool:
-    """Whether a commit has files of the partition that updates read."""
-    return any(file.partition == "" for file in completion.files)
+    """Whether a commit has files of the rows that updates read."""
+    return any(is_read(file) for file in completion.files)
 
 
-def elsewhere(value: Timeline, begun: Pending) -> Run:
-    """A write of another partition, from its begin on."""
-    path = "there/" + data_path(begun.requested)
+def of_other_key(value: Timeline, begun: Pending) -> Run:
+    """A write of another key, from its begin on."""
+    return (yield from elsewhere(value, begun, str(LogFileName(OTHER, begun.requested))))
+
+
+def elsewhere(value: Timeline, begun: Pending, path: str = "") -> Run:
+    """A write of another partition, or of one file, from its begin on."""
+    path = path or "there/" + data_path(begun.requested)
     if not (yield Put(path, b"rows")):
         return ("expired", begun.requested)
     try:
@@ -156,8 +189,13 @@ class UpdateWorld(World):
 
 WRITES: Mapping[str, WriteRole] = {
     "write": finish, "update": updater, "elsewhere": elsewhere, "here": finish, "careful": updater, "beyond": finish,
+    "same key": finish, "other key": of_other_key, "keyed": updater, "early": partial(updater, is_early=True),
+    "early and keyed": partial(updater, is_early=True),
 }  # fmt: skip
-DECLARED: Mapping[str, Declared] = {"elsewhere": THERE, "here": HERE, "careful": HERE, "beyond": THERE}
+DECLARED: Mapping[str, Declared] = {
+    "elsewhere": THERE, "here": HERE, "careful": HERE, "beyond": THERE,
+    "same key": SAME_KEY, "other key": OTHER_KEY, "keyed": SAME_KEY, "early and keyed": SAME_KEY,
+}  # fmt: skip
 """What writes of some roles have declared: `careful` is an update, and `beyond` does not keep to it."""
 
 
@@ -198,6 +236,14 @@ def world(who: Sequence[str], **options: Any) -> World:
         (["here", "elsewhere", "careful"], {"deletions": False}),
         slow(["elsewhere", "careful", "update", "cleaner"], {"deletions": False}),
         slow(["write", "elsewhere", "careful", "careful"], {"deletions": False}),
+        (["same key", "other key", "keyed"], {"deletions": False}),
+        (["other key", "keyed", "cleaner"], {"deletions": False}),
+        slow(["other key", "keyed", "keyed", "cleaner"], {"deletions": False}),
+        slow(["other key", "same key", "early and keyed"], {"deletions": False}),
+        (["write", "early"], {"faults": 1}),
+        (["write", "other key", "early"], {"deletions": False}),
+        (["early", "early"], {"faults": 1}),
+        slow(["write", "early", "early", "cleaner"], {"deletions": False}),
         slow(["write", "update", "update"], {"faults": 1}),
         slow(["write", "update", "write", "update"], {"deletions": False}),
         slow(["write", "update", "update", "cleaner"], {"deletions": False}),
@@ -262,6 +308,14 @@ def is_elsewhere(declared: Declared) -> bool:
     return declared == ANYTHING
 
 
+def an_overlapping_key_is_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Declared, "may_share_keys", lambda declared, keys: declared.keys is None)
+
+
+def keys_of_ended_writes_are_not_read_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ended, "new_logs", lambda early, final: [])
+
+
 def a_write_goes_beyond_what_it_has_declared(patch: pytest.MonkeyPatch) -> None:
     held = invariants.a_write_keeps_to_what_it_has_declared
     patch.setattr(invariants, "INVARIANTS", tuple(rule for rule in invariants.INVARIANTS if rule is not held))
@@ -271,6 +325,9 @@ def a_write_goes_beyond_what_it_has_declared(patch: pytest.MonkeyPatch) -> None:
     ("plant", "who", "found"),
     [
         (what_is_declared_is_not_looked_at, ["here", "update"], "computed from"),
+        (an_overlapping_key_is_not_waited_for, ["same key", "update"], "computed from"),
+        (an_overlapping_key_is_not_waited_for, ["keyed", "keyed"], "computed from"),
+        (keys_of_ended_writes_are_not_read_again, ["write", "early"], "computed from"),
         (a_write_goes_beyond_what_it_has_declared, ["beyond", "update"], "computed from"),
         (nobody_is_waited_for, ["write", "update"], "can still come before"),
         (what_ended_meanwhile_is_not_read, ["write", "update"], "computed from"),

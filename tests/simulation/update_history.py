@@ -19,6 +19,7 @@ from crdt_mor import Commit, InvalidInputError, Table
 from crdt_mor.merge.oracle import Contribution, Row
 from tests.simulation.payload_columns import names
 from tests.simulation.random_history import (
+    KEYS,
     PARTS,
     Done,
     History,
@@ -48,6 +49,7 @@ WHERE: Final[Mapping[str | None, Callable[[Row], bool]]] = {
     "k = 'a'": lambda row: row["k"] == "a",
     "b IS NOT NULL AND a < 5": lambda row: row["b"] is not None and isinstance(row["a"], float) and row["a"] < 5,
 }
+OF_KEYS: Final = ("k = 'a'",)
 OF_PARTITIONS: Final[Mapping[str | None, Callable[[Row], bool]]] = {
     "p = 'x'": lambda row: row["p"] == "x",
     "p = 'y'": lambda row: row["p"] == "y",
@@ -79,10 +81,11 @@ class UpdateHistory(History):
 
     chance: Random = field(init=False)
     blocks: Random = field(init=False)
+    keys: Random = field(init=False)
     updates: dict[Commit, tuple[str | None, list[Commit]]] = field(default_factory=dict)
     """Each update, its condition, and the commits that came before it when it was committed."""
     kept_to: dict[Commit, str] = field(default_factory=dict)
-    """The partition that a commit has declared."""
+    """The partition or the key that a commit has declared, as a condition."""
     block: Open | None = None
     """The block under way."""
     waited: int = 0
@@ -92,6 +95,7 @@ class UpdateHistory(History):
         super().__post_init__()
         self.chance = Random(repr(self.random.getstate()) + " updates")
         self.blocks = Random(repr(self.random.getstate()) + " blocks")
+        self.keys = Random(repr(self.random.getstate()) + " keys")
 
     def go_on(self) -> None:
         if self.chance.random() < SHARE:
@@ -107,17 +111,23 @@ class UpdateHistory(History):
 
     def row(self, found: Saying, given: Sequence[str]) -> dict[str, object]:
         row = super().row(found, given)
-        only = found.only if isinstance(found, Open) else None
-        return row if only is None else {**row, "p": only}
+        only, only_key = (found.only, found.only_key) if isinstance(found, Open) else (None, None)
+        row |= {} if only is None else {"p": only}
+        return row | ({} if only_key is None else {"k": only_key})
+
+    def key_declared(self, only: str | None) -> str | None:
+        return (
+            self.keys.choice(KEYS) if only is None and self.key_columns == ["k"] and self.keys.random() < 0.4 else None
+        )
 
     def delete_where(self, found: Open) -> None:
-        if found.only is None:  # else its condition would be of other partitions as well
+        if found.only is None and found.only_key is None:  # else its condition would be of other rows as well
             super().delete_where(found)
 
     def commit(self, found: Open) -> None:
         super().commit(found)
-        if found.only is not None and found.tx.commit is not None:
-            self.kept_to[found.tx.commit] = found.only
+        if found.tx.commit is not None and (found.only or found.only_key) is not None:
+            self.kept_to[found.tx.commit] = f"p = '{found.only}'" if found.only else f"k = '{found.only_key}'"
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -216,7 +226,9 @@ class UpdateHistory(History):
     def may_meet(self, commit: Commit, where: str | None) -> bool:
         """Whether a commit may touch rows that meet a condition, after all that it has declared."""
         only = self.kept_to.get(commit)
-        return only is None or where not in OF_PARTITIONS or where == f"p = '{only}'"
+        if only is None or where == only:
+            return True
+        return where not in (OF_PARTITIONS if only.startswith("p") else OF_KEYS)
 
     def before(self, commit: Commit) -> list[Done]:
         """What comes before a commit, as far as it has ended by now."""
