@@ -25,6 +25,7 @@ from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.names import TimelineFileName, data_file_name
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Pending
+from crdt_mor.planners import sweep as planner
 from tests.simulation.actors import (
     PUBLISHER,
     Run,
@@ -226,7 +227,7 @@ def what_a_helper_put_late_is_left(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_writer_put_late_is_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sweep, "is_own_token", lambda token: False)
+    patch.setattr(planner, "is_own_token", lambda token: False)
 
 
 def nothing_is_forgotten(patch: pytest.MonkeyPatch) -> None:
