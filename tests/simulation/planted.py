@@ -154,7 +154,7 @@ def each_pending_write_is_given_up(patch: pytest.MonkeyPatch) -> None:
         return True
         yield
 
-    patch.setattr(sweep, "_is_expired", careless)
+    patch.setattr(sweep, "is_expired", careless)
 
 
 def a_savepoint_is_the_newest_moment(patch: pytest.MonkeyPatch) -> None:
