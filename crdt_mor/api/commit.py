@@ -9,9 +9,9 @@ Otherwise it begins, which fixes its place, and later updates wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from crdt_mor.api.transaction import Commit, Transaction, commit_of, commit_of_m
 from crdt_mor.events.group import GroupCommit
 from crdt_mor.events.one_event import LoneCommit, may_be_alone
 from crdt_mor.events.session import Session
+from crdt_mor.ground.late_imports import Late
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.model.authors import Info, application_of, check_info
 from crdt_mor.model.instant import EPOCH
@@ -33,6 +34,11 @@ from crdt_mor.write.one_event import TriedWrite
 from crdt_mor.write.reading import Read, Reading, Stop
 from crdt_mor.write.refusals import require_writable
 from crdt_mor.write.statements import RowsStatement, Statements, means_alike
+
+if TYPE_CHECKING:
+    from crdt_mor.write import overwrite as overwriting
+else:
+    overwriting = Late("crdt_mor.write.overwrite")
 
 T = TypeVar("T")
 
@@ -61,14 +67,19 @@ def commit_rows(
     check_token_form(token)
     info, given = check_info(commit_info), cache(read)
     tried, prepared = TriedWrite.begin(session, token, info, lambda: given().size), None
+
+    def check(statements: Statements) -> Prepared:
+        named = NamedStatements(statements)
+        return named.prepared(_rows(given(), named))
+
     if tried is not None:
-        prepared = _prepared(session, given(), tried.statements, token, info)
+        prepared = _checked(session, tried.statements, check, token, info)
         if prepared is not None and prepared.value is tried.followed.value:
             committed = tried.commit_rows(prepared)
             if committed is not None:
                 return _ended(session, committed)
     if prepared is None or not means_alike(prepared.value, session.known()):
-        prepared = _prepared_to_begin(session, given, token, info)
+        prepared = _before_begin(session, check, token, info, given)
     with Transaction(session, token, commit_info) as tx:
         if tx.commit is None:
             tx._add(prepared, lambda named: _rows(given(), named))  # noqa: SLF001  its other user
@@ -76,30 +87,96 @@ def commit_rows(
     return tx.commit
 
 
-def _prepared_to_begin(
-    session: Session, given: Callable[[], Given], token: tuple[str, int] | None, info: Info
-) -> Prepared | None:
-    """Check a statement before the begin; None if the begin must come first."""
+def commit_overwrite(
+    session: Session,
+    read: Callable[[], RowsStatement],
+    partitions: overwriting.Partitions,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+) -> Commit:
+    """Commit an overwrite by rows. read: as in `commit_rows`."""
+    given = cache(read)
+
+    def check(statements: Statements) -> Prepared:
+        write = overwriting.rehearsal(session, statements.value)
+        return overwriting.replacement(write, given(), partitions)[0]
+
+    def overwrite(tx: Transaction, prepared: Prepared | None) -> None:
+        tx._replace(given(), partitions, prepared)
+
+    return _begun(session, token, commit_info, check, overwrite, given)
+
+
+def commit_without_rows(
+    session: Session,
+    partitions: Collection[object] | None,
+    token: tuple[str, int] | None,
+    info: Mapping[str, str] | None,
+) -> Commit:
+    """Commit the deletion of all rows in these partitions; None: in all."""
+
+    def check(statements: Statements) -> object:
+        return overwriting.scope_of(overwriting.rehearsal(session, statements.value), partitions)
+
+    def delete(tx: Transaction, _: object) -> None:
+        if partitions is None:
+            tx.truncate()
+        else:
+            tx.delete_partitions(partitions)
+
+    return _begun(session, token, info, check, delete)
+
+
+def _begun(
+    session: Session,
+    token: tuple[str, int] | None,
+    commit_info: Mapping[str, str] | None,
+    check: Callable[[Statements], T],
+    statement: Callable[[Transaction, T | None], None],
+    given: Callable[[], object] = lambda: None,
+) -> Commit:
+    """Commit a statement of two instants. statement: adds to the block, with the result of the check before."""
+    check_token_form(token)
+    checked = _before_begin(session, check, token, check_info(commit_info), given)
+    with Transaction(session, token, commit_info) as tx:
+        if tx.commit is None:
+            statement(tx, checked)
+    assert tx.commit is not None
+    return tx.commit
+
+
+def _before_begin(
+    session: Session,
+    check: Callable[[Statements], T],
+    token: tuple[str, int] | None,
+    info: Info,
+    given: Callable[[], object],
+) -> T | None:
+    """Check a statement before the begin; None if the begin must come first. given: reads the rows."""
     if not session.config.ours or session.views.has_foreign:
         return None  # columns of Hudi's writers are adopted first
     known = session.known()
     if not may_be_alone(known, token, session.author(application_of(info, token), info)):
         return None
     require_writable(session, as_read=True)
-    return _prepared(session, given(), Statements(session.config, known, EPOCH), token, info)
+    given()
+    return _checked(session, Statements(session.config, known, EPOCH), check, token, info)
 
 
-def _prepared(
-    session: Session, given: Given, statements: Statements, token: tuple[str, int] | None, info: Info
-) -> Prepared | None:
+def _checked(
+    session: Session,
+    statements: Statements,
+    check: Callable[[Statements], T],
+    token: tuple[str, int] | None,
+    info: Info,
+) -> T | None:
     """Check a statement by a known version, and after a refusal by the newest version if the two differ.
 
     Returns None if the begin itself would be refused there, or would find a repeated token.
     """
     while True:
-        named = NamedStatements(statements)
         try:
-            return named.prepared(_rows(given, named))
+            return check(statements)
         except Exception:
             newest = _newest(session, token, info)
             if newest is None:
@@ -199,20 +276,6 @@ def _tried(
 
 def _scanned(view: Snapshot, asked: Read) -> pa.Table:
     return Scan(view, asked.columns, asked.filter, meta=False).to_arrow()
-
-
-def commit_block(
-    session: Session,
-    token: tuple[str, int] | None,
-    commit_info: Mapping[str, str] | None,
-    statement: Callable[[Transaction], None],
-) -> Commit:
-    """Commit an overwrite, which has two instants."""
-    with Transaction(session, token, commit_info) as tx:
-        if tx.commit is None:
-            statement(tx)
-    assert tx.commit is not None
-    return tx.commit
 
 
 def _ended(session: Session, committed: LoneCommit | GroupCommit) -> Commit:

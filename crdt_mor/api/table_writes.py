@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from crdt_mor.api.commit import commit_block, commit_computed, commit_rows
+from crdt_mor.api.commit import commit_computed, commit_overwrite, commit_rows, commit_without_rows
 from crdt_mor.api.data import Data, read_data
 from crdt_mor.api.merge_into import Merged, MergeInto, merge_of, merge_rows, nothing_of
 from crdt_mor.api.moving import keys_to_move, move_plan
@@ -287,10 +287,13 @@ class TableWrites:
             1
         """
         require_statement(data, schema_mode)
-        return commit_block(
-            self._session, token, commit_info,
-            lambda tx: tx.overwrite(data, partitions=partitions, schema_mode=schema_mode),
-        )  # fmt: skip
+        session = self._session
+
+        def read() -> RowsStatement:
+            rows = read_data(data, lambda: text_types(session.config, session.known()))
+            return RowsStatement("UPSERT", rows, schema_mode, are_new=True)
+
+        return commit_overwrite(session, read, partitions, token, commit_info)
 
     def delete_partitions(
         self,
@@ -301,11 +304,11 @@ class TableWrites:
     ) -> Commit:
         """Delete all rows of some partitions, named as in `overwrite`. Empty partitions are no error."""
         require_partitions(partitions)
-        return commit_block(self._session, token, commit_info, lambda tx: tx.delete_partitions(partitions))
+        return commit_without_rows(self._session, partitions, token, commit_info)
 
     def truncate(self, *, token: tuple[str, int] | None = None, commit_info: Mapping[str, str] | None = None) -> Commit:
         """Delete all rows of the table, like an `overwrite` without rows."""
-        return commit_block(self._session, token, commit_info, Transaction.truncate)
+        return commit_without_rows(self._session, None, token, commit_info)
 
     def transaction(
         self,

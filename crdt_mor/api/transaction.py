@@ -192,11 +192,7 @@ class Transaction:
         if (write := self._open_alone("overwrite")) is not None:
             mode = check_mode(schema_mode)
             rows = read_data(data, NamedStatements(write.statements).text_types)
-            with write.statements.whole():
-                scope = overwriting.overwrite_rows(write, rows, partitions, mode)
-                hold_scope(write.begun.declared, scope)
-            operation = OVERWRITE_TABLE if scope == EVERYTHING_REPLACED else OVERWRITE
-            self._overwrite = overwriting.OverwriteStatement(scope, operation)
+            self._replace(RowsStatement("UPSERT", rows, mode, are_new=True), partitions, None)
 
     def delete_partitions(self, partitions: Collection[object]) -> None:
         """Delete partitions as the only statement of this commit; see `Table.delete_partitions`."""
@@ -309,6 +305,18 @@ class Transaction:
         if write is not None and write.statements.collected:
             raise _not_alone(statement, write.statements.operation)
         return write
+
+    def _replace(self, statement: RowsStatement, partitions: overwriting.Partitions, prepared: Prepared | None) -> None:
+        """Add the rows of an overwrite, and note the replaced partitions. prepared: as in `_add`."""
+        write = self._open_alone("overwrite")
+        if write is None:
+            return
+        with write.statements.whole():
+            prepared, scope = overwriting.replacement(write, statement, partitions, prepared)
+            hold_scope(write.begun.declared, scope)
+            NamedStatements(write.statements).collect(prepared)
+        operation = OVERWRITE_TABLE if scope == EVERYTHING_REPLACED else OVERWRITE
+        self._overwrite = overwriting.OverwriteStatement(scope, operation)
 
     def _add(self, prepared: Prepared | None, statement: Callable[[NamedStatements], RowsStatement]) -> None:
         """Add a statement of rows; `prepared`, if the begin's value accepts the same rows."""

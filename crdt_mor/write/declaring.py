@@ -11,14 +11,11 @@ from crdt_mor.columns.names import stored_name
 from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.events.session import Session
-from crdt_mor.log.outcome import ValueOf
 from crdt_mor.model.authors import Info
 from crdt_mor.model.config import TableConfig
 from crdt_mor.model.declared import ANYTHING, NAMES_MAX, Declared, declared_of
-from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.rules import asked_together
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.read.conditions import checked
 from crdt_mor.read.prune import pinned_keys, pinned_partitions
 from crdt_mor.read.trees import with_columns_named
@@ -66,11 +63,10 @@ def declared_by_user(
 
     partitions: named as for an overwrite. brought: column names of the rows, including new ones.
     """
-    from crdt_mor.write.overwrite import scope_of  # rarely needed
+    from crdt_mor.write.overwrite import rehearsal, scope_of  # rarely needed
 
     tail = session.tail()
-    rehearsal = OpenWrite(session, ValueOf(tail), Pending(EPOCH, "", tail.version))
-    paths = None if partitions is None else scope_of(rehearsal, partitions).partitions
+    paths = None if partitions is None else scope_of(rehearsal(session, tail), partitions).partitions
     names = None if columns is None else _columns(columns, session.config, tail)
     for kind, given in (("partitions", paths), ("columns", names)):
         if given is not None and len(given) > NAMES_MAX:

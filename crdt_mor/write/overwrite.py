@@ -21,21 +21,26 @@ from crdt_mor.columns.schema import TableSchema
 from crdt_mor.errors import InvalidInputError
 from crdt_mor.events import overwrite
 from crdt_mor.events import write as events
+from crdt_mor.events.session import Session
 from crdt_mor.ground.threads import THREADS, in_threads
 from crdt_mor.laws.merging import Merging
+from crdt_mor.log.outcome import ValueOf
 from crdt_mor.log.paths import STAGED
 from crdt_mor.merge.blocks import COMMIT_TIME, PARTITION_PATH, RECORD_KEY, SEQUENCE
-from crdt_mor.merge.precombine import precombine
+from crdt_mor.merge.precombine import RowsWrite, precombine
+from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.keys import KeySpec
 from crdt_mor.model.layout import Layout
 from crdt_mor.model.overwrite import EVERYTHING, Scope
 from crdt_mor.model.slices import fold_slices
+from crdt_mor.model.timeline import Timeline
+from crdt_mor.model.timeline_parts import Pending
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite
 from crdt_mor.write.base_files import base_file
 from crdt_mor.write.log_files import BUCKET, Group, by_group, put_chunks, sorted_keys
-from crdt_mor.write.named import NamedStatements
+from crdt_mor.write.named import NamedStatements, Prepared
 from crdt_mor.write.open_write import OpenWrite
-from crdt_mor.write.statements import RowsStatement, SchemaMode, Statement
+from crdt_mor.write.statements import RowsStatement, Statement, means_alike
 
 Partitions = Literal["dynamic"] | Collection[object] | None
 """The partitions to replace; "dynamic": those with rows; None: all."""
@@ -51,16 +56,27 @@ class OverwriteStatement:
     operation: str
 
 
-def overwrite_rows(write: OpenWrite, data: pa.Table, partitions: Partitions, mode: SchemaMode) -> Scope:
-    """Make rows the statement of an overwrite; raise for rows outside the partitions."""
-    config = write.session.config
+def replacement(
+    write: OpenWrite, statement: RowsStatement, partitions: Partitions, prepared: Prepared | None = None
+) -> tuple[Prepared, Scope]:
+    """Check the rows of an overwrite, and return the replaced partitions; raise for rows outside them.
+
+    prepared: the rows after a check by an earlier version, which counts if the two are alike.
+    """
     asked = None if partitions == "dynamic" else scope_of(write, partitions)
-    NamedStatements(write.statements).add(RowsStatement("UPSERT", data, mode, are_new=True))
-    places = set(write.statements.collected[-1].rows[PARTITION_PATH].unique().to_list())  # type: ignore[union-attr]
+    if prepared is None or not means_alike(prepared.value, write.value):
+        prepared = NamedStatements(write.statements).prepared(statement)
+    assert isinstance(prepared.checked.statement, RowsWrite), "an overwrite brings rows"
+    places = set(prepared.checked.statement.rows[PARTITION_PATH].unique().to_list())
     if asked is None:
-        return scope_of_rows(config.key, places)
+        return prepared, scope_of_rows(write.session.config.key, places)
     require_inside(asked, places)
-    return asked
+    return prepared, asked
+
+
+def rehearsal(session: Session, value: Timeline) -> OpenWrite:
+    """Return a write that never begins, to check statements by a version."""
+    return OpenWrite(session, ValueOf(value), Pending(EPOCH, "", value.version))
 
 
 def scope_of_rows(key: KeySpec, partitions: Collection[str]) -> Scope:

@@ -130,7 +130,7 @@ def test_rows_of_other_partitions_than_those_that_are_named_are_refused(table: T
         table.overwrite(frame(("z", "eu", 2), ("z", "us", 2)), partitions=["eu"])
     assert len(ids(table)) == 4
     assert table.inspect.pending().num_rows == 0
-    assert table.version > before
+    assert table.version == before
 
 
 @pytest.mark.parametrize("partitions", ["eu", {"region": "eu"}, 5], ids=str)

@@ -48,6 +48,10 @@ VERBS: dict[str, tuple[type[CrdtMorError], Callable[[Table], object]]] = {
         ConstraintViolationError,
         lambda t: t.merge(WRONG, on="id").when_matched_update_all().execute(),
     ),
+    "overwrite": (ConstraintViolationError, lambda t: t.overwrite(WRONG)),
+    "overwrite, another partition": (InvalidInputError, lambda t: t.overwrite(ROW, partitions=["FR"])),
+    "overwrite, a wrong partition": (InvalidInputError, lambda t: t.overwrite(ROW, partitions=[("FR", 1)])),
+    "delete partitions": (InvalidInputError, lambda t: t.delete_partitions([("FR", 1)])),
     "move": (InvalidInputError, lambda t: t.move([1], partition={"n": "FR"})),
 }
 
