@@ -53,7 +53,7 @@ from crdt_mor.model.timeline_parts import (
 from crdt_mor.planners import compaction
 from crdt_mor.planners.clean import CleanPlan
 from crdt_mor.planners.erasure import Erasure
-from crdt_mor.planners.restore import Dropped, RestorePlan
+from crdt_mor.planners.restore import DroppedCommit, RestorePlan
 
 REPO = Path(__file__).parents[1]
 PAGE = (REPO / "docs" / "format.md").read_text()
@@ -231,7 +231,7 @@ def test_the_plan_of_a_clean_is_as_the_page_says() -> None:
 
 
 def test_the_plan_of_a_restore_is_as_the_page_says() -> None:
-    dropped = Dropped(T, T, "deltacommit", ("day=mon/a_0-0-0_1.parquet",))
+    dropped = DroppedCommit(T, T, "deltacommit", ("day=mon/a_0-0-0_1.parquet",))
     plan = json.loads(RestorePlan(T, T, T, (dropped,)).encode())
     assert named(section("A restore's plan")) == list(plan)
     assert "`[requested, completed, action, [data files]]`" in section("A restore's plan")

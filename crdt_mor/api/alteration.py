@@ -86,7 +86,7 @@ def alter(
         )
     session.start()
     author = session.author(application_of(info, None), info)
-    session.remember(session.run(events.alter(session.publisher, session.known(), asked, session.config, author)))
+    session.remember(session.run(events.alter(session.publisher, session.known_tail(), asked, session.config, author)))
 
 
 def _texts(word: str, given: Any) -> Mapping[str, str]:

@@ -78,7 +78,7 @@ def commit_rows(
             committed = tried.commit_rows(prepared)
             if committed is not None:
                 return _ended(session, committed)
-    if prepared is None or not means_alike(prepared.value, session.known()):
+    if prepared is None or not means_alike(prepared.value, session.known_tail()):
         prepared = _before_begin(session, check, token, info, given)
     with Transaction(session, token, commit_info) as tx:
         if tx.commit is None:
@@ -155,7 +155,7 @@ def _before_begin(
     """Check a statement before the begin; None if the begin must come first. given: reads the rows."""
     if not session.config.ours or session.views.has_foreign:
         return None  # columns of Hudi's writers are adopted first
-    known = session.known()
+    known = session.known_tail()
     if not may_be_alone(known, token, session.author(application_of(info, token), info)):
         return None
     require_writable(session, as_read=True)
@@ -229,7 +229,7 @@ def _in_one_event(
     size: Callable[[], int],
 ) -> tuple[Commit, T] | None:
     if session.config.ours:
-        if session.has_known:
+        if session.has_known_tail:
             session.views.sealed(look=True)  # Hudi's completed commits come before an update
         if session.views.hudi_is_writing():
             return None  # only a block can wait

@@ -69,7 +69,7 @@ def start(session: Session, asked: Asked | None) -> None:
 
 def require_asked_for(session: Session, asked: Asked) -> None:
     """Raise with each visible difference: `SchemaMismatchError` for columns only, else `TableExistsError`."""
-    value = session.known()
+    value = session.known_tail()
     config, columns = shown_table(session.config, value)
     made, now = (layout.renamed(value.names.shown) for layout in _layouts(session))
     _refuse(
@@ -107,7 +107,7 @@ def _refuse(uri: str, found: Sequence[_Difference]) -> None:
 
 
 def _layouts(session: Session) -> tuple[Layout, Layout]:
-    return Layout.of(said(session.config.properties)), Layout.of(session.known().properties)
+    return Layout.of(said(session.config.properties)), Layout.of(session.known_tail().properties)
 
 
 def _settings(asked: TableConfig, there: TableConfig) -> Iterator[_Difference]:

@@ -114,7 +114,7 @@ class WrittenByMany:
         if operation not in _OPERATIONS:
             raise InvalidInputError(f"pass an operation out of {', '.join(_OPERATIONS)}. got={operation!r}")
         session, mode = self._session, check_mode(schema_mode)
-        given = read_schema(schema, lambda: text_types(session.config, session.known()))
+        given = read_schema(schema, lambda: text_types(session.config, session.known_tail()))
         declared, replaced = _touched(session, operation, partitions, columns, given.names)
         job = distributed.plan(session, _OPERATIONS[operation], given, mode, plain, token, info, replaced, declared)
         return WriteJob(self.uri, session.expiry_ms, job, self._store)
@@ -150,7 +150,7 @@ class WrittenByMany:
 
         Group rows by both before staging, so that each file is written once. Only key and partition columns are needed.
         """
-        value = self._session.known()
+        value = self._session.known_tail()
         schema = TableSchema.from_json(value.schema)
         rows = known_columns(read_data(data, lambda: text_types(self._session.config, value)), value.names, schema)
         return pa.table(distributed.file_groups(self._session.config, schema, rows))

@@ -171,7 +171,7 @@ def merge_rows(plan: MergePlan, statements: NamedStatements) -> Reading[Merged]:
     own = tuple((name, name) for name in fields)
     if outcome.inserted is not None and not outcome.are_unmet:
         by_key = MergePlan(outcome.inserted, own)
-        merging.refuse_there(plan, outcome.inserted, (yield Read(filter=by_key.meets(schema))), statements)
+        merging.refuse_existing_keys(plan, outcome.inserted, (yield Read(filter=by_key.meets(schema))), statements)
     if outcome.moved:
         keys = pa.concat_tables([rows.select(fields) for rows in outcome.moved])
         there = MergePlan(keys, own).meets(schema)

@@ -91,7 +91,7 @@ class MergeSpread:
 
     _spread: spreading.Spread = field(repr=False)
     _session: Session = field(repr=False)
-    _word: in_parts.Word = field(repr=False)
+    _word: in_parts.DriverMessage = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -147,7 +147,7 @@ class MergedByMany:
             return _merged(self._session, plan, parts, execute_parts, wait, token, commit_info)
 
         session, rows = self._session, read_schema(schema).empty_table()
-        return merge_of(rows, on, (source_alias, target_alias), session.config, session.known(), run)
+        return merge_of(rows, on, (source_alias, target_alias), session.config, session.known_tail(), run)
 
     def move_in_parts(
         self,
@@ -167,7 +167,7 @@ class MergedByMany:
             parts: maximum number of parts.
         """
         _require_parts(parts)
-        config, columns = shown_table(self._session.config, self._session.known())
+        config, columns = shown_table(self._session.config, self._session.known_tail())
         keys = plain_source(read_schema(schema).empty_table())
         plan = move_plan(keys, partition, config, columns)
         require_columns(plan)
@@ -196,7 +196,7 @@ def _merged(
 
     def parts_of(view: Snapshot, job: Job) -> list[MergePart]:
         spread = spreading.Spread.of(plan, view.shown, session.config, view.names, parts_max)
-        spreads.append(MergeSpread(spread, session, in_parts.Word(view.cut.time, session.environment.nonce())))
+        spreads.append(MergeSpread(spread, session, in_parts.DriverMessage(view.cut.time, session.environment.nonce())))
         columns = in_parts.columns_of(view)
         views = map(view.with_slices, spread.slices(view.slices))
         return [MergePart(number, session, job, part, plan, columns) for number, part in enumerate(views)]

@@ -93,7 +93,7 @@ def add_rules(
             require_shown(rules, tail)
             require_rules(rules, config, TableSchema.from_json(tail.schema))
 
-        adding = events.add(session.publisher, session.known(), nonce, rules, applies, are_proven_next=validate)
+        adding = events.add(session.publisher, session.known_tail(), nonce, rules, applies, are_proven_next=validate)
         added = session.remember(session.run(adding))
         unproven = [rule for rule in added.rules if rule.place in new and not rule.is_proven]
         if not validate or not unproven:
@@ -125,7 +125,7 @@ def _proven(
             _require_unbroken(session, settled, unproven)
         return session.remember(session.run(events.prove(session.publisher, settled, unproven)))
     except BaseException:
-        session.remember(session.run(events.withdraw(session.publisher, session.known(), nonce)))
+        session.remember(session.run(events.withdraw(session.publisher, session.known_tail(), nonce)))
         raise
 
 

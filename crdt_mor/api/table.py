@@ -336,7 +336,7 @@ class Table(TableReads, TableWrites, WrittenByMany, UpdatedByMany, MergedByMany,
     @property
     def config(self) -> TableConfig:
         """Key, partitioning, buckets and merge, with current column names, as last seen."""
-        return shown_config(self._session.config, self._session.known().names)
+        return shown_config(self._session.config, self._session.known_tail().names)
 
     @property
     def version(self) -> int:

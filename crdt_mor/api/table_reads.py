@@ -341,7 +341,7 @@ class TableReads(Readable, NearNames):
         return _handed_over(self._session.views.sealed())
 
     def __repr__(self) -> str:
-        config, since = self.config, _handed_over(self._session.known())
+        config, since = self.config, _handed_over(self._session.known_tail())
         said = "" if since is None else f", handed_over='{since:%Y-%m-%d %H:%M:%S} UTC'"
         return f"Table({self.uri!r}, key={list(config.key.fields)}, merge={config.merge.summary!r}{said})"
 

@@ -148,7 +148,7 @@ class TableWrites:
 
         def read() -> RowsStatement:
             return RowsStatement(
-                kind, read_data(data, lambda: text_types(session.config, session.known())), mode, plain
+                kind, read_data(data, lambda: text_types(session.config, session.known_tail())), mode, plain
             )
 
         return commit_rows(session, read, token, commit_info)
@@ -219,7 +219,7 @@ class TableWrites:
         """
         run = partial(self._merge, milliseconds("wait", wait), token, commit_info)
         session = self._session
-        return merge_of(source, on, (source_alias, target_alias), session.config, session.known(), run)
+        return merge_of(source, on, (source_alias, target_alias), session.config, session.known_tail(), run)
 
     def move(
         self,
@@ -245,7 +245,7 @@ class TableWrites:
             InvalidInputError: a payload such as a sketch cannot be set by updates, or the new partition contains the
                 key; nothing moves.
         """
-        config, schema = shown_table(self._session.config, self._session.known())
+        config, schema = shown_table(self._session.config, self._session.known_tail())
         plan = move_plan(keys_to_move(keys, config, schema), partition, config, schema)
         return self._merge(milliseconds("wait", wait), token, commit_info, plan)
 
@@ -290,7 +290,7 @@ class TableWrites:
         session = self._session
 
         def read() -> RowsStatement:
-            rows = read_data(data, lambda: text_types(session.config, session.known()))
+            rows = read_data(data, lambda: text_types(session.config, session.known_tail()))
             return RowsStatement("UPSERT", rows, schema_mode, are_new=True)
 
         return commit_overwrite(session, read, partitions, token, commit_info)

@@ -230,7 +230,7 @@ class Transaction:
 
         aliases = (source_alias, target_alias)
         write = self._open_for_more("merge")
-        value = self._session.known() if write is None else write.statements.value
+        value = self._session.known_tail() if write is None else write.statements.value
         return merge_of(source, on, aliases, self._session.config, value, self._merge)
 
     def move(self, keys: object, *, partition: Mapping[str, object]) -> Merged:
@@ -240,7 +240,7 @@ class Transaction:
         """
         self._require_serializable("move")
         write = self._open_for_more("move")
-        value = self._session.known() if write is None else write.statements.value
+        value = self._session.known_tail() if write is None else write.statements.value
         config, schema = shown_table(self._session.config, value)
         return self._merge(move_plan(keys_to_move(keys, config, schema), partition, config, schema))
 

@@ -14,7 +14,7 @@ from crdt_mor.model.timeline import Timeline
 
 
 def alter(
-    publisher: TablePublisher, known: Timeline, asked: Asked, config: TableConfig, author: Author | None = None
+    publisher: TablePublisher, known_tail: Timeline, request: Asked, config: TableConfig, author: Author | None = None
 ) -> Steps[Timeline]:
     """Rename, comment or hide columns, decided on the value before the event."""
     nonce = yield Nonce()
@@ -26,9 +26,9 @@ def alter(
         require_not_moving(tail.moving, "alter")
         require_arrived(tail.origin)
         require_not_handed_over(tail.handed_over)
-        value = altered(tail, nonce, wall_ms, asked, config, author)
+        value = altered(tail, nonce, wall_ms, request, config, author)
         if value is not None:
             tried.append(value.alterations[-1])
         return value
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))

@@ -35,7 +35,7 @@ class ArchivedPrefix:
     prefix: Prefix
 
 
-def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps[ArchivedPrefix]:
+def archive_once(publisher: TablePublisher, known_tail: Timeline, keep: int) -> Steps[ArchivedPrefix]:
     nonce = yield Nonce()
     prefix = Prefix((), "")
 
@@ -50,7 +50,7 @@ def archive_once(publisher: TablePublisher, known: Timeline, keep: int) -> Steps
         files = files_with(tail.archive.files, data_file_name(first, last, 0))
         return tail.archive_until(nonce, wall_ms, last, len(found.completions), files)
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     return ArchivedPrefix(value, prefix)
 
 

@@ -19,7 +19,7 @@ from crdt_mor.log.paths import COPIED, copied_path, version_path
 from crdt_mor.log.steps import PUTS_MAX, List, MakeDurable, Nonce, Pause, Put, Read, Steps, put_surely
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.planners.copy import bridge, says_the_same
+from crdt_mor.planners.copy import bridge, differs_only_in_clocks
 from crdt_mor.store.protocol import Stat
 
 
@@ -119,7 +119,7 @@ def _require_earlier(tail: Timeline, value: Timeline) -> Steps[None]:
 
 def _require_moment(tail: Timeline, value: Timeline, moments: Sequence[Timeline]) -> Timeline:
     """Return the latest moment of the source that equals the copy's tail, or raise."""
-    same = [moment for moment in moments if says_the_same(tail, moment)]
+    same = [moment for moment in moments if differs_only_in_clocks(tail, moment)]
     if tail.table_id != value.table_id or not same:
         raise InvalidInputError(
             "the copy contains its own commits or events, and moving the copy would lose them. Nothing was changed. "

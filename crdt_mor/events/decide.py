@@ -26,9 +26,9 @@ A reader's own clock is often a few milliseconds ahead."""
 _LOOKS_MAX = 16
 
 
-def decide(publisher: TablePublisher, known: Timeline, moment: InstantTime) -> Steps[Timeline]:
+def decide(publisher: TablePublisher, known_tail: Timeline, moment: InstantTime) -> Steps[Timeline]:
     """Return the newest value, with its clock at `moment` or later if the store's clock is."""
-    tail = yield from find_tail(known)
+    tail = yield from find_tail(known_tail)
     if moment <= tail.clock or not (yield from _is_past(moment)):
         return tail
     nonce = yield Nonce()

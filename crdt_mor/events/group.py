@@ -29,7 +29,7 @@ from crdt_mor.errors import (
     WriterExpiredError,
 )
 from crdt_mor.events import one_event
-from crdt_mor.events.one_event import ClaimedWrite, Expected, LoneCommit, LoneWrite
+from crdt_mor.events.one_event import ClaimedWrite, ExpectedObject, LoneCommit, LoneWrite
 from crdt_mor.hudi.projection import TablePublisher
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import ABANDONED_MS, Crowd
@@ -87,10 +87,10 @@ class GroupCommit:
 
 def commit(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     draft: Draft,
     crowd: Crowd,
-    expected: Expected | None,
+    expected: ExpectedObject | None,
     shortcuts: Shortcuts,
     left: list[str],
 ) -> Steps[GroupCommit | Timeline]:
@@ -100,7 +100,7 @@ def commit(
     `WriterExpiredError` if a restore may have undone it.
     """
     try:
-        tail = known
+        tail = known_tail
         while True:
             name = PostName(tail.version, (yield Nonce())[:NAME_CHARS])
             posted = _Posted(publisher, name, replace(draft.post, name=name), draft, crowd, expected, shortcuts)
@@ -123,7 +123,7 @@ def commit_alone(
     requested: InstantTime,
     draft: Draft | LoneWrite,
     crowd: Crowd,
-    expected: Expected | None,
+    expected: ExpectedObject | None,
     shortcuts: Shortcuts,
 ) -> Steps[LoneCommit | Timeline | None]:
     """Commit as `one_event.commit`, without posting, and publish others' posts as well.
@@ -203,7 +203,7 @@ class _Posted:
     post: Post
     draft: Draft
     crowd: Crowd
-    expected: Expected | None
+    expected: ExpectedObject | None
     shortcuts: Shortcuts
     is_over: bool = False
     _known: dict[str, Post | PostedEvent | None] = field(default_factory=dict)
@@ -236,15 +236,15 @@ class _Posted:
     def _put(self, made_at: Timeline) -> Put:
         return Put(self.path, encode_post(self.post, made_at.table_id), durable=False, decides=True)
 
-    def _look(self, known: Look, unput: tuple[Single, ...]) -> Steps[Look]:
+    def _look(self, look: Look, unput: tuple[Single, ...]) -> Steps[Look]:
         """Read the versions since the last look. `unput` puts the post in the first one."""
         began: int = yield Now()
         beside = (*unput, List(POSTS)) if self.shortcuts.is_far else unput
-        newest, replies = yield from look_ahead(known.newest, beside, again=not unput)
+        newest, replies = yield from look_ahead(look.newest, beside, again=not unput)
         took_ms: int = (yield Now()) - began
         if unput and replies[0] is False:
-            yield from self._require_own(known.made_at)
-        return replace(known, newest=newest, listed=replies[-1] if self.shortcuts.is_far else None, took_ms=took_ms)
+            yield from self._require_own(look.made_at)
+        return replace(look, newest=newest, listed=replies[-1] if self.shortcuts.is_far else None, took_ms=took_ms)
 
     def _take_turn(self, look: Look, turn: Turn) -> Steps[GroupCommit | Timeline | Look]:
         """Commit all open posts if it is this owner's turn, else pause. Returns a look if the post is still open."""
@@ -373,21 +373,21 @@ class _Posted:
         return value if outcome is None else outcome
 
 
-def void(publisher: TablePublisher, known: Timeline, posts: Sequence[PostName]) -> Steps[Timeline]:
+def void(publisher: TablePublisher, known_tail: Timeline, posts: Sequence[PostName]) -> Steps[Timeline]:
     """Make sure that nobody takes these posts any more."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         return tail.void(nonce, wall_ms, posts) if any(map(tail.may_take, posts)) else None
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
 def _is_left(stat: Stat, now_ms: int) -> bool:
     return giving_way.is_request(stat.path) and abs(now_ms - stat.modified_ms) > ABANDONED_MS
 
 
-def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | None = None) -> Steps[list[str]]:
+def sweep_posts(publisher: TablePublisher, known_tail: Timeline, before_ms: int | None = None) -> Steps[list[str]]:
     """Delete closed posts and turn requests of dead processes. Returns undeleted posts. before_ms: void older posts
     first.
     """
@@ -395,12 +395,12 @@ def sweep_posts(publisher: TablePublisher, known: Timeline, before_ms: int | Non
     now_ms: int = (yield StoreNow()) if listed else 0
     old = [stat for stat in listed if before_ms is not None and stat.modified_ms <= before_ms]
     named = [post for stat in old if (post := post_in(stat.path)) is not None]
-    if any(map(known.may_take, named)):
-        known = yield from void(publisher, known, named)
+    if any(map(known_tail.may_take, named)):
+        known_tail = yield from void(publisher, known_tail, named)
     left = []
     for stat in listed:
         post = post_in(stat.path)
-        is_over = post is not None and post.version <= known.version and not known.may_take(post)
+        is_over = post is not None and post.version <= known_tail.version and not known_tail.may_take(post)
         if (is_over or _is_left(stat, now_ms)) and not (yield Delete(stat.path)):
             left.append(stat.path)
     return left

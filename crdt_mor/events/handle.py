@@ -79,8 +79,8 @@ class Handle:
         self.inline: bool | None = None  # upkeep after commits; None: the table's setting
         self.publisher = TablePublisher(Projector(config), Teller(config.name, uri))
         self._lock = threading.Lock()
-        self._known: Timeline | None = None
-        self._first: opening.First | None = None
+        self._known_tail: Timeline | None = None
+        self._first: opening.FirstLook | None = None
         self.keys_checked = -1  # the version with checked keys of Hudi; -1: none
         self.judgements = Judgements()
         self._settings: tuple[Stat | None, TableConfig] = (None, config)
@@ -149,8 +149,8 @@ class Handle:
     def remember(self, value: Timeline) -> Timeline:
         self._require_own(value)
         with self._lock:
-            if self._known is None or value.version > self._known.version:
-                self._known = value
+            if self._known_tail is None or value.version > self._known_tail.version:
+                self._known_tail = value
         return value
 
     def require_table(self, table_id: str | None) -> None:
@@ -160,7 +160,7 @@ class Handle:
 
     def _require_own(self, value: Timeline) -> None:
         """Raise unless the first value seen belongs to the same table as the properties."""
-        if self._known is not None and self._known.table_id is not None:
+        if self._known_tail is not None and self._known_tail.table_id is not None:
             return  # every later value is compared with its predecessor
         if self.config.table_id is None:
             if value.table_id is not None:
@@ -182,28 +182,28 @@ class Handle:
             value, properties=layout.said(settings), rules=rules_in(settings), alterations=created_with(settings)
         )
 
-    def known(self) -> Timeline:
+    def known_tail(self) -> Timeline:
         self.require_own_process()
-        return self._known or self.tail()
+        return self._known_tail or self.tail()
 
     @property
-    def has_known(self) -> bool:
-        return self._known is not None
+    def has_known_tail(self) -> bool:
+        return self._known_tail is not None
 
     def tail(self) -> Timeline:
         """Return the newest value, or the genesis if only Hudi wrote to the table."""
-        if self._known is not None:
-            return self.remember(self.run(find_tail(self._known)))
+        if self._known_tail is not None:
+            return self.remember(self.run(find_tail(self._known_tail)))
         if (found := self.found()) is not None:
             return found.tail
         if not versions_in(self.store) and not put_in_place(self.store, self.config.table_id):
             return self.genesis()
         return self.remember(self.run(first_tail(self.config)))
 
-    def found(self) -> opening.Found | None:
+    def found(self) -> opening.FoundTail | None:
         """Return the value and listings read while a table in a bucket was opened; None after the first call."""
         first, self._first = self._first, None
-        if first is None or self._known is not None or not is_bucket(self.store):
+        if first is None or self._known_tail is not None or not is_bucket(self.store):
             return None
         found = opening.find(self.store, first, self.publisher.projector.folder)
         if found is not None:
@@ -235,7 +235,7 @@ class Handle:
             self.config.require_written_version()
         if not self.config.ours:
             self.settings().require_utc(self.uri)
-        if self._known is None and not put_in_place(self.store, self.config.table_id):
+        if self._known_tail is None and not put_in_place(self.store, self.config.table_id):
             if not self.config.ours and is_bucket(self.store) and not versions_in(self.store):
                 self.store.probe()
             self.run(put_first(self.publisher.projector.folder, self.config, self.genesis()))

@@ -25,7 +25,7 @@ from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 
 
-def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | None]:
+def hand_over(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline | None]:
     """Stop our writes and set Hudi's rule; None if logs or open compactions must be completed first."""
     nonce = yield Nonce()
     is_uncompacted = False
@@ -45,17 +45,17 @@ def hand_over(publisher: TablePublisher, known: Timeline) -> Steps[Timeline | No
         is_uncompacted = any(slice_.logs for slice_ in fold_slices(completions))
         return None if is_uncompacted else handed_over(tail, nonce, wall_ms)
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     if is_uncompacted or value.handed_over == EPOCH:
         return None
     return (yield from _settle(publisher, value))
 
 
-def take_back(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
+def take_back(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline]:
     """Let our writers begin again. Precondition: Hudi's commits are adopted. Raises `InvalidInputError` for open
     instants.
     """
-    nonce, since = (yield Nonce()), known.handed_over
+    nonce, since = (yield Nonce()), known_tail.handed_over
     if since != EPOCH:
         names = yield from named_in(publisher.projector.folder)
         if begun := open_instants(names, since):
@@ -68,7 +68,7 @@ def take_back(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         return taken_back(tail, nonce, wall_ms) if tail.handed_over == since != EPOCH else None
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     return (yield from _settle(publisher, value))
 
 

@@ -27,7 +27,7 @@ from crdt_mor.model.timeline_parts import Pending
 
 def join(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     expiry_ms: int,
     job: str,
     planned: InstantTime,
@@ -41,9 +41,9 @@ def join(
     """
     ticket = yield from read_ticket(job)
     if ticket is None:
-        tail = yield from _begin_once(publisher, known, expiry_ms, job, planned, author, declared)
+        tail = yield from _begin_once(publisher, known_tail, expiry_ms, job, planned, author, declared)
     else:
-        tail = yield from find_tail(known)
+        tail = yield from find_tail(known_tail)
     pending = tail.find_by_nonce(job)
     if not isinstance(pending, Pending):
         completion = yield from find_completion_by_nonce(job, planned, tail)
@@ -74,7 +74,7 @@ def _with_file_ids(ticket: tuple[ValueOf, Pending], tail: Timeline) -> tuple[Val
 
 def _begin_once(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     expiry_ms: int,
     job: str,
     planned: InstantTime,
@@ -85,7 +85,7 @@ def _begin_once(
 
     A note of a rolled-back write stays as long as the job could begin.
     """
-    tail, store_ms = yield from timed_upkeep(publisher, known, expiry_ms)
+    tail, store_ms = yield from timed_upkeep(publisher, known_tail, expiry_ms)
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         if tail.find_by_nonce(job) is not None or (yield from find_completion_by_nonce(job, planned, tail)) is not None:
@@ -110,7 +110,7 @@ def _begin_once(
     return (yield from publisher.publish(derive, tail, Shortcuts(store_ms=store_ms)))
 
 
-def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> Steps[Pending]:
+def take_over(publisher: TablePublisher, known_tail: Timeline, claimed: Pending) -> Steps[Pending]:
     """Make `claimed.driver` the only driver that may complete the write."""
     nonce = yield Nonce()
     requested, driver = claimed.requested, claimed.driver
@@ -121,7 +121,7 @@ def take_over(publisher: TablePublisher, known: Timeline, claimed: Pending) -> S
             return None
         return tail.hand_over(nonce, wall_ms, requested, driver, claimed.author)
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     taken = value.find_pending(requested)
     if taken is None:
         raise (yield from ended_error(requested, value))
@@ -143,9 +143,9 @@ def remove_files_of_earlier_drivers(requested: InstantTime, drivers: int) -> Ste
         )
 
 
-def clear_staged(publisher: TablePublisher, known: Timeline, requested: InstantTime, job: str) -> Steps[None]:
+def clear_staged(publisher: TablePublisher, known_tail: Timeline, requested: InstantTime, job: str) -> Steps[None]:
     """Remove the staged files of a job's ended write. First give an overwrite's base files their names."""
-    tail = yield from find_tail(known)
+    tail = yield from find_tail(known_tail)
     if tail.find_pending(requested) is None:
         yield from name_base_files(publisher, tail)
         yield from remove_staged_files(requested, job)

@@ -29,19 +29,19 @@ CLOCK_LEFT_MS: Final = 600_000
 """Age at which a process's clock object is deleted. A live process puts it again or does without."""
 
 
-def sweep_leftovers(known: Timeline) -> Steps[None]:
-    """Delete segments and plans that no existing or future version names. `known`: the tail."""
+def sweep_leftovers(known_tail: Timeline) -> Steps[None]:
+    """Delete segments and plans that no existing or future version names. `known_tail`: the tail."""
     segments = only_own((yield List(SEGMENTS)))
     plans = yield from _without_notes(only_own((yield List(PLANS))))
-    named = {segment_path(name) for name in known.objects}
-    open_plans = {plan.path for plan in known.plans} | {restore.path for restore in known.restores}
+    named = {segment_path(name) for name in known_tail.objects}
+    open_plans = {plan.path for plan in known_tail.plans} | {restore.path for restore in known_tail.restores}
     segments = [stat for stat in segments if stat.path not in named]
     plans = [stat for stat in plans if stat.path not in open_plans]
     if not segments and not plans:
         return
     oldest = yield from _oldest_version()
-    yield from find_tail(known)  # raises if another table was created here since
-    if oldest is None or oldest.version >= known.version:
+    yield from find_tail(known_tail)  # raises if another table was created here since
+    if oldest is None or oldest.version >= known_tail.version:
         return
     named = {segment_path(name) for name in oldest.objects}
     open_plans = {plan.path for plan in oldest.plans}

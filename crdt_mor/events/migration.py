@@ -31,7 +31,7 @@ def require_restorable(tail: Timeline) -> None:
 # --- the table that moves ---------------------------------------------------------------------------------------------
 
 
-def announce(publisher: TablePublisher, known: Timeline, moving: Moving) -> Steps[Timeline]:
+def announce(publisher: TablePublisher, known_tail: Timeline, moving: Moving) -> Steps[Timeline]:
     """Announce the move; the table still takes writes. Raises if another move is announced."""
     nonce = yield Nonce()
 
@@ -47,10 +47,10 @@ def announce(publisher: TablePublisher, known: Timeline, moving: Moving) -> Step
             )
         return None
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
-def close(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Timeline]:
+def close(publisher: TablePublisher, known_tail: Timeline, table_id: str) -> Steps[Timeline]:
     """Stop new writes. Raises if the migration was given up."""
     nonce = yield Nonce()
 
@@ -61,10 +61,10 @@ def close(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Ti
             )
         return None if tail.moving.is_closed else closed(tail, nonce, wall_ms)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
-def reopen(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Timeline]:
+def reopen(publisher: TablePublisher, known_tail: Timeline, table_id: str) -> Steps[Timeline]:
     """End the move. Precondition: the target was given up, or is gone."""
     nonce = yield Nonce()
 
@@ -73,13 +73,13 @@ def reopen(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[T
             return None
         return moving_to(tail, nonce, wall_ms, None)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
 # --- the table that it moves to ---------------------------------------------------------------------------------------
 
 
-def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps[Timeline]:
+def receive(publisher: TablePublisher, known_tail: Timeline, origin: Origin) -> Steps[Timeline]:
     """Begin to fill a new target table, unless begun or given up. Raises for any other table."""
     nonce = yield Nonce()
 
@@ -93,16 +93,16 @@ def receive(publisher: TablePublisher, known: Timeline, origin: Origin) -> Steps
             )
         return None
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
-def aim(publisher: TablePublisher, known: Timeline, until: InstantTime, count: int) -> Steps[Timeline]:
-    """Set the next step, unless another process has: the changes up to `until`, in `count` commits. known: a value
+def aim(publisher: TablePublisher, known_tail: Timeline, until: InstantTime, count: int) -> Steps[Timeline]:
+    """Set the next step, unless another process has: the changes up to `until`, in `count` commits. known_tail: a value
     whose step is done.
     """
     nonce = yield Nonce()
-    assert known.origin is not None
-    done = known.origin.step
+    assert known_tail.origin is not None
+    done = known_tail.origin.step
     step = Step(done.until, until, done.next_number, count)
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -111,19 +111,19 @@ def aim(publisher: TablePublisher, known: Timeline, until: InstantTime, count: i
             return None
         return arriving(tail, nonce, wall_ms, replace(origin, step=step))
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
 def open_target(
-    publisher: TablePublisher, known: Timeline, source: Timeline, author: Author | None = None
+    publisher: TablePublisher, known_tail: Timeline, source: Timeline, author: Author | None = None
 ) -> Steps[Timeline]:
     """Let the target take writes, unless others have set another step. Raises `TableArrivingError` if it was given up.
 
-    known: a value with its last step done. source: the newest value of the closed source.
+    known_tail: a value with its last step done. source: the newest value of the closed source.
     """
     nonce = yield Nonce()
-    assert known.origin is not None
-    done = known.origin.step
+    assert known_tail.origin is not None
+    done = known_tail.origin.step
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         origin = tail.origin
@@ -134,10 +134,10 @@ def open_target(
             return None
         return opened(tail, nonce, wall_ms, source, author)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
-def give_up_arrival(publisher: TablePublisher, known: Timeline, table_id: str) -> Steps[Timeline]:
+def give_up_arrival(publisher: TablePublisher, known_tail: Timeline, table_id: str) -> Steps[Timeline]:
     """Give the target up for good. Raises if the target was opened, or belongs to another source."""
     nonce = yield Nonce()
 
@@ -155,4 +155,4 @@ def give_up_arrival(publisher: TablePublisher, known: Timeline, table_id: str) -
             )
         return None if origin.given_up else arriving(tail, nonce, wall_ms, replace(origin, given_up=True))
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))

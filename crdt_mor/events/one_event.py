@@ -107,7 +107,7 @@ class LoneCommit:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedObject:
     """An object to check during the claim. If changed, the write goes the long way."""
 
     path: str
@@ -115,14 +115,14 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedVersion:
     """The version to follow in one event, and the time to claim. is_crowded: other writers were in the way, so the
     write is to be posted.
     """
 
     value: Timeline
     requested: InstantTime
-    expected: Expected
+    expected: ExpectedObject
     is_crowded: bool = False
 
 
@@ -140,7 +140,7 @@ def commit(
     publisher: TablePublisher,
     tail: Timeline,
     write: LoneWrite | ClaimedWrite,
-    expected: Expected | None = None,
+    expected: ExpectedObject | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
 ) -> Steps[LoneCommit | Timeline | None]:
     """Commit a write in one event after `tail`.
@@ -148,7 +148,7 @@ def commit(
     If another process was faster, the files are removed and the write never becomes visible. The result is then the
     newest version, projected, or None if unknown or if there is nothing to commit.
     """
-    is_far, known = shortcuts.is_far, tail
+    is_far, known_tail = shortcuts.is_far, tail
     if not is_far and not (yield from _is_newest(tail, expected)):
         return None
     if not is_far and tail.version != shortcuts.helped:
@@ -167,7 +167,7 @@ def commit(
     attempt = _Attempt(publisher, tail, write, claimed)
     answered, others = False, frozenset[str]()
     try:
-        if not is_far and tail is not known:
+        if not is_far and tail is not known_tail:
             yield from publisher.help_project(tail)
         is_untold = is_far and tail.version != shortcuts.helped
         told = (yield from publisher.projector.files(tail)) if is_untold else ()
@@ -195,7 +195,7 @@ def commit(
 
 
 def _claim(
-    publisher: TablePublisher, requested: InstantTime, expected: Expected | None, reads: tuple[Single, ...]
+    publisher: TablePublisher, requested: InstantTime, expected: ExpectedObject | None, reads: tuple[Single, ...]
 ) -> Steps[tuple[_Claim | None, list[Any]]]:
     """Claim a time. The claim is None if another writer owns the time, or `expected` differs."""
     nonce = yield Nonce()
@@ -211,7 +211,7 @@ def _claim(
     return _Claim(path, nonce), replies[len(looks) :]
 
 
-def _is_newest(tail: Timeline, expected: Expected | None) -> Steps[bool]:
+def _is_newest(tail: Timeline, expected: ExpectedObject | None) -> Steps[bool]:
     if expected is not None and (yield GetStat(expected.path)) != expected.stat:
         return False
     return (yield GetStat(version_path(tail.version + 1))) is None and (yield from still_stands(tail))
@@ -234,9 +234,9 @@ class _Attempt:
         puts = [Put(path, data, durable="content", after=(self.claim.path,)) for path, data in logs.items()]
         inflight = Put(self.publisher.projector.inflight_path(self.write.requested), pending_record(), durable=False)
         puts += [inflight, *(put for put in self.write.partitions if put.path not in self.write.seen)]
-        answered, there, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
+        answered, existing, seen = yield from put_all_beside(puts, [GetStat(path) for path in told])
         others: set[str] = set()
-        for put in there:  # earlier releases claim a time by its inflight file
+        for put in existing:  # earlier releases claim a time by its inflight file
             if (put.path in logs or put is inflight) and (yield Read(put.path)) != put.data:
                 others.add(put.path)
         return answered, frozenset(others), None not in seen
@@ -335,7 +335,9 @@ class _Attempt:
             found = yield Together(tuple(map(Read, own)))
         except StorageUnavailableError:
             return frozenset(own)
-        return frozenset(p for (p, data), there in zip(own.items(), found, strict=True) if there not in (None, data))
+        return frozenset(
+            p for (p, data), existing in zip(own.items(), found, strict=True) if existing not in (None, data)
+        )
 
     def withdraw(self, answered: bool, others: Collection[str] = ()) -> Steps[None]:
         """Remove the files, then the claim, if none of their puts can still land. A sweep removes the rest.

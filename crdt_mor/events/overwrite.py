@@ -26,7 +26,7 @@ from crdt_mor.planners.overwrite import StagedOverwrite, overwritten
 
 def overwrite(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     begun: Pending,
     staged: StagedOverwrite,
     token: tuple[str, int] | None,
@@ -49,7 +49,7 @@ def overwrite(
         cancelled = yield from plans_of(tail, staged.scope)
         return overwritten(tail, nonce, wall_ms, pending, staged, slices, cancelled, token)
 
-    tail = yield from adopt(publisher, known)  # Hudi's commits are replaced as well
+    tail = yield from adopt(publisher, known_tail)  # Hudi's commits are replaced as well
     value = yield from publisher.publish(derive, tail)
     with deciding(is_made=True):
         completion = yield from find_overwrite(begun.requested, value)
@@ -74,12 +74,12 @@ def _staged_paths(staged: StagedOverwrite) -> set[str]:
     return {staged.empty[0], *(base.path for base in staged.bases)}
 
 
-def live_slices(tail: Timeline, known: Contents) -> Steps[list[FileSlice]]:
-    """Return the latest file slices. `known` caches segments across lost races."""
+def live_slices(tail: Timeline, contents: Contents) -> Steps[list[FileSlice]]:
+    """Return the latest file slices. `contents` caches segments across lost races."""
     completions = list(tail.completions)
     for segment in tail.segments:
         if segment.superseded is None:
-            completions += yield from read_once(segment, known)
+            completions += yield from read_once(segment, contents)
     return fold_slices(sorted(completions, key=lambda c: c.completed))
 
 

@@ -12,13 +12,13 @@ from crdt_mor.errors import CrdtMorError
 from crdt_mor.events import group, one_event, sweep
 from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.handle import Handle
-from crdt_mor.events.one_event import Expected, Followed, LoneCommit, LoneWrite
+from crdt_mor.events.one_event import ExpectedObject, FollowedVersion, LoneCommit, LoneWrite
 from crdt_mor.events.races import Races
 from crdt_mor.events.sweep import is_sweep_due
 from crdt_mor.events.views import Views
 from crdt_mor.log import giving_way
 from crdt_mor.log.combining import Crowd
-from crdt_mor.log.opening import First
+from crdt_mor.log.opening import FirstLook
 from crdt_mor.log.paths import PROPERTIES
 from crdt_mor.log.posts import FRESH_MS
 from crdt_mor.log.projection import Projected
@@ -55,7 +55,7 @@ class Pace:
         self._partitions: dict[str, None] = {}
         self.crowd = crowd
 
-    def meet(self, first: First) -> None:
+    def meet(self, first: FirstLook) -> None:
         """Note from the listings at opening whether other writers are active, as a hint by this machine's clock."""
         now_ms = self._looked_ms = self._handle.environment.now_ms()
         posted = any(abs(now_ms - stat.modified_ms) <= FRESH_MS for stat in first.posts)
@@ -94,13 +94,13 @@ class Pace:
         with suppress(CrdtMorError):  # a sweep does the rest
             self._handle.run(self._handle.publisher.look_again(late))
 
-    def follow(self, author: Author, token: tuple[str, int] | None) -> Followed | None:
+    def follow(self, author: Author, token: tuple[str, int] | None) -> FollowedVersion | None:
         """Return the version that a small write may follow in one event, or None for the long way.
 
         The long way is for upkeep, or if nothing is known. After lost races the write is posted.
         """
         self.give_way()
-        value = self._handle.known()
+        value = self._handle.known_tail()
         is_crowded = self.crowd.is_crowded and knows_posts(value.format)
         if not self._handle.is_far and (self.is_stale or not is_crowded):
             value = self._handle.tail()  # in a bucket the put tells, and a post looks anyway
@@ -111,8 +111,8 @@ class Pace:
         is_due = is_sweep_due(value, now_ms) or not self._races.is_alone(now_ms, value, self._handle.expiry_ms)
         if is_due and not is_crowded:
             return None
-        expected = Expected(PROPERTIES, self._handle.settings_stat)
-        return Followed(value, claim_after(value.clock, now_ms), expected, is_crowded)
+        expected = ExpectedObject(PROPERTIES, self._handle.settings_stat)
+        return FollowedVersion(value, claim_after(value.clock, now_ms), expected, is_crowded)
 
     @property
     def has_published(self) -> bool:
@@ -128,7 +128,7 @@ class Pace:
             while len(self._partitions) > _PARTITIONS_NOTED:
                 del self._partitions[next(iter(self._partitions))]
 
-    def commit_alone(self, followed: Followed, draft: Draft | LoneWrite) -> LoneCommit | GroupCommit | None:
+    def commit_alone(self, followed: FollowedVersion, draft: Draft | LoneWrite) -> LoneCommit | GroupCommit | None:
         """Commit a write in one event, now and then with posts of others; None if another process was faster."""
         handle, value = self._handle, followed.value
         shortcuts = self.shortcuts(self._projected)
@@ -157,17 +157,17 @@ class Pace:
     def is_stale(self) -> bool:
         return abs(self._handle.environment.now_ms() - self._looked_ms) > STALE_MS
 
-    def is_changed(self, followed: Followed) -> bool:
+    def is_changed(self, followed: FollowedVersion) -> bool:
         """Return True if the properties changed after the write was made, so it must not be posted."""
-        if self._handle.known().version > followed.value.version:
+        if self._handle.known_tail().version > followed.value.version:
             return False
         return self._handle.store.stat(followed.expected.path) != followed.expected.stat
 
-    def commit_posted(self, expected: Expected, draft: Draft) -> GroupCommit | None:
+    def commit_posted(self, expected: ExpectedObject, draft: Draft) -> GroupCommit | None:
         """Post a write and wait for its commit; None if the write must go the long way."""
         handle, left = self._handle, list[str]()
         shortcuts = self.shortcuts(self._projected)
-        steps = group.commit(handle.publisher, handle.known(), draft, self.crowd, expected, shortcuts, left)
+        steps = group.commit(handle.publisher, handle.known_tail(), draft, self.crowd, expected, shortcuts, left)
         try:
             outcome = handle.run(steps)
         finally:

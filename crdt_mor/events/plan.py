@@ -34,7 +34,7 @@ from crdt_mor.planners.packing import droppable_until
 
 def schedule(
     publisher: Publisher,
-    known: Timeline,
+    known_tail: Timeline,
     action: PlannedAction[P],
     plan_from: Callable[[Timeline, Collection[FileGroup]], P | None],
 ) -> Steps[tuple[Timeline, P | None]]:
@@ -49,7 +49,7 @@ def schedule(
 
     def derive(tail: Timeline, wall_ms: int) -> Steps[Timeline | None]:
         nonlocal named
-        landed = yield from _barrier_of_attempt(nonce, known.clock, tail)
+        landed = yield from _barrier_of_attempt(nonce, known_tail.clock, tail)
         if landed is not None:
             named = plan_path(landed, nonce) if tail.find_rolled_back(landed) is None else ""
             return None  # a put that seemed lost landed
@@ -65,9 +65,9 @@ def schedule(
         return tail.schedule(nonce, wall_ms, action.name, path, action.retention(plan))
 
     try:
-        value = yield from publisher.publish(derive, known)
+        value = yield from publisher.publish(derive, known_tail)
     except (TableReplacedError, TableNotFoundError):
-        yield from delete_if_table_is_gone(known, written)
+        yield from delete_if_table_is_gone(known_tail, written)
         raise
     scheduled = next((plan for plan in value.plans if plan.nonce == nonce), None)
     for path in written:
@@ -102,9 +102,9 @@ def groups_in_plans(tail: Timeline) -> Steps[set[FileGroup]]:
     return taken
 
 
-def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:
+def open_plans(publisher: Publisher, known_tail: Timeline, action: PlannedAction[P]) -> Steps[tuple[Timeline, list[P]]]:
     """Return the open plans of an action, oldest first, all projected."""
-    tail = yield from find_tail(known)
+    tail = yield from find_tail(known_tail)
     yield from publisher.help_project(tail)  # the newest plan's process may have died before this
     frozen: list[P] = []
     for open_plan in sorted(tail.plans, key=lambda plan: plan.barrier):
@@ -113,14 +113,14 @@ def open_plans(publisher: Publisher, known: Timeline, action: PlannedAction[P]) 
     return tail, frozen
 
 
-def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
+def keep_outputs(known_tail: Timeline, barrier: InstantTime, outputs: Iterable[str]) -> Steps[bool]:
     """Return True if an executor's outputs may stay; delete them if the plan was cancelled.
 
     An executor calls this after its puts: a cancel deletes only outputs put before its listing.
     """
-    if not (yield from is_given_up(barrier, known)):
+    if not (yield from is_given_up(barrier, known_tail)):
         return True
-    if may_be_dropped(barrier, (yield from find_tail(known))):
+    if may_be_dropped(barrier, (yield from find_tail(known_tail))):
         return False  # a savepoint of Hudi may need a completed plan's outputs; others are swept
     for path in outputs:
         yield Delete(path)
@@ -129,7 +129,7 @@ def keep_outputs(known: Timeline, barrier: InstantTime, outputs: Iterable[str]) 
 
 def complete(
     publisher: Publisher,
-    known: Timeline,
+    known_tail: Timeline,
     barrier: InstantTime,
     files: Sequence[DataFile],
     author: Author | None = None,
@@ -152,7 +152,7 @@ def complete(
         droppable = None if plan is None else _droppable(tail, action.deletion(plan))
         return tail.complete_plan(nonce, wall_ms, barrier, action.completed, operation, files, author, droppable)
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     if open_plan is not None:
         publisher.tell(
             PlanEvent(
@@ -173,7 +173,7 @@ def _droppable(tail: Timeline, deletion: InstantTime | None) -> InstantTime | No
     return min([droppable_until(tail, deletion, tail.archive.watermark), *barriers])
 
 
-def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps[Timeline]:
+def cancel(publisher: Publisher, known_tail: Timeline, barrier: InstantTime) -> Steps[Timeline]:
     """Cancel an open plan. Projecting this event deletes the outputs."""
     nonce = yield Nonce()
 
@@ -184,7 +184,7 @@ def cancel(publisher: Publisher, known: Timeline, barrier: InstantTime) -> Steps
         open_plan = tail.find_plan(barrier)
         return tail.cancel_plan(nonce, wall_ms, barrier) if open_plan else None
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     if open_plan is not None:
         publisher.tell(PlanEvent(state="cancelled", barrier=barrier, action=open_plan.action))
     return value

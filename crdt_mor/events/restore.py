@@ -29,7 +29,7 @@ from crdt_mor.planners.restore import RestorePlan, is_dropped, newest_commit, pl
 
 
 def make_savepoint(
-    publisher: TablePublisher, known: Timeline, name: str, comment: str, author: Author | None
+    publisher: TablePublisher, known_tail: Timeline, name: str, comment: str, author: Author | None
 ) -> Steps[tuple[Timeline, Savepoint]]:
     """Name the table's current contents. Raises `InvalidInputError` if the name is taken."""
     nonce = yield Nonce()
@@ -41,8 +41,8 @@ def make_savepoint(
         newest = newest_commit((yield from _completions(tail, contents)))
         return save(tail, nonce, wall_ms, name, comment, author, newest)
 
-    known = yield from adopt(publisher, known)  # the savepoint contains Hudi's commits
-    value = yield from publisher.publish(derive, known)
+    known_tail = yield from adopt(publisher, known_tail)  # the savepoint contains Hudi's commits
+    value = yield from publisher.publish(derive, known_tail)
     made = next((s for s in value.savepoints if s.nonce == nonce), None)
     if made is None:
         raise InvalidInputError(
@@ -51,18 +51,20 @@ def make_savepoint(
     return value, made
 
 
-def drop_savepoint(publisher: TablePublisher, known: Timeline, name: str) -> Steps[tuple[Timeline, Savepoint | None]]:
+def drop_savepoint(
+    publisher: TablePublisher, known_tail: Timeline, name: str
+) -> Steps[tuple[Timeline, Savepoint | None]]:
     """Drop a savepoint, then its files in Hudi's timeline; None if there is no such name. A sweep removes leftovers."""
     nonce = yield Nonce()
     found: Savepoint | None = None
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         nonlocal found
-        there = tail.find_savepoint(name)
-        found = found if there is None else there  # already gone if an attempt's reply was lost
-        return None if there is None else unsave(tail, nonce, wall_ms, name)
+        savepoint = tail.find_savepoint(name)
+        found = found if savepoint is None else savepoint  # already gone if an attempt's reply was lost
+        return None if savepoint is None else unsave(tail, nonce, wall_ms, name)
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     for path in publisher.projector.savepoint_paths(found) if found is not None else ():
         yield Delete(path)
     return value, found
@@ -84,9 +86,9 @@ Target = Callable[[Timeline], InstantTime]
 
 def restore(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     target: Target,
-    there: Collection[str],
+    listed_paths: Collection[str],
     saved: Collection[str],
     author: Author | None,
 ) -> Steps[RestoreDone]:
@@ -105,7 +107,7 @@ def restore(
             return None
         require_restorable(tail)
         completions = yield from _completions(tail, contents)
-        plan = plan_restore(tail, completions, target(tail), wall_ms, there, saved)
+        plan = plan_restore(tail, completions, target(tail), wall_ms, listed_paths, saved)
         if is_nothing(plan, tail):
             return None
         attempt = yield Nonce()
@@ -119,8 +121,8 @@ def restore(
         return restored(tail, nonce, attempt, plan, path, completions, segments, author, buckets, active)
 
     while True:
-        known = yield from adopt(publisher, known)
-        value = yield from publisher.publish(derive, known)
+        known_tail = yield from adopt(publisher, known_tail)
+        value = yield from publisher.publish(derive, known_tail)
         if not foreign:
             break
     entry = next((r for r in value.restores if r.nonce == nonce), None)
@@ -134,9 +136,9 @@ def restore(
 def left_of_dropped(publisher: TablePublisher, value: Timeline) -> Steps[Named]:
     """Return the files of dropped instants that are left in Hudi's timeline."""
     named = yield from named_in(publisher.projector.folder)
-    known = {c.requested for c in (yield from all_completions(value))}
-    known |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
-    dropped = yield from dropped_by_restores(value, named, known)
+    instants = {c.requested for c in (yield from all_completions(value))}
+    instants |= {p.requested for p in value.pending} | {plan.barrier for plan in value.plans}
+    dropped = yield from dropped_by_restores(value, named, instants)
     return {requested: named[requested] for requested in dropped}
 
 

@@ -20,7 +20,7 @@ from crdt_mor.model.timeline_parts import RolledBack
 
 def give_up(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     requested: InstantTime,
     staged: Sequence[str] | None,
     driver: str | None = None,
@@ -41,11 +41,13 @@ def give_up(
         return None if not ours else tail.roll_back(nonce, wall_ms, requested)
 
     try:
-        value = yield from publisher.publish(derive, known)
+        value = yield from publisher.publish(derive, known_tail)
     except (TableReplacedError, TableNotFoundError):
         # A table created here since would show these files to Hudi's readers. The new table's own files stay.
-        theirs = yield from _files_of_table_here(requested, staged or ())
-        yield from delete_if_table_is_gone(known, [path for path in staged or () if path not in theirs])
+        files_of_new_table = yield from _files_of_table_here(requested, staged or ())
+        yield from delete_if_table_is_gone(
+            known_tail, [path for path in staged or () if path not in files_of_new_table]
+        )
         raise
     rolled_back = value.find_rolled_back(requested)
     if rolled_back is not None:
@@ -74,14 +76,14 @@ def _files_of_table_here(requested: InstantTime, staged: Iterable[str]) -> Steps
     return frozenset() if completion is None else frozenset(file.path for file in completion.files)
 
 
-def give_up_claim(publisher: TablePublisher, known: Timeline, requested: InstantTime) -> Steps[Timeline]:
+def give_up_claim(publisher: TablePublisher, known_tail: Timeline, requested: InstantTime) -> Steps[Timeline]:
     """Give up a claimed write that no version contains, then remove its files. First the clock passes its time."""
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         return None if requested < tail.clock else tail.decide(nonce, max(wall_ms, to_ms(requested) + 1))
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     if (yield from find_completion(requested, value)) is None:
         with suppress(StorageUnavailableError):  # a sweep removes the rest
             yield from _remove(publisher, requested, (yield from _files_of(requested)))

@@ -26,7 +26,7 @@ from crdt_mor.model.timeline_parts import Pending
 
 def add(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     nonce: str,
     new: Sequence[Rule],
     check: Callable[[Timeline], None],
@@ -39,21 +39,21 @@ def add(
         check(tail)
         return model.adding(tail.rules, new, nonce, are_proven_next=are_proven_next)
 
-    return (yield from _change(publisher, known, added))
+    return (yield from _change(publisher, known_tail, added))
 
 
-def drop(publisher: TablePublisher, known: Timeline, dropped: Collection[Place]) -> Steps[Timeline]:
-    return (yield from _change(publisher, known, lambda tail: model.without(tail.rules, dropped)))
+def drop(publisher: TablePublisher, known_tail: Timeline, dropped: Collection[Place]) -> Steps[Timeline]:
+    return (yield from _change(publisher, known_tail, lambda tail: model.without(tail.rules, dropped)))
 
 
-def prove(publisher: TablePublisher, known: Timeline, looked_for: Collection[Rule]) -> Steps[Timeline]:
+def prove(publisher: TablePublisher, known_tail: Timeline, looked_for: Collection[Rule]) -> Steps[Timeline]:
     """Mark rules as proven unless another event changed them. Precondition: all earlier writes have ended."""
-    return (yield from _change(publisher, known, lambda tail: model.proving(tail.rules, looked_for)))
+    return (yield from _change(publisher, known_tail, lambda tail: model.proving(tail.rules, looked_for)))
 
 
-def withdraw(publisher: TablePublisher, known: Timeline, nonce: str) -> Steps[Timeline]:
+def withdraw(publisher: TablePublisher, known_tail: Timeline, nonce: str) -> Steps[Timeline]:
     """Drop the rules of one event, unless another event changed them."""
-    return (yield from _change(publisher, known, lambda tail: model.withdrawing(tail.rules, nonce)))
+    return (yield from _change(publisher, known_tail, lambda tail: model.withdrawing(tail.rules, nonce)))
 
 
 def wait_for_begun(publisher: TablePublisher, value: Timeline, expiry_ms: int, wait_ms: int) -> Steps[Timeline]:
@@ -73,7 +73,7 @@ def wait_for_begun(publisher: TablePublisher, value: Timeline, expiry_ms: int, w
     return (yield from wait_for_writes(publisher, value, left, expiry_ms, wait_ms, why))
 
 
-def _change(publisher: TablePublisher, known: Timeline, changed: Callable[[Timeline], Rules]) -> Steps[Timeline]:
+def _change(publisher: TablePublisher, known_tail: Timeline, changed: Callable[[Timeline], Rules]) -> Steps[Timeline]:
     nonce = yield Nonce()
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
@@ -83,4 +83,4 @@ def _change(publisher: TablePublisher, known: Timeline, changed: Callable[[Timel
         require_present(tail)
         return tail.following(nonce, tick_after(tail.clock, wall_ms), rules=rules)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))

@@ -56,7 +56,7 @@ class Session(Handle):
     def set_properties(self, changes: Mapping[str, str | None]) -> None:
         """Set table properties in one event. None removes a property."""
         self.adopt()
-        self.remember(self.run(write.set_properties(self.publisher, self.known(), changes)))
+        self.remember(self.run(write.set_properties(self.publisher, self.known_tail(), changes)))
 
     def author(self, application: str = "", info: Info = ()) -> Author:
         process = self.environment.process()
@@ -66,7 +66,9 @@ class Session(Handle):
         """Adopt Hudi's commits, then begin a pending write."""
         self.adopt()
         shortcuts = self.pace.before_long_way()
-        value, begun = self.run(write.begin(self.publisher, self.known(), self.expiry_ms, author, shortcuts, declared))
+        value, begun = self.run(
+            write.begin(self.publisher, self.known_tail(), self.expiry_ms, author, shortcuts, declared)
+        )
         return self.pace.published(value, shortcuts), begun
 
     def tell_of(
@@ -89,7 +91,7 @@ class Session(Handle):
     ) -> tuple[outcome.ValueOf, Pending] | write.WriteOutcome:
         """Begin or join the pending write of a job, or return its commit."""
         self.adopt()
-        joined = self.run(jobs.join(self.publisher, self.known(), self.expiry_ms, job, planned, author, declared))
+        joined = self.run(jobs.join(self.publisher, self.known_tail(), self.expiry_ms, job, planned, author, declared))
         self.remember(joined.value if isinstance(joined, write.WriteOutcome) else joined[0])
         return joined
 

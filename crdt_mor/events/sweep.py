@@ -64,19 +64,19 @@ SWEEP_EVERY_MS = 60_000
 """Time between two sweeps, by the store's clock."""
 
 
-def upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
+def upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[Timeline]:
     """Give up writers with expired heartbeats; once a minute, adopt Hudi's commits and sweep."""
-    tail, _ = yield from timed_upkeep(publisher, known, expiry_ms)
+    tail, _ = yield from timed_upkeep(publisher, known_tail, expiry_ms)
     return tail
 
 
-def upkeep_and_adoption(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[Timeline]:
-    tail = yield from upkeep(publisher, known, expiry_ms)
+def upkeep_and_adoption(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[Timeline]:
+    tail = yield from upkeep(publisher, known_tail, expiry_ms)
     return (yield from adopt(publisher, tail))
 
 
-def timed_upkeep(publisher: TablePublisher, known: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
-    tail: Timeline = yield from find_tail(known)
+def timed_upkeep(publisher: TablePublisher, known_tail: Timeline, expiry_ms: int) -> Steps[tuple[Timeline, int]]:
+    tail: Timeline = yield from find_tail(known_tail)
     now_ms: int = yield StoreNow()
     for pending in tail.pending:
         if (yield from is_expired(pending, now_ms, expiry_ms)):
@@ -113,7 +113,7 @@ def last_heard(pending: Pending) -> Steps[int | None]:
     return pending.begun_ms if beat is None else beat.modified_ms
 
 
-def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
+def sweep(publisher: TablePublisher, known_tail: Timeline) -> Steps[Timeline]:
     """Delete files of given-up writes and stalled helpers, then forget instants without files.
 
     A listing must show no files of a forgotten instant. Files put later belong to an unknown instant and are deleted as
@@ -123,77 +123,83 @@ def sweep(publisher: TablePublisher, known: Timeline) -> Steps[Timeline]:
     clean: set[InstantTime] = set()
     now_ms: int = yield StoreNow()
     with suppress(StorageUnavailableError):
-        yield from sweep_posts(publisher, known)
+        yield from sweep_posts(publisher, known_tail)
         yield from sweep_clocks(now_ms)
-        clean = yield from _remove_garbage(publisher, known)
+        clean = yield from _remove_garbage(publisher, known_tail)
     nonce = yield Nonce()
     ours = False
 
     def derive(tail: Timeline, wall_ms: int) -> Timeline | None:
         nonlocal ours
-        ours = tail.swept == known.swept
+        ours = tail.swept == known_tail.swept
         return tail.sweep(nonce, wall_ms, now_ms, clean) if ours else None
 
-    value = yield from publisher.publish(derive, known)
+    value = yield from publisher.publish(derive, known_tail)
     if ours:
         publisher.tell(SweepEvent(version=value.version, forgotten=len(clean)))
     return value
 
 
-def _remove_garbage(publisher: TablePublisher, known: Timeline) -> Steps[set[InstantTime]]:
-    given_up = {r.requested for r in known.rolled_back}
-    yield from name_base_files(publisher, known)
-    garbage: set[InstantTime] = yield from _sweep_files(publisher, known, given_up)
-    yield from _sweep_staged(known)
-    yield from sweep_leftovers(known)
-    yield from _note_given_up(known, given_up - garbage)
-    yield from _sweep_heartbeats(publisher, known)
+def _remove_garbage(publisher: TablePublisher, known_tail: Timeline) -> Steps[set[InstantTime]]:
+    given_up = {r.requested for r in known_tail.rolled_back}
+    yield from name_base_files(publisher, known_tail)
+    garbage: set[InstantTime] = yield from _sweep_files(publisher, known_tail, given_up)
+    yield from _sweep_staged(known_tail)
+    yield from sweep_leftovers(known_tail)
+    yield from _note_given_up(known_tail, given_up - garbage)
+    yield from _sweep_heartbeats(publisher, known_tail)
     return given_up - garbage
 
 
-def _sweep_heartbeats(publisher: TablePublisher, known: Timeline) -> Steps[None]:
+def _sweep_heartbeats(publisher: TablePublisher, known_tail: Timeline) -> Steps[None]:
     """Delete the heartbeats of ended writes. Keep those of Hudi's pending writes, whose expiry Hudi checks."""
     beats: dict[InstantTime, str] = {}
     for beat in only_own((yield List(HEARTBEATS))):
         requested = InstantTime(beat.path.rpartition("/")[2])
-        if known.find_pending(requested) is None and requested < known.clock:
+        if known_tail.find_pending(requested) is None and requested < known_tail.clock:
             beats[requested] = beat.path
     if beats:
-        begun = begun_files(known, (yield List(publisher.projector.folder)))
+        begun = begun_files(known_tail, (yield List(publisher.projector.folder)))
         for pending in (yield from pending_of_hudi(begun)):
             beats.pop(pending.requested, None)
     for path in beats.values():
         yield Delete(path)
 
 
-def name_base_files(publisher: TablePublisher, known: Timeline) -> Steps[None]:
+def name_base_files(publisher: TablePublisher, known_tail: Timeline) -> Steps[None]:
     """Give the base files of the newest overwrite their names. Until then they are staged files of an ended write."""
-    fresh = (*known.completions, *(yield from wide_completions(known)))
-    if any(c.overwriting is not None and c.version == known.version for c in fresh):
-        yield from publisher.help_project(known)
+    fresh = (*known_tail.completions, *(yield from wide_completions(known_tail)))
+    if any(c.overwriting is not None and c.version == known_tail.version for c in fresh):
+        yield from publisher.help_project(known_tail)
 
 
-def _sweep_files(publisher: TablePublisher, known: Timeline, given_up: set[InstantTime]) -> Steps[set[InstantTime]]:
+def _sweep_files(
+    publisher: TablePublisher, known_tail: Timeline, given_up: set[InstantTime]
+) -> Steps[set[InstantTime]]:
     """Delete garbage data files, then the timeline files of their instants. Returns these instants."""
     files: list[Stat] = yield Walk()  # listed before Hudi's directory, which then names files written in between
     named = yield from named_in(publisher.projector.folder)
-    yield from find_tail(known)  # raises if another table was created here since
-    completions = yield from all_completions(known)
-    alive = {p.requested for p in known.pending} | {p.barrier for p in known.plans} | {c.requested for c in completions}
+    yield from find_tail(known_tail)  # raises if another table was created here since
+    completions = yield from all_completions(known_tail)
+    alive = (
+        {p.requested for p in known_tail.pending}
+        | {p.barrier for p in known_tail.plans}
+        | {c.requested for c in completions}
+    )
     yield from _sweep_executed_twice(publisher, named, completions)
     yield from _sweep_overtaken(files, completions)
-    yield from _sweep_savepoints(publisher, known, named)
-    yield from _sweep_dropped(publisher, known, named, alive)
+    yield from _sweep_savepoints(publisher, known_tail, named)
+    yield from _sweep_dropped(publisher, known_tail, named, alive)
     if publisher.projector.config.ours:
-        yield from sweep_partitions(files, known.clock)
+        yield from sweep_partitions(files, known_tail.clock)
     # Hudi's savepoints may need files of dropped commits.
-    kept_until = known.retention.dropped if any(name.action == SAVEPOINT for name in _names(named)) else EPOCH
-    yield from _sweep_archived(publisher, known, named, completions)
+    kept_until = known_tail.retention.dropped if any(name.action == SAVEPOINT for name in _names(named)) else EPOCH
+    yield from _sweep_archived(publisher, known_tail, named, completions)
     executed = given_up & ended_in(_names(named))  # by Hudi, and adopted
     given_up = given_up - executed
-    began = {instant for instant in named.keys() - alive if instant < known.clock}
+    began = {instant for instant in named.keys() - alive if instant < known_tail.clock}
     dead = (began & given_up) | (yield from _stale(publisher, named, began - given_up))
-    instants = Instants(alive, given_up | dead, set(named), kept_until, known.clock)
+    instants = Instants(alive, given_up | dead, set(named), kept_until, known_tail.clock)
     rubbish = garbage([file.path for file in files], instants)
     swept = dead | rubbish.keys()
     undeleted = yield from _delete_files(rubbish)
@@ -228,7 +234,7 @@ def _delete_files(rubbish: dict[InstantTime, list[str]]) -> Steps[set[InstantTim
 
 def _sweep_archived(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     named: Named,
     completions: Sequence[Completion],
 ) -> Steps[None]:
@@ -238,11 +244,11 @@ def _sweep_archived(
     refuses such a commit of Hudi. The history is written first, from these files, as the archiving process may have
     died before.
     """
-    if known.archive.version == known.version:
-        yield from publisher.help_project(known)
-    committed = {c.requested for c in completions if c.requested <= known.archive.watermark}
+    if known_tail.archive.version == known_tail.version:
+        yield from publisher.help_project(known_tail)
+    committed = {c.requested for c in completions if c.requested <= known_tail.archive.watermark}
     stale = []
-    for instant in (instant for instant in sorted(named) if instant <= known.archive.watermark):
+    for instant in (instant for instant in sorted(named) if instant <= known_tail.archive.watermark):
         if instant in committed:
             stale += named[instant]
             continue
@@ -268,20 +274,20 @@ def _are_ours(publisher: TablePublisher, names: Sequence[TimelineFileName]) -> S
     return False
 
 
-def _sweep_savepoints(publisher: TablePublisher, known: Timeline, named: Named) -> Steps[None]:
-    told = {path for s in known.savepoints for path in publisher.projector.savepoint_paths(s)}
+def _sweep_savepoints(publisher: TablePublisher, known_tail: Timeline, named: Named) -> Steps[None]:
+    told = {path for s in known_tail.savepoints for path in publisher.projector.savepoint_paths(s)}
     for name in [name for name in _names(named) if name.action == SAVEPOINT]:
         path = publisher.projector.path(name)
         data = (yield Read(path)) if path not in told else None
         saved = own_savepoint_time(data, path) if data else None
-        if saved is not None and saved < known.clock:
+        if saved is not None and saved < known_tail.clock:
             yield Delete(path)
 
 
 def _sweep_dropped(
-    publisher: TablePublisher, known: Timeline, named: Named, alive: Collection[InstantTime]
+    publisher: TablePublisher, known_tail: Timeline, named: Named, alive: Collection[InstantTime]
 ) -> Steps[None]:
-    left = yield from dropped_by_restores(known, named, alive)
+    left = yield from dropped_by_restores(known_tail, named, alive)
     for dropped in sorted(left.values(), key=lambda d: d.completed, reverse=True):
         if not (yield from drop(dropped, publisher.projector.folder, named[dropped.requested])):
             return
@@ -317,7 +323,7 @@ def _sweep_overtaken(files: Sequence[Stat], completions: Sequence[Completion]) -
     yield from delete_for_good([path for path, instant in placed if path not in commits.get(instant, {path})])
 
 
-def _sweep_staged(known: Timeline) -> Steps[None]:
+def _sweep_staged(known_tail: Timeline) -> Steps[None]:
     for stat in only_own((yield List(STAGED))):
         name = stat.path.rpartition("/")[2]
         if name.endswith(TICKET):
@@ -325,19 +331,19 @@ def _sweep_staged(known: Timeline) -> Steps[None]:
             requested = ticket[1].requested if ticket else EPOCH
         else:
             requested = InstantTime(name.partition("-")[0])
-        if known.find_pending(requested) is None and requested < known.clock:
+        if known_tail.find_pending(requested) is None and requested < known_tail.clock:
             yield Delete(stat.path)
 
 
-def _note_given_up(known: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
+def _note_given_up(known_tail: Timeline, forgotten: set[InstantTime]) -> Steps[None]:
     """Put notes for the jobs that the value will forget; delete notes on jobs too old to begin."""
-    for rolled_back in known.rolled_back:
+    for rolled_back in known_tail.rolled_back:
         last = last_begin_time(rolled_back.nonce)
-        if rolled_back.requested in forgotten and last is not None and known.clock <= last:
+        if rolled_back.requested in forgotten and last is not None and known_tail.clock <= last:
             yield from put_surely(Put(f"{GIVEN_UP}/{rolled_back.nonce}", b""))
     for stat in only_own((yield List(GIVEN_UP))):
         last = last_begin_time(stat.path.rpartition("/")[2])
-        if last is not None and known.clock > last:
+        if last is not None and known_tail.clock > last:
             yield Delete(stat.path)
 
 

@@ -57,14 +57,14 @@ def commits_before(
 
     Compactions since the begin are left out: they may contain later rows.
     """
-    known = {completion.requested for completion in shown}
+    shown_instants = {completion.requested for completion in shown}
     late = [c for c in settled if c.version > begun.version and c.requested < requested and is_commit(c)]
-    return [*shown, *(completion for completion in late if completion.requested not in known)]
+    return [*shown, *(completion for completion in late if completion.requested not in shown_instants)]
 
 
 def wait_for_earlier(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     requested: InstantTime,
     expiry_ms: int,
     wait_ms: int,
@@ -90,12 +90,12 @@ def wait_for_earlier(
         "that write. An update does not wait for long writes that declare other partitions= or columns= when they "
         "begin"
     )
-    return (yield from wait_for_writes(publisher, known, before, expiry_ms, wait_ms, why, begun_ms))
+    return (yield from wait_for_writes(publisher, known_tail, before, expiry_ms, wait_ms, why, begun_ms))
 
 
 def wait_for_writes(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     awaited: Callable[[Timeline], Steps[list[Pending]]],
     expiry_ms: int,
     wait_ms: int,
@@ -104,7 +104,7 @@ def wait_for_writes(
 ) -> Steps[Timeline]:
     """Wait until no awaited write is pending, and give up silent writes. Raises `EarlierWritePendingError`."""
     began: int = (yield Now()) if begun_ms is None else begun_ms
-    tail = known
+    tail = known_tail
     while True:
         tail = yield from upkeep(publisher, tail, expiry_ms)
         before = yield from awaited(tail)

@@ -31,7 +31,7 @@ def is_beside_hudi(publisher: TablePublisher, value: Timeline, requested: Instan
 
 def wait_beside_hudi(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     requested: InstantTime,
     expiry_ms: int,
     wait_ms: int,
@@ -44,7 +44,7 @@ def wait_beside_hudi(
         listed = yield List(publisher.projector.folder)
         return (yield from _under_way(tail, listed, requested, expiry_ms))
 
-    tail = yield from wait_for_earlier(publisher, known, requested, expiry_ms, wait_ms, meets, of_hudi, begun_ms)
+    tail = yield from wait_for_earlier(publisher, known_tail, requested, expiry_ms, wait_ms, meets, of_hudi, begun_ms)
     return (yield from adopt(publisher, tail))
 
 

@@ -110,7 +110,7 @@ class Views:
         handle = self._handle
         begun = self._look.begun_files
         if begun is None:
-            begun = begun_files(handle.known(), handle.store.list(handle.publisher.projector.folder))
+            begun = begun_files(handle.known_tail(), handle.store.list(handle.publisher.projector.folder))
             self._look = replace(self._look, begun_files=begun)
         return bool(handle.run(heard_of_hudi(begun, handle.expiry_ms)))
 
@@ -123,11 +123,11 @@ class Views:
 
         On a disk, look as often as the cost is small; in a bucket, once a minute, or always if Hudi and we take turns.
         """
-        takes_turns = not self._handle.config.ours or bool(self._handle.known().file_ids.groups)
+        takes_turns = not self._handle.config.ours or bool(self._handle.known_tail().file_ids.groups)
         if self._since_look_ms >= (LOOK_EVERY_MS if self._handle.is_far and not takes_turns else self._pause_ms):
             self.with_hudi(self._handle.tail(), None)
         if self._look.is_untold and not self._has_helped:  # its publisher may have died before projecting it
-            self._handle.run(self._handle.publisher.help_project(self._handle.known()))
+            self._handle.run(self._handle.publisher.help_project(self._handle.known_tail()))
         self._has_helped = True
 
     @property
@@ -141,8 +141,8 @@ class Views:
 
     def adopt(self) -> None:
         handle = self._handle
-        if self.has_foreign or adoption.may_be_led_to(handle.known().foreign_group, handle.config.buckets):
-            handle.remember(handle.run(adoption.adopt(handle.publisher, handle.known())))
+        if self.has_foreign or adoption.may_be_led_to(handle.known_tail().foreign_group, handle.config.buckets):
+            handle.remember(handle.run(adoption.adopt(handle.publisher, handle.known_tail())))
             self._look = replace(self._look, has_foreign=False)
 
     def sealed(self, *, look: bool = False, decided: bool = False, handed_out: Sequence[Cut] = ()) -> Timeline:
@@ -199,9 +199,9 @@ class Views:
 
     def sealed_beside(self, call: Callable[[Timeline], None]) -> Timeline:
         """Return `sealed`. In a bucket, call `call` meanwhile with the known value."""
-        if not self._handle.has_known or not self._handle.is_far:
+        if not self._handle.has_known_tail or not self._handle.is_far:
             return self.sealed()
-        calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._handle.known())]
+        calls: list[Callable[[], Timeline | None]] = [self.sealed, partial(call, self._handle.known_tail())]
         sealed, _ = side_by_side(self._handle.store, calls)
         assert sealed is not None
         return sealed
@@ -211,18 +211,18 @@ class Views:
 
         Raises `FutureSnapshotError` if the moment is in the future, this process may not write, or the store fails.
         """
-        if self._handle.config.local_times or (self._handle.known().version == 0 and not self._handle.config.ours):
+        if self._handle.config.local_times or (self._handle.known_tail().version == 0 and not self._handle.config.ours):
             self._refuse_undecided(
                 moment, "only Hudi wrote to this table, and crdt_mor writes nothing when reading it", None
             )
         cause: Exception | None = None
         try:
             self._handle.start()
-            known = self._handle.known()
-            self._handle.remember(self._handle.run(moments.decide(self._handle.publisher, known, moment)))
+            known_tail = self._handle.known_tail()
+            self._handle.remember(self._handle.run(moments.decide(self._handle.publisher, known_tail, moment)))
         except (StorageUnavailableError, CommitUnknownError) as error:
             cause = error
-        if self._handle.known().clock < moment:
+        if self._handle.known_tail().clock < moment:
             if cause is None:
                 self._refuse_undecided(moment, "the moment is ahead of the store's clock", None)
             self._refuse_undecided(
@@ -243,8 +243,10 @@ class Views:
 
         The clock of Hudi's writers may be ahead; our next event that looks follows theirs.
         """
-        known = self._handle.known()
-        return known.version == 0 or moment <= known.clock or moment < from_ms(self._handle.environment.now_ms())
+        known_tail = self._handle.known_tail()
+        return (
+            known_tail.version == 0 or moment <= known_tail.clock or moment < from_ms(self._handle.environment.now_ms())
+        )
 
     def unseen(self, value: Timeline, cut: Cut) -> list[Completion]:
         foreign = self._foreign_completions(value)
@@ -299,7 +301,7 @@ class Views:
         return shown
 
     def _sealed(self, segments: Sequence[Segment]) -> list[Completion]:
-        contents = {s.name: known for s in segments if (known := self._segments.get(s.name)) is not None}
+        contents = {s.name: known_tail for s in segments if (known_tail := self._segments.get(s.name)) is not None}
         missing = [segment for segment in segments if segment.name not in contents]
 
         def read(segment: Segment) -> tuple[Completion, ...]:

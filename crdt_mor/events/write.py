@@ -62,7 +62,7 @@ class WriteOutcome:
 
 def begin(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     expiry_ms: int,
     author: Author | None = None,
     shortcuts: Shortcuts = NO_SHORTCUTS,
@@ -72,7 +72,7 @@ def begin(
 
     If that version is gone, because many versions followed before this process saw its begin, the write begins again.
     """
-    tail: Timeline = known
+    tail: Timeline = known_tail
     while True:
         tail, store_ms = yield from timed_upkeep(publisher, tail, expiry_ms)
         intent = BeginIntent((yield Nonce()), store_ms, author, declared)
@@ -91,7 +91,7 @@ def begin(
 
 def complete(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     begun: Pending,
     operation: str,
     files: Sequence[DataFile],
@@ -104,7 +104,7 @@ def complete(
     `GroupsMovedError` if the rest is misplaced.
     """
     requested = begun.requested
-    value = known
+    value = known_tail
     while True:
         intent = CompleteIntent((yield Nonce()), requested, begun.driver, operation, tuple(files), token)
         value = yield from publisher.publish(intent.derive, value, shortcuts, intent)
@@ -144,7 +144,7 @@ def _remove_void(requested: InstantTime, void: Sequence[DataFile]) -> Steps[None
 
 def grow(
     publisher: TablePublisher,
-    known: Timeline,
+    known_tail: Timeline,
     batch: pa.Schema,
     check: Callable[[TableSchema], None],
     author: Author | None = None,
@@ -163,10 +163,12 @@ def grow(
         check(joined)
         return None if joined == before else tail.grow(nonce, wall_ms, joined.to_json(), author, new)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
-def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[str, str | None]) -> Steps[Timeline]:
+def set_properties(
+    publisher: TablePublisher, known_tail: Timeline, changes: Mapping[str, str | None]
+) -> Steps[Timeline]:
     """Set or remove table properties. Raises `InvalidInputError` for too many, or an unknown column of the row
     order.
     """
@@ -181,11 +183,11 @@ def set_properties(publisher: TablePublisher, known: Timeline, changes: Mapping[
         require_present(tail)
         return tail.set_properties(nonce, wall_ms, properties)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
 def retain(
-    publisher: TablePublisher, known: Timeline, retention_from: Callable[[Timeline], Retention]
+    publisher: TablePublisher, known_tail: Timeline, retention_from: Callable[[Timeline], Retention]
 ) -> Steps[Timeline]:
     nonce = yield Nonce()
 
@@ -193,10 +195,10 @@ def retain(
         retention = retention_from(tail)
         return None if retention == tail.retention else tail.retain(nonce, wall_ms, retention)
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
-def forget_tokens(publisher: TablePublisher, known: Timeline, since: InstantTime) -> Steps[Timeline]:
+def forget_tokens(publisher: TablePublisher, known_tail: Timeline, since: InstantTime) -> Steps[Timeline]:
     """Forget applications with a last commit before `since`. Their repeated tokens then count as new."""
     nonce = yield Nonce()
 
@@ -204,7 +206,7 @@ def forget_tokens(publisher: TablePublisher, known: Timeline, since: InstantTime
         old = any(token.completed < since for token in tail.tokens)
         return tail.forget_tokens(nonce, wall_ms, since) if old and tail.tokens_since <= since <= tail.clock else None
 
-    return (yield from publisher.publish(derive, known))
+    return (yield from publisher.publish(derive, known_tail))
 
 
 def expired_error(requested: InstantTime | None) -> WriterExpiredError:

@@ -24,7 +24,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.names import TimelineFileName, timeline_file_name
 from crdt_mor.model.restore import Restore
 from crdt_mor.model.timeline import Timeline
-from crdt_mor.planners.restore import Dropped, RestorePlan
+from crdt_mor.planners.restore import DroppedCommit, RestorePlan
 from crdt_mor.store.protocol import Stat
 
 Named = dict[InstantTime, list[TimelineFileName]]
@@ -73,7 +73,7 @@ def named_in(folder: str) -> Steps[Named]:
     return found
 
 
-def drop(dropped: Dropped, folder: str, names: Sequence[TimelineFileName]) -> Steps[bool]:
+def drop(dropped: DroppedCommit, folder: str, names: Sequence[TimelineFileName]) -> Steps[bool]:
     """Remove an instant. Returns True if nothing is left.
 
     If data stays, the instant stays pending for a sweep. If the completed file stays, so does all data.
@@ -104,12 +104,12 @@ def withdraw_dropped(tail: Timeline, value: Timeline, placed: Sequence[str]) -> 
 
 def dropped_by_restores(
     value: Timeline, named: Named, known: Collection[InstantTime]
-) -> Steps[dict[InstantTime, Dropped]]:
+) -> Steps[dict[InstantTime, DroppedCommit]]:
     """Return the instants that restores dropped and somebody left in Hudi's timeline.
 
     A restore's plan is read only if an unknown instant completed in its dropped time.
     """
-    found: dict[InstantTime, Dropped] = {}
+    found: dict[InstantTime, DroppedCommit] = {}
     for restore in value.restores:
         suspects = {
             requested

@@ -26,14 +26,14 @@ from crdt_mor.store.protocol import Bucket, Stat, Store
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstLook:
     properties: bytes | None
     versions: Sequence[Stat]
     posts: Sequence[Stat] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundTail:
     """The newest value, with properties and Hudi's timeline read later. settings: the properties' earlier stat."""
 
     tail: Timeline
@@ -42,11 +42,11 @@ class Found:
     hudi: Sequence[Stat]
 
 
-def look(store: Bucket) -> First:
-    return First(*_at_once(lambda: properties_in(store), lambda: versions_in(store), lambda: store.list(POSTS)))
+def look(store: Bucket) -> FirstLook:
+    return FirstLook(*_at_once(lambda: properties_in(store), lambda: versions_in(store), lambda: store.list(POSTS)))
 
 
-def find(store: Bucket, first: First, hudi: str) -> Found | None:
+def find(store: Bucket, first: FirstLook, hudi: str) -> FoundTail | None:
     """Make the other round trips; None if somebody may have published meanwhile. hudi: the timeline folder."""
     if not first.versions:
         return None
@@ -75,7 +75,7 @@ def find(store: Bucket, first: First, hudi: str) -> Found | None:
         if file_ids is None:
             return None
         tail = holding_file_ids(tail, name, file_ids)
-    return Found(tail, properties, settings, instants)
+    return FoundTail(tail, properties, settings, instants)
 
 
 def properties_in(store: Store) -> bytes | None:

@@ -38,8 +38,8 @@ def value_of(begun: Pending, tail: Tail) -> Steps[ValueOf | None]:
         return None
 
 
-def is_given_up(instant: InstantTime, known: Timeline) -> Steps[bool]:
-    tail = yield from find_tail(known)
+def is_given_up(instant: InstantTime, known_tail: Timeline) -> Steps[bool]:
+    tail = yield from find_tail(known_tail)
     return (yield from is_given_up_in(instant, tail))
 
 

@@ -94,7 +94,7 @@ class Publisher:
     def publish(
         self,
         derive: Derive,
-        known: Timeline | None = None,
+        known_tail: Timeline | None = None,
         shortcuts: Shortcuts = NO_SHORTCUTS,
         intent: Intent | None = None,
         wall_ms: int | None = None,
@@ -104,8 +104,8 @@ class Publisher:
         intent: the event as a value, which may be posted. wall_ms: a time for the table's clock that the store's clock
         has passed.
         """
-        assert known is not None or not shortcuts.looked
-        tail = known if known is not None and shortcuts.looked else (yield from find_tail(known))
+        assert known_tail is not None or not shortcuts.looked
+        tail = known_tail if known_tail is not None and shortcuts.looked else (yield from find_tail(known_tail))
         posting = Posting(intent, shortcuts.crowd)
         try:
             return (yield from self._publish(derive, tail, posting, shortcuts, wall_ms))

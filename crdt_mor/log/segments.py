@@ -42,7 +42,7 @@ Contents = dict[str, tuple[Completion, ...]]
 """Completions by segment name, read once."""
 
 
-def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> Steps[Timeline]:
+def seal(tail: Timeline, value: Timeline, contents: Contents, own: list[str]) -> Steps[Timeline]:
     """Return `value`, derived from `tail`, with many or large completions moved to segments.
 
     The tail's completions are projected already. New completions move only if large. own: collects paths put for this
@@ -59,12 +59,12 @@ def seal(tail: Timeline, value: Timeline, known: Contents, own: list[str]) -> St
         moved += tail.completions
         segments += yield from put_chunks(SegmentName(tail.version, tail.nonce, 0, "live"), _live(moved))
     if due.many or due.wide:
-        segments = yield from _roll_up_full(tail, segments, known)
+        segments = yield from _roll_up_full(tail, segments, contents)
     if due.wide:
         moved += due.fresh
         segments += yield from put_chunks(attempt, _wide(due.fresh))
     value = value.sealed(segments, moved)
-    return (yield from _packed_anew(tail, value, known, replace(attempt, level=1))) if due.cleaned else value
+    return (yield from _packed_anew(tail, value, contents, replace(attempt, level=1))) if due.cleaned else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,13 @@ def _wide(fresh: Sequence[Completion]) -> list[Chunk]:
     return [*_live(adopted), *([Chunk(ours, None)] if ours else [])]
 
 
-def _packed_anew(tail: Timeline, value: Timeline, known: Contents, attempt: SegmentName) -> Steps[Timeline]:
+def _packed_anew(tail: Timeline, value: Timeline, contents: Contents, attempt: SegmentName) -> Steps[Timeline]:
     """Return the value of a clean, without the droppable completions. Stale and small segments are packed again."""
     for segment in value.segments:
         if segment.superseded is None:
-            yield from read_once(segment, known)
+            yield from read_once(segment, contents)
     retention = value.retention
-    packed = repack(value.segments, known, value.completions, retention.dropped)
+    packed = repack(value.segments, contents, value.completions, retention.dropped)
     segments = list(packed.kept)
     segments += yield from put_chunks(replace(attempt, kind="live"), packed.live)
     segments += yield from put_chunks(replace(attempt, kind="past"), packed.history)
@@ -119,10 +119,10 @@ def discard(own: list[str]) -> Steps[None]:
         own.pop()
 
 
-def read_once(segment: Segment, known: Contents) -> Steps[tuple[Completion, ...]]:
-    if segment.name not in known:
-        known[segment.name] = yield from read_segment(segment)
-    return known[segment.name]
+def read_once(segment: Segment, contents: Contents) -> Steps[tuple[Completion, ...]]:
+    if segment.name not in contents:
+        contents[segment.name] = yield from read_segment(segment)
+    return contents[segment.name]
 
 
 def read_segment(segment: Segment) -> Steps[tuple[Completion, ...]]:
@@ -151,13 +151,13 @@ def fresh_completions(value: Timeline) -> Steps[tuple[Completion, ...]]:
 # --- file ids ---------------------------------------------------------------------------------------------------------
 
 
-def with_file_ids(value: Timeline, known: Timeline | None = None) -> Steps[Timeline]:
-    """Read a value's file ids, unless `known` contains them. Raises `SegmentGoneError` if their object is missing."""
+def with_file_ids(value: Timeline, known_tail: Timeline | None = None) -> Steps[Timeline]:
+    """Read a value's file ids, unless `known_tail` contains them. Raises `SegmentGoneError` if they are missing."""
     name = value.file_ids.stored
     if not isinstance(value.file_ids, Unread) or name is None:
         return value
-    if known is not None and known.file_ids.stored == name:
-        return replace(value, file_ids=known.file_ids)
+    if known_tail is not None and known_tail.file_ids.stored == name:
+        return replace(value, file_ids=known_tail.file_ids)
     return holding_file_ids(value, name, (yield from _read(segment_path(name))))
 
 
@@ -178,7 +178,7 @@ def _with_stored_ids(tail: Timeline, value: Timeline, own: list[str]) -> Steps[T
 # --- rolling up -------------------------------------------------------------------------------------------------------
 
 
-def _roll_up_full(tail: Timeline, segments: list[Segment], known: Contents) -> Steps[list[Segment]]:
+def _roll_up_full(tail: Timeline, segments: list[Segment], contents: Contents) -> Steps[list[Segment]]:
     def full_at(level: int, *, history: bool) -> list[Segment]:
         at = [s for s in segments if s.level == level and (s.superseded is not None) == history]
         small = [s for s in at if s.size < SEGMENT_BYTES_FULL]
@@ -186,20 +186,20 @@ def _roll_up_full(tail: Timeline, segments: list[Segment], known: Contents) -> S
 
     level = 0
     while full := full_at(level, history=False):
-        segments = yield from _roll_up_live(tail, segments, full, level + 1, known)
+        segments = yield from _roll_up_live(tail, segments, full, level + 1, contents)
         level += 1
     for level in sorted({s.level for s in segments if s.superseded is not None}):
         if full := full_at(level, history=True):
-            segments = yield from _roll_up_history(tail, segments, full, level + 1, known)
+            segments = yield from _roll_up_history(tail, segments, full, level + 1, contents)
     return segments
 
 
 def _roll_up_live(
-    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
+    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, contents: Contents
 ) -> Steps[list[Segment]]:
     run: list[Completion] = []
     for segment in full:
-        run += yield from read_once(segment, known)
+        run += yield from read_once(segment, contents)
     ends = superseded_at(run)
     live = [c for c in run if ends[c.requested] is None]
     past = [c for c in run if ends[c.requested] is not None]
@@ -210,13 +210,13 @@ def _roll_up_live(
 
 
 def _roll_up_history(
-    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, known: Contents
+    tail: Timeline, segments: list[Segment], full: list[Segment], level: int, contents: Contents
 ) -> Steps[list[Segment]]:
     """Roll up `full`. Each commit inherits the end of its segment."""
     run: list[Completion] = []
     ends: dict[InstantTime, InstantTime | None] = {}
     for segment in full:
-        content = yield from read_once(segment, known)
+        content = yield from read_once(segment, contents)
         run += content
         ends |= {c.requested: segment.superseded for c in content}
     written = yield from put_chunks(SegmentName(tail.version, tail.nonce, level, "history"), in_chunks(run, ends))

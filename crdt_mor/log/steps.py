@@ -278,25 +278,25 @@ def put_all_surely(puts: Sequence[Put]) -> Steps[tuple[bool, list[Put]]]:
     Afterwards all are durable, also existing ones: their writer may have died before. Returns whether none can land
     later, and the existing objects.
     """
-    answered, there, _ = yield from put_all_beside(puts, ())
-    return answered, there
+    answered, existing, _ = yield from put_all_beside(puts, ())
+    return answered, existing
 
 
 def put_all_beside(puts: Sequence[Put], looks: Sequence[GetStat]) -> Steps[tuple[bool, list[Put], list[Stat | None]]]:
-    unanswered, there = list(puts), list[Put]()
-    seen: list[Stat | None] | None = None
+    unanswered, existing = list(puts), list[Put]()
+    stats: list[Stat | None] | None = None
     for attempt in range(PUTS_MAX):
-        steps: tuple[Single, ...] = (*unanswered, *(looks if seen is None else ()))
+        steps: tuple[Single, ...] = (*unanswered, *(looks if stats is None else ()))
         replies = (yield Together(steps)) if steps else []
-        seen = replies[len(unanswered) :] if seen is None else seen
+        stats = replies[len(unanswered) :] if stats is None else stats
         made = list(zip(unanswered, replies, strict=False))
-        there += [put for put, created in made if created is False]
+        existing += [put for put, created in made if created is False]
         unanswered = [put for put, created in made if created is None]
         if not unanswered:
-            for put in there:
+            for put in existing:
                 if put.durable:
                     yield MakeDurable(put.path)
-            return attempt == 0, there, seen
+            return attempt == 0, existing, stats
         yield Pause(attempt)
     raise CommitUnknownError(
         "the store did not confirm whether an object exists, after several tries. Check the table before you write "

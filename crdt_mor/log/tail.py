@@ -49,25 +49,25 @@ def _versions(listed: Sequence[Stat]) -> list[Stat]:
     return [stat for stat in listed if is_version(stat.path)]
 
 
-def find_tail(known: Timeline | None) -> Steps[Tail]:
-    """Return the newest value, searched from `known`, without a listing.
+def find_tail(known_tail: Timeline | None) -> Steps[Tail]:
+    """Return the newest value, searched from `known_tail`, without a listing.
 
-    Raises `TableReplacedError` if the table of `known` was replaced.
+    Raises `TableReplacedError` if the table of `known_tail` was replaced.
     """
-    tail = yield from _find_tail(known)
+    tail = yield from _find_tail(known_tail)
     while True:
         try:
-            return Tail((yield from with_file_ids(tail, known)))
+            return Tail((yield from with_file_ids(tail, known_tail)))
         except SegmentGoneError:  # damage, unless this version was deleted as well meanwhile
-            later = yield from _find_tail(known)
+            later = yield from _find_tail(known_tail)
             if later.version == tail.version:
                 raise
             tail = later
 
 
-def _find_tail(known: Timeline | None) -> Steps[Timeline]:
-    if known is not None:
-        tail = yield from _gallop(known)
+def _find_tail(known_tail: Timeline | None) -> Steps[Timeline]:
+    if known_tail is not None:
+        tail = yield from _gallop(known_tail)
         if tail is not None:
             return tail
     while True:
@@ -81,8 +81,8 @@ def _find_tail(known: Timeline | None) -> Steps[Timeline]:
         if data is None:
             continue  # deleted since: the tail moved on
         newest = _decode_version(data, path)
-        if known is not None and (yield from _is_elsewhere(known, newest)):
-            raise table_replaced(known.table_id, newest.table_id)
+        if known_tail is not None and (yield from _is_elsewhere(known_tail, newest)):
+            raise table_replaced(known_tail.table_id, newest.table_id)
         # A ghost? Perhaps deleted after the listing, and put again by a late put before the read. But then more than
         # KEPT_VERSIONS newer versions were published before the read, and another listing shows the newest.
         names = yield from listed_versions()
@@ -92,44 +92,46 @@ def _find_tail(known: Timeline | None) -> Steps[Timeline]:
                 return tail
 
 
-def look_ahead(known: Timeline, beside: Sequence[Single], *, again: bool) -> Steps[tuple[Timeline, list[Any]]]:
+def look_ahead(known_tail: Timeline, beside: Sequence[Single], *, again: bool) -> Steps[tuple[Timeline, list[Any]]]:
     """Return the newest value for a process that looks repeatedly, usually in one round trip.
 
     beside: requests in parallel. again: the process has just looked, so only the next version is read.
 
-    `known` is read beside the later versions, or not at all. So after more than `KEPT_VERSIONS` versions the result may
-    be a ghost, and so would be a version put after it, undetected by rule 3. So before acting, check that the
-    `find_tail` value from which the looks began still stands.
+    `known_tail` is read beside the later versions, or not at all. So after more than `KEPT_VERSIONS` versions the
+    result may be a ghost, and so would be a version put after it, undetected by rule 3. So before acting, check that
+    the `find_tail` value from which the looks began still stands.
     """
     ahead = 1 if again else _AHEAD
-    reads = [Read(version_path(known.version + i)) for i in range(1 if again else 0, ahead + 1)]
+    reads = [Read(version_path(known_tail.version + i)) for i in range(1 if again else 0, ahead + 1)]
     replies: list[Any] = yield Together((*reads, *beside))
     found, reply = replies[: len(reads)], replies[len(reads) :]
     standing = None if again else found.pop(0)
-    if not again and (standing is None or not known.is_in(standing)):
-        return (yield from find_tail(known)), reply
+    if not again and (standing is None or not known_tail.is_in(standing)):
+        return (yield from find_tail(known_tail)), reply
     count = found.index(None) if None in found else ahead
     if count == 0:
-        return known, reply
-    newest = _decode_version(found[count - 1], version_path(known.version + count))
-    if _is_foreign(newest, known):
-        raise table_replaced(known.table_id, newest.table_id)
+        return known_tail, reply
+    newest = _decode_version(found[count - 1], version_path(known_tail.version + count))
+    if _is_foreign(newest, known_tail):
+        raise table_replaced(known_tail.table_id, newest.table_id)
     try:
-        newest = yield from with_file_ids(newest, known)
+        newest = yield from with_file_ids(newest, known_tail)
     except SegmentGoneError:
-        return (yield from find_tail(known)), reply
+        return (yield from find_tail(known_tail)), reply
     return (newest if again or count < ahead else (yield from find_tail(newest))), reply
 
 
-def next_if_newest(known: Timeline, data: bytes) -> Steps[Timeline | None]:
-    """Return the version after `known` if it is genuine and the newest. `known` is read again afterwards."""
-    following = _decode_version(data, version_path(known.version + 1))
-    standing, later = yield Together((Read(version_path(known.version)), GetStat(version_path(known.version + 2))))
-    stands = standing is not None and known.is_in(standing)
-    if not stands or later is not None or _is_foreign(following, known):
+def next_if_newest(known_tail: Timeline, data: bytes) -> Steps[Timeline | None]:
+    """Return the version after `known_tail` if it is genuine and the newest. `known_tail` is read again afterwards."""
+    following = _decode_version(data, version_path(known_tail.version + 1))
+    standing, later = yield Together(
+        (Read(version_path(known_tail.version)), GetStat(version_path(known_tail.version + 2)))
+    )
+    stands = standing is not None and known_tail.is_in(standing)
+    if not stands or later is not None or _is_foreign(following, known_tail):
         return None
     try:
-        return (yield from with_file_ids(following, known))
+        return (yield from with_file_ids(following, known_tail))
     except SegmentGoneError:
         return None
 
@@ -157,21 +159,21 @@ def first_kept(tail: Timeline) -> int:
     return max(0, restored, tail.version - KEPT_VERSIONS)
 
 
-def is_kept(known: Timeline, tail: Timeline) -> bool:
-    return tail.version < known.version + KEPT_VERSIONS
+def is_kept(known_tail: Timeline, tail: Timeline) -> bool:
+    return tail.version < known_tail.version + KEPT_VERSIONS
 
 
-def _is_elsewhere(known: Timeline, newest: Timeline) -> Steps[bool]:
-    if _is_foreign(newest, known):
+def _is_elsewhere(known_tail: Timeline, newest: Timeline) -> Steps[bool]:
+    if _is_foreign(newest, known_tail):
         return True
-    if restored_since(newest.restores, known.version) is not None:
+    if restored_since(newest.restores, known_tail.version) is not None:
         return False  # a restore deletes all earlier versions
-    return is_kept(known, newest) and not (yield from still_stands(known))
+    return is_kept(known_tail, newest) and not (yield from still_stands(known_tail))
 
 
-def _is_foreign(value: Timeline, known: Timeline) -> bool:
+def _is_foreign(value: Timeline, known_tail: Timeline) -> bool:
     """Return True if a value certainly belongs to another table. A table without an id may have got one."""
-    return known.table_id is not None and value.table_id != known.table_id
+    return known_tail.table_id is not None and value.table_id != known_tail.table_id
 
 
 def table_replaced(opened: str | None, found: str | None) -> TableReplacedError:
@@ -222,26 +224,27 @@ def _climb(low: int) -> Steps[int]:
             step = max(1, step // _PROBES)
 
 
-def delete_if_table_is_gone(known: Timeline, paths: Iterable[str]) -> Steps[None]:
-    """Delete the objects of a refused event if the table of `known` is gone.
+def delete_if_table_is_gone(known_tail: Timeline, paths: Iterable[str]) -> Steps[None]:
+    """Delete the objects of a refused event if the table of `known_tail` is gone.
 
     If the table exists below a version of an earlier table, the event may be part of it, and its objects stay.
     """
-    for path in paths if not (yield from _is_here(known)) else ():
+    for path in paths if not (yield from _is_here(known_tail)) else ():
         yield Delete(path)
 
 
-def _is_here(known: Timeline) -> Steps[bool]:
-    """Return True if the table of `known` still exists: `known` stands, or the oldest version here is the same table's.
-    True in doubt.
+def _is_here(known_tail: Timeline) -> Steps[bool]:
+    """Return True if the table of `known_tail` exists, or in doubt.
+
+    Then `known_tail` stands, or the oldest version here is of the same table.
     """
-    if (yield from still_stands(known)):
+    if (yield from still_stands(known_tail)):
         return True
     names = yield from listed_versions()
-    if not names or known.table_id is None:
+    if not names or known_tail.table_id is None:
         return False
     data = yield Read(names[0].path)
-    return data is None or not _is_foreign(_decode_version(data, names[0].path), known)
+    return data is None or not _is_foreign(_decode_version(data, names[0].path), known_tail)
 
 
 def still_stands(value: Timeline) -> Steps[bool]:

@@ -269,14 +269,14 @@ def plan_cleaning(
     completions: Sequence[Completion],
     policy: RetentionPolicy,
     now_ms: int,
-    there: Collection[str] | None,
+    listed_paths: Collection[str] | None,
     saved: Collection[str] = (),
     groups: Mapping[FileGroup, InstantTime] | None = None,
 ) -> Cleaning:
     """Compute the effect of a clean. No file goes that a view from the marks on needs.
 
     Args:
-        there: paths of listed data files; None if all named files exist.
+        listed_paths: paths of listed data files; None if all named files exist.
         groups: later marks of single file groups, without protection for readers.
     """
     retention = moved(value, policy.mark(value, completions, now_ms), groups)
@@ -284,16 +284,16 @@ def plan_cleaning(
     marks = dict(retention.groups)  # marks of erasures spare no reader
     for group, mark in (groups or {}).items():  # also marks before the table's own
         marks[group] = max(min(mark, _last_mark(value)), marks.get(group, EPOCH))
-    going = _among(needless_files(value, completions, before, marks, saved), there)
+    going = _among(needless_files(value, completions, before, marks, saved), listed_paths)
     unneeded = needless_files(
         replace(value, pending=(), plans=(), savepoints=()), completions, retention.since, dict(retention.groups)
     )
-    spared = max(0, len(_among(unneeded, there)) - len(going))
+    spared = max(0, len(_among(unneeded, listed_paths)) - len(going))
     return Cleaning(retention, tuple(going), spared, EPOCH if saved else before)
 
 
-def _among(files: Sequence[DataFile], there: Collection[str] | None) -> list[DataFile]:
-    return [file for file in files if there is None or file.path in there]
+def _among(files: Sequence[DataFile], listed_paths: Collection[str] | None) -> list[DataFile]:
+    return [file for file in files if listed_paths is None or file.path in listed_paths]
 
 
 def plan_clean(value: Timeline, completions: Sequence[Completion], cleaning: Cleaning, policy: PolicyName) -> CleanPlan:

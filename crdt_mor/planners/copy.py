@@ -34,25 +34,29 @@ def is_over(value: Timeline, instant: InstantTime) -> bool:
     return instant <= value.clock and not is_open
 
 
-def says_the_same(value: Timeline, other: Timeline) -> bool:
+def differs_only_in_clocks(value: Timeline, other: Timeline) -> bool:
     """Return True if two versions of a table differ only in their clocks."""
-    return _said(value) == _said(other) and _counted(value) == _counted(other) and _ends_as(value, other)
+    return (
+        _without_clocks(value) == _without_clocks(other)
+        and _commit_counts(value) == _commit_counts(other)
+        and _has_same_newest_commit(value, other)
+    )
 
 
-def _said(value: Timeline) -> Timeline:
+def _without_clocks(value: Timeline) -> Timeline:
     return replace(
         value, version=0, nonce="", clock=EPOCH, swept=EPOCH, completions=(), segments=(), posts=(), tokens_noted=EPOCH,
         retention=replace(value.retention, dropped=EPOCH, dropped_count=0), file_ids=FIXED,
     )  # fmt: skip
 
 
-def _counted(value: Timeline) -> tuple[object, ...]:
+def _commit_counts(value: Timeline) -> tuple[object, ...]:
     count = sum(s.count for s in value.segments) + len(value.completions) + value.retention.dropped_count
     ids = value.file_ids
     return count, ids.stored, ids.groups if ids.stored is None else ()
 
 
-def _ends_as(value: Timeline, other: Timeline) -> bool:
+def _has_same_newest_commit(value: Timeline, other: Timeline) -> bool:
     """Return True if both values have the same newest commit. Inside a segment only its time can be compared."""
     (time, commits), (other_time, others) = _newest(value), _newest(other)
     return time == other_time and (not commits or not others or commits == others)

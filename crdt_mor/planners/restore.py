@@ -81,7 +81,7 @@ def newest_commit(completions: Iterable[Completion]) -> InstantTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedCommit:
     requested: InstantTime
     completed: InstantTime
     action: str
@@ -101,7 +101,7 @@ class RestorePlan:
     requested: InstantTime
     to: InstantTime
     marks: InstantTime
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedCommit, ...]
     table_id: str | None = None
 
     def encode(self) -> bytes:
@@ -123,7 +123,7 @@ class RestorePlan:
             stored = json.loads(data)
             if stored["format"] != PLAN_FORMAT:
                 raise FormatError(f"a plan of a newer release; upgrade crdt-mor. file={path} format={stored['format']}")
-            dropped = tuple(Dropped(t, c, action, _paths(files)) for t, c, action, files in stored["dropped"])
+            dropped = tuple(DroppedCommit(t, c, action, _paths(files)) for t, c, action, files in stored["dropped"])
             plan = cls(stored["requested"], stored["to"], stored["marks"], dropped, stored["table_id"])
             require_types((plan, *dropped))
             return plan
@@ -148,24 +148,24 @@ def plan_restore(
     completions: Sequence[Completion],
     to: InstantTime,
     wall_ms: int,
-    there: Collection[str],
-    saved: Collection[str] = (),
+    listed_paths: Collection[str],
+    saved_paths: Collection[str] = (),
 ) -> RestorePlan:
     """Plan a restore to `to`, or raise if it is impossible.
 
     Args:
         completions: all known completions of `value`.
-        there: paths of listed data files.
-        saved: paths in Hudi's own savepoints.
+        listed_paths: paths of listed data files.
+        saved_paths: paths in Hudi's own savepoints.
     """
     dropped = [c for c in completions if is_dropped(c, to)]
     kept = [c for c in completions if not is_dropped(c, to)]
     _require_kept(value, kept, to)
     _require_active(value, kept, dropped)
-    _require_unsaved(value, dropped, saved)
-    _require_whole(kept, to, there)
+    _require_unsaved(value, dropped, saved_paths)
+    _require_whole(kept, to, listed_paths)
     by_instant: dict[InstantTime, set[str]] = {c.requested: {file.path for file in c.files} for c in dropped}
-    for path in there:
+    for path in listed_paths:
         name = data_file_name(path)
         if name is not None and name.instant in by_instant:
             by_instant[name.instant].add(path)
@@ -174,7 +174,9 @@ def plan_restore(
         begin_after(value.clock, wall_ms),
         to,
         newest_commit(kept),
-        tuple(Dropped(c.requested, c.completed, c.action, tuple(sorted(by_instant[c.requested]))) for c in ordered),
+        tuple(
+            DroppedCommit(c.requested, c.completed, c.action, tuple(sorted(by_instant[c.requested]))) for c in ordered
+        ),
         value.table_id,
     )
 
@@ -193,9 +195,9 @@ def _require_kept(value: Timeline, kept: Sequence[Completion], to: InstantTime) 
             f"or to a savepoint. to={to} oldest={value.retention.since} savepoints={[s.name for s in value.savepoints]}"
         )
     erased = [(group, since) for group, since in value.retention.groups if since > to]
-    there = {s.group for s in fold_slices([c for c in kept if cut.shows(c)])} if erased and is_saved else None
+    groups = {s.group for s in fold_slices([c for c in kept if cut.shows(c)])} if erased and is_saved else None
     for (partition, file_id), since in erased:
-        if there is None or (partition, file_id) in there:
+        if groups is None or (partition, file_id) in groups:
             raise SnapshotExpiredError(
                 "rows were erased since that moment, with the history of their file group: restore to a later moment. "
                 f"to={to} oldest={since} partition={partition!r} file_group={file_id}"
@@ -213,7 +215,7 @@ def refuse_cut_off(value: Timeline, cut: Cut, name: str) -> None:
         )
 
 
-def _require_unsaved(value: Timeline, dropped: Sequence[Completion], saved: Collection[str]) -> None:
+def _require_unsaved(value: Timeline, dropped: Sequence[Completion], saved_paths: Collection[str]) -> None:
     first = min((c.completed for c in dropped), default=None)
     later = [s.name for s in value.savepoints if first is not None and s.at >= first]
     if later:
@@ -221,7 +223,7 @@ def _require_unsaved(value: Timeline, dropped: Sequence[Completion], saved: Coll
             "this restore would drop commits of savepoints: drop_savepoint them first, or "
             f"restore to the newest of them. savepoints={later}"
         )
-    held = [file.path for c in dropped for file in c.files if file.path in saved]
+    held = [file.path for c in dropped for file in c.files if file.path in saved_paths]
     if held:
         raise InvalidInputError(
             "this restore would drop files of a Hudi savepoint: delete the savepoint with Hudi first (call "
@@ -258,11 +260,11 @@ def _require_active(value: Timeline, kept: Sequence[Completion], dropped: Sequen
         )
 
 
-def _require_whole(kept: Sequence[Completion], to: InstantTime, there: Collection[str]) -> None:
+def _require_whole(kept: Sequence[Completion], to: InstantTime, listed_paths: Collection[str]) -> None:
     cut = Cut("completed", to)
     for slice_ in fold_slices([c for c in kept if cut.shows(c)]):
         for file in slice_.files:
-            if file.path not in there:
+            if file.path not in listed_paths:
                 raise SnapshotExpiredError(
                     "a data file of this moment is missing: Hudi's cleaner or a user removed it. "
                     "Restore to a later moment, or put the file back from a backup. "

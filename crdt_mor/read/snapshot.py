@@ -138,7 +138,7 @@ class Snapshot:
             raise FutureSnapshotError(
                 "a Hudi commit in this scan completed at a time ahead of this machine's clock, so earlier commits may "
                 "still follow: scan again after that time. "
-                f"scan={self.cut} clock={self.session.known().clock}"
+                f"scan={self.cut} clock={self.session.known_tail().clock}"
             )
         return self.cut
 

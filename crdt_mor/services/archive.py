@@ -40,7 +40,7 @@ def archivable_now(session: Session, keep: int, least: int) -> int:
     """Count the archivable instants. Return 0 if Hudi's own writers archive, or, without listing a folder, if there are
     fewer than `least`.
     """
-    value = session.known()
+    value = session.known_tail()
     try:
         return session.run(_ready(session.publisher, value, keep)) if _at_most(session, value, keep) >= least else 0
     except UnsupportedFeatureError:
@@ -63,7 +63,7 @@ def _archive(session: Session, keep: int) -> Steps[ArchivedSoFar]:
     instants until its sweep.
     """
     publisher = session.publisher
-    tail = yield from sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms)
+    tail = yield from sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms)
     if tail.rolled_back or (yield from _ready(publisher, tail, keep)):
         tail = yield from sweep.sweep(publisher, tail)
     instants = 0

@@ -99,7 +99,7 @@ class Cleaner:
         Marks move only if a commit is passed or a file can go; otherwise every call would publish an event.
         """
         session = self._session
-        known = session.known()
+        known = session.known_tail()
         hudi = session.store.list(session.publisher.projector.folder)
         value = session.views.with_hudi(known, hudi)
         self._listed = _Listed(self._clock(), None, _saved_among(session, hudi))
@@ -133,11 +133,11 @@ class Cleaner:
             executed.append(plan)
             gone += finish(session, plan)
         else:
-            moved = write.retain(session.publisher, session.known(), lambda tail: self._cleaning(tail).retention)
+            moved = write.retain(session.publisher, session.known_tail(), lambda tail: self._cleaning(tail).retention)
             session.remember(session.run(moved))
         size = sum(file.size for file in gone)
         failed = sum(len(one.files) for one in executed) - len(gone)
-        return Cleaned(session.known().retention.since, len(gone), size, self._spared, failed)
+        return Cleaned(session.known_tail().retention.since, len(gone), size, self._spared, failed)
 
     @property
     def planner(self) -> Planner[CleanPlan]:

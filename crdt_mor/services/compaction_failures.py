@@ -45,7 +45,7 @@ def is_same(group: GroupInput, slice_: FileSlice) -> bool:
 
 
 def _digest(session: Session, group: GroupInput | FileSlice, *, logs_only: bool) -> str:
-    said = [session.known().table_id, logs_only, *_paths(group)]
+    said = [session.known_tail().table_id, logs_only, *_paths(group)]
     return sha256(json.dumps(said).encode()).hexdigest()[:32]
 
 

@@ -110,10 +110,10 @@ def _require_free(session: Session, target: Store, address: str, *, update: bool
     moments = run(events.notes(), target, session.environment)
     if properties is not None:
         _require_copy(properties, session, address, is_noted=bool(moments))
-    if moments and any(moment.table_id != session.known().table_id for moment in moments):
+    if moments and any(moment.table_id != session.known_tail().table_id for moment in moments):
         raise TableExistsError(
             "this address contains an unfinished copy of another table: copy to another address, or remove the copy. "
-            f"path={address} copy_of={moments[-1].table_id} table_id={session.known().table_id}"
+            f"path={address} copy_of={moments[-1].table_id} table_id={session.known_tail().table_id}"
         )
     if properties is not None and not moments:
         raise TableExistsError(
@@ -138,10 +138,10 @@ def _require_copy(properties: bytes, session: Session, address: str, *, is_noted
     table_id = decode_table(properties, PROPERTIES).get(OUR_ID)
     if table_id is None and is_noted and session.config.table_id is None:
         return
-    if table_id is None or table_id != session.known().table_id:
+    if table_id is None or table_id != session.known_tail().table_id:
         raise TableExistsError(
             "this address contains another table: copy to an empty address. "
-            f"path={address} found={table_id} table_id={session.known().table_id}"
+            f"path={address} found={table_id} table_id={session.known_tail().table_id}"
         )
 
 

@@ -202,7 +202,7 @@ def await_writes(session: Session, until: InstantTime, patience: Patience, why: 
     alive, it deletes again without harm.
     """
     while True:
-        tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
+        tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known_tail(), session.expiry_ms)))
         for earlier in (p for p in tail.pending if p.requested < until and _is_erasure(p)):
             tail = session.run(rollback.give_up(session.publisher, tail, earlier.requested, None, others=True))
         session.remember(tail)

@@ -24,7 +24,7 @@ def hand_over(session: Session) -> None:
     if session.tail().handed_over == EPOCH:
         session.adopt()
     for _ in range(COMPACTIONS_MAX):
-        value = session.run(events.hand_over(session.publisher, session.known()))
+        value = session.run(events.hand_over(session.publisher, session.known_tail()))
         if value is not None:
             session.remember(value)
             return
@@ -41,7 +41,7 @@ def take_back(session: Session) -> int:
     since = session.tail().handed_over
     session.views.sealed(look=True)
     session.adopt()
-    value = session.remember(session.run(events.take_back(session.publisher, session.known())))
+    value = session.remember(session.run(events.take_back(session.publisher, session.known_tail())))
     if since == EPOCH:
         return 0
     completions = session.views.completions(value, lambda segment: segment.last > since)

@@ -102,7 +102,7 @@ def maintain(
 
 def _waits(run: _Run) -> Iterator[str]:
     session, policies = run.session, run.policies
-    value = session.known()
+    value = session.known_tail()
     yield from waits_of(value, latest_slices(session, value), session.config.merge, policies, run.now_ms)
     if not RetentionPolicy.of(policies).keeps_everything:
         yield f"clean is due when history is older than {_kept(policies)}"
@@ -120,7 +120,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.now_ms = self.session.looked_ms() if self.dry_run else self.session.store.now_ms()
-        self.before = self.session.known()
+        self.before = self.session.known_tail()
 
     def guarded(self, name: str, work: Callable[[_Run], Iterator[Upkeep]]) -> None:
         try:
@@ -164,13 +164,13 @@ def _told(run: _Run) -> Iterator[Upkeep]:
 
 
 def _open_plans(run: _Run) -> Iterator[Upkeep]:
-    open_now = [plan for plan in run.session.known().plans if plan.action == COMPACT.name]
+    open_now = [plan for plan in run.session.known_tail().plans if plan.action == COMPACT.name]
     if run.dry_run:
         for known in open_now:
             yield Upkeep("compaction", "due", open_since(known.barrier, run.now_ms))
         return
     if open_now:  # end the plans that Hudi executed
-        run.session.remember(run.session.run(adoption.adopt(run.session.publisher, run.session.known())))
+        run.session.remember(run.session.run(adoption.adopt(run.session.publisher, run.session.known_tail())))
     for plan in service.open_plans(run.session, COMPACT) if open_now else ():
         why = open_since(plan.barrier, run.now_ms)
         try:
@@ -214,7 +214,7 @@ Due = Callable[[Timeline, Sequence[FileSlice], Collection[FileGroup]], list[DueG
 
 def _in_plans(run: _Run, name: str, due_in: Due) -> Iterator[Upkeep]:
     session = run.session
-    value = session.known()
+    value = session.known_tail()
     found = due_in(value, latest_slices(session, value), session.run(plans.groups_in_plans(value)))
     found = [one for one in found if one.group not in run.failed]
     waiting = noted(session, latest_slices(session, value), logs_only=name == "log_compaction") if found else set()
@@ -340,7 +340,7 @@ def _erasures(run: _Run) -> Iterator[Upkeep]:
 
 def _archive(run: _Run) -> Iterator[Upkeep]:
     session, least = run.session, run.policies.archive
-    if least is None or session.known().standing < least + KEPT_COMMITS:
+    if least is None or session.known_tail().standing < least + KEPT_COMMITS:
         return
     ready = archivable_now(session, KEPT_COMMITS, least)
     if ready < least:
@@ -356,7 +356,7 @@ def _archive(run: _Run) -> Iterator[Upkeep]:
 
 def _tokens(run: _Run) -> Iterator[Upkeep]:
     session, age_ms = run.session, run.policies.tokens_ms
-    value = session.known()
+    value = session.known_tail()
     if age_ms is None or age_ms >= run.now_ms:
         return
     since = min(from_ms(run.now_ms - age_ms), value.clock)
@@ -365,5 +365,5 @@ def _tokens(run: _Run) -> Iterator[Upkeep]:
         return
     why = f"{plural(old, 'application')} wrote nothing with a token for {words_of_ms(age_ms)}"
     if not run.dry_run:
-        session.remember(session.run(events.forget_tokens(session.publisher, session.known(), since)))
+        session.remember(session.run(events.forget_tokens(session.publisher, session.known_tail(), since)))
     yield Upkeep("tokens", "due" if run.dry_run else "done", why)

@@ -55,7 +55,7 @@ def sweep_dead(
         yield Upkeep("sweep", "due", why)
         return
     session.start()
-    tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known(), session.expiry_ms)))
+    tail = session.remember(session.run(sweep.upkeep(session.publisher, session.known_tail(), session.expiry_ms)))
     if (tail.rolled_back or dead) and tail.swept == before.swept:
         session.remember(session.run(sweep.sweep(session.publisher, tail)))
     if tail.table_id is not None:  # the first load may have died after placing all files

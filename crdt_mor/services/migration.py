@@ -234,7 +234,7 @@ class Migration:
         columns = pa.schema([column for column in declared if is_moved(column.name, value.names, self.target.config)])
         grown = events.grow(
             self.target.publisher,
-            self.target.known(),
+            self.target.known_tail(),
             columns,
             lambda schema: check_columns(self.target.config, schema),
             self._author,
@@ -273,7 +273,7 @@ class Migration:
     def _settled(self, policy: PendingPolicy) -> Timeline:
         source = self.source
         while True:
-            tail = source.run(sweep.upkeep_and_adoption(source.publisher, source.known(), source.expiry_ms))
+            tail = source.run(sweep.upkeep_and_adoption(source.publisher, source.known_tail(), source.expiry_ms))
             source.remember(tail)
             self._require_moving(tail)
             if not tail.pending:
@@ -297,7 +297,7 @@ class Migration:
 
     @property
     def _author(self) -> Author:
-        origin = _origin(self.target.known())
+        origin = _origin(self.target.known_tail())
         info: Info = (("message", f"migrated from {origin.uri}"[:1000]),)
         return self.target.author(origin.application, info)
 
@@ -320,7 +320,7 @@ def begin(source: Session, target: Session, uri: str, origin: Origin) -> None:
     if _origin(arrived).is_opened:
         return
     assert target.config.table_id is not None
-    announced = migration.announce(source.publisher, source.known(), Moving(uri, target.config.table_id))
+    announced = migration.announce(source.publisher, source.known_tail(), Moving(uri, target.config.table_id))
     source.remember(source.run(announced))
     require_not_given_up(source, target, target.remember(target.tail()))
 
@@ -334,7 +334,7 @@ def require_not_given_up(source: Session, target: Session, arrived: Timeline) ->
     if not origin.given_up:
         return
     assert target.config.table_id is not None
-    source.remember(source.run(migration.reopen(source.publisher, source.known(), target.config.table_id)))
+    source.remember(source.run(migration.reopen(source.publisher, source.known_tail(), target.config.table_id)))
     require_arrived(origin)
 
 

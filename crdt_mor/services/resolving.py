@@ -55,7 +55,7 @@ class Hints:
 
     def __init__(self, session: Session, now_ms: int) -> None:
         self._store = session.store
-        self._snapshot = Snapshot.seal(session, session.known()).finding_out()
+        self._snapshot = Snapshot.seal(session, session.known_tail()).finding_out()
         self._resolved = self._snapshot.resolved
         paths = ((self._resolved.hint_path(slice_), slice_) for slice_ in self._snapshot.slices)
         wanted = {path: slice_ for path, slice_ in paths if path is not None}

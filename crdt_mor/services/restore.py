@@ -98,7 +98,7 @@ def _savepoint(saved: Saved) -> Savepoint:
 def save(session: Session, name: object, comment: object) -> Savepoint:
     named, said = checked_name(name), checked_comment(comment)
     _require(session)
-    steps = restoring.make_savepoint(session.publisher, session.known(), named, said, session.author())
+    steps = restoring.make_savepoint(session.publisher, session.known_tail(), named, said, session.author())
     value, made = session.run(steps)
     session.remember(value)
     return _savepoint(made)
@@ -111,7 +111,7 @@ def savepoints(session: Session) -> list[Savepoint]:
 def unsave(session: Session, name: object) -> None:
     named = checked_name(name)
     _require(session)
-    value, found = session.run(restoring.drop_savepoint(session.publisher, session.known(), named))
+    value, found = session.run(restoring.drop_savepoint(session.publisher, session.known_tail(), named))
     session.remember(value)
     if found is None:
         saved_under(value, named, "name")
@@ -126,7 +126,9 @@ def restore(session: Session, to: Point) -> Restored:
     value, target, name = _target(session, to)
     _refuse_open_erasures(session, target(value))
     there, saved = _listed(session), saved_files(session)
-    done = session.run(restoring.restore(session.publisher, session.known(), target, there, saved, session.author()))
+    done = session.run(
+        restoring.restore(session.publisher, session.known_tail(), target, there, saved, session.author())
+    )
     session.remember(done.value)
     if done.restore is None or done.plan is None or done.before is None:
         if session.run(restoring.left_of_dropped(session.publisher, done.value)):
@@ -140,7 +142,7 @@ def restore(session: Session, to: Point) -> Restored:
 
 
 def _require_carried_out(session: Session) -> None:
-    left = session.run(restoring.left_of_dropped(session.publisher, session.known()))
+    left = session.run(restoring.left_of_dropped(session.publisher, session.known_tail()))
     if left:
         instants = tuple(sorted(left))
         first = session.publisher.projector.path(left[instants[0]][0])

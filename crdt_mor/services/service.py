@@ -69,7 +69,7 @@ def schedule(session: Session, service: Planner[P]) -> P | None:
     service.require(session)
     session.start()
     # A commit of Hudi's completed before the plan's instant but missing in the plan would fall into the old slice.
-    tail = session.run(sweep.upkeep_and_adoption(publisher, session.known(), session.expiry_ms))
+    tail = session.run(sweep.upkeep_and_adoption(publisher, session.known_tail(), session.expiry_ms))
 
     def plan_from(tail: Timeline, taken: Collection[FileGroup]) -> P | None:
         return service.plan(session, tail, taken)
@@ -148,7 +148,7 @@ def executed_parts(parts: Sequence[P], outcomes: Iterable[list[DataFile] | CrdtM
 
 
 def _execute_part(session: Session, service: Service[P], part: P, threads: int, parts: int) -> list[DataFile]:
-    if not session.run(plans.keep_outputs(session.known(), part.barrier, [])):
+    if not session.run(plans.keep_outputs(session.known_tail(), part.barrier, [])):
         return []
     try:
         with staging():
@@ -157,7 +157,7 @@ def _execute_part(session: Session, service: Service[P], part: P, threads: int, 
         if session.tail().find_plan(part.barrier) is not None:
             raise
         return []  # the plan ended meanwhile, and a clean removed the files that it replaced
-    kept = session.run(plans.keep_outputs(session.known(), part.barrier, [file.path for file in files]))
+    kept = session.run(plans.keep_outputs(session.known_tail(), part.barrier, [file.path for file in files]))
     if not kept:
         return []
     _remove_erased(session, part.barrier, files)
@@ -189,12 +189,14 @@ def _remove_erased(session: Session, barrier: InstantTime, files: Sequence[DataF
 def complete(session: Session, plan: P, files: Sequence[DataFile]) -> Completion | None:
     """Publish the completion of a plan, with the files of all parts; None if it was cancelled."""
     session.require_table(plan.table_id)
-    tail = session.run(adoption.adopt(session.publisher, session.known()))  # cancels a plan that would bury a commit
+    tail = session.run(
+        adoption.adopt(session.publisher, session.known_tail())
+    )  # cancels a plan that would bury a commit
     value, completion = session.run(plans.complete(session.publisher, tail, plan.barrier, files, session.author()))
     session.remember(value)
     return completion
 
 
 def cancel(session: Session, barrier: InstantTime) -> bool:
-    value = session.remember(session.run(plans.cancel(session.publisher, session.known(), barrier)))
+    value = session.remember(session.run(plans.cancel(session.publisher, session.known_tail(), barrier)))
     return value.find_rolled_back(barrier) is not None

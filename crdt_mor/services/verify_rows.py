@@ -29,7 +29,7 @@ from crdt_mor.model.slices import FileSlice
 from crdt_mor.model.timeline_parts import FileGroup
 from crdt_mor.read.damage import POLARS_ERRORS
 from crdt_mor.services.verify_findings import Finding, found
-from crdt_mor.write.adopted_keys import key_columns, misplaced_in
+from crdt_mor.write.adopted_keys import key_columns, misplaced_rows
 from crdt_mor.write.rules import broken_by
 
 _DAMAGED: Final = (pa.ArrowException, OSError, ValueError, LookupError, *POLARS_ERRORS)
@@ -119,7 +119,7 @@ def ask_keys(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame, faults
     if not set(key_columns(config)) <= set(frame.columns):
         return
     try:
-        for row in misplaced_in(config, slice_, frame):
+        for row in misplaced_rows(config, slice_, frame):
             facts = f"key={row.key!r} found={row.found!r} made={row.made!r}"
             faults.note(row.what, f"a write would give this row a different {row.what}: {facts}", 1)
     except InvalidInputError as error:

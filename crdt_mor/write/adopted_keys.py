@@ -47,7 +47,7 @@ _COPY: Final = "copy it: Table.create(...).append(Table.open(...).scan())"
 
 
 @dataclass(frozen=True, slots=True)
-class Misplaced:
+class MisplacedRow:
     """A row that would get another key, partition or bucket if it were written again.
 
     what: "record key", "partition path" or "bucket".
@@ -106,7 +106,7 @@ def _require_placed(session: Session, value: Timeline, paths: Collection[str]) -
                 f"buckets={config.buckets} partition={slice_.partition!r} file_group={slice_.file_id}"
             )
     for slice_, frame in rows:
-        wrong = next(misplaced_in(config, slice_, frame), None)
+        wrong = next(misplaced_rows(config, slice_, frame), None)
         if wrong is not None:
             raise _refusal(config, wrong, rows)
 
@@ -146,7 +146,7 @@ def _some_rows(session: Session, slice_: FileSlice, file: DataFile) -> Iterator[
                 yield rows.select(names).head(ROWS_MAX)
 
 
-def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[Misplaced]:
+def misplaced_rows(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) -> Iterator[MisplacedRow]:
     if not frame.height:
         return
     data, key = frame.to_arrow(), config.key
@@ -167,7 +167,7 @@ def misplaced_in(config: TableConfig, slice_: FileSlice, frame: pl.DataFrame) ->
         compared.append(("bucket", of_file, pl.Series(buckets(made, key, config.buckets))))
     for what, found, expected in compared:
         for row in found.ne_missing(expected).arg_true():
-            yield Misplaced(what, frame[RECORD_KEY][row], found[row], expected[row], *slice_.group)
+            yield MisplacedRow(what, frame[RECORD_KEY][row], found[row], expected[row], *slice_.group)
 
 
 def _refuse_counts_of_partitions(session: Session) -> None:
@@ -179,7 +179,7 @@ def _refuse_counts_of_partitions(session: Session) -> None:
 
 
 def _refusal(
-    config: TableConfig, wrong: Misplaced, sample: Sequence[tuple[FileSlice, pl.DataFrame]]
+    config: TableConfig, wrong: MisplacedRow, sample: Sequence[tuple[FileSlice, pl.DataFrame]]
 ) -> InvalidInputError:
     return InvalidInputError(
         f"Hudi gave a row another {wrong.what} than this release would; the row would live twice after a rewrite: "

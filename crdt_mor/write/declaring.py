@@ -34,7 +34,7 @@ def begin(session: Session, token: tuple[str, int] | None, info: Info, declare: 
     """
     if declare is None:
         return OpenWrite.begin(session, token, info)
-    value = session.known()
+    value = session.known_tail()
     while True:
         declared = declare(value)
         write = OpenWrite.begin(session, token, info, declared)

@@ -278,13 +278,13 @@ def _refuse_several(changed: Sequence[pl.Series], target: pa.Table, config: Tabl
         )
 
 
-def refuse_occupied(outcome: Outcome, there: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
+def refuse_occupied(outcome: Outcome, existing: pa.Table, plan: MergePlan, statements: NamedStatements) -> None:
     """Raise if a moving row would overwrite another row, which would be lost.
 
-    there: rows that may occupy one of the places; leaving rows are not in the way.
+    existing: rows that may occupy one of the places; leaving rows are not in the way.
     """
     moved = _places(outcome.moved, statements)
-    left = _places([there], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
+    left = _places([existing], statements).join(_places(outcome.deletes, statements), on=_PLACE, how="anti")
     if outcome.inserted is not None:
         left = pl.concat([left, _places([outcome.inserted], statements)])
     taken = pl.concat([moved.filter(pl.struct(_PLACE).is_duplicated()), moved.join(left, on=_PLACE, how="semi")])
@@ -324,13 +324,13 @@ def _names_of_places(config: TableConfig) -> list[str]:
     return [*dict.fromkeys([*config.key.partition_fields, *config.key.fields])]
 
 
-def refuse_there(plan: MergePlan, inserted: pa.Table, there: pa.Table, statements: NamedStatements) -> None:
+def refuse_existing_keys(plan: MergePlan, inserted: pa.Table, existing: pa.Table, statements: NamedStatements) -> None:
     """Raise if an inserted row has the key of an existing row that it did not match.
 
-    there: rows that may have one of the keys. If rows match by partition too, the same key elsewhere is another row.
+    existing: rows that may have one of the keys. If rows match by partition too, the same key elsewhere is another row.
     """
     same = _PLACE if _names_places(plan, statements.config) else [RECORD_KEY]
-    others = _places([there], statements)
+    others = _places([existing], statements)
     new = _places([inserted], statements)
     found = new.join(others, on=same, how="inner", coalesce=True, maintain_order="left", suffix=_THERE)
     if found.height:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from crdt_mor.columns.arrow_input import bytes_of
 from crdt_mor.errors import CrdtMorError
 from crdt_mor.events.group import Draft, GroupCommit
-from crdt_mor.events.one_event import Followed, LoneCommit, LoneWrite, may_be_alone
+from crdt_mor.events.one_event import FollowedVersion, LoneCommit, LoneWrite, may_be_alone
 from crdt_mor.events.session import Session
 from crdt_mor.hudi.partitions import metadata_put
 from crdt_mor.log.posts import BYTES_MAX as POST_BYTES_MAX
@@ -65,7 +65,7 @@ class TriedWrite:
     """
 
     session: Session
-    followed: Followed
+    followed: FollowedVersion
     author: Author
     token: tuple[str, int] | None
     started_ms: int
@@ -170,7 +170,7 @@ class TriedWrite:
             if committed is not None or pace.is_changed(followed):
                 return committed
             draft = draft or self._draft()
-        if draft is None or not draft.may_follow(self.session.known()):
+        if draft is None or not draft.may_follow(self.session.known_tail()):
             return None
         return pace.commit_posted(followed.expected, draft)
 

@@ -121,7 +121,7 @@ class OpenWrite:
         settled: Timeline = self.value
         if bool(waits) or session.run(is_beside_hudi(session.publisher, settled, requested, session.expiry_ms)):
             waiting = wait_beside_hudi(
-                session.publisher, session.known(), requested, session.expiry_ms, wait_ms, meets, self.begun_ms
+                session.publisher, session.known_tail(), requested, session.expiry_ms, wait_ms, meets, self.begun_ms
             )
             settled = session.remember(session.run(waiting))
         self._ahead = updates.earlier(settled, requested)

@@ -132,7 +132,7 @@ def stage(
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class DriverMessage:
     """A message to a job's driver among the staged files. seal: a shared secret, so that the driver takes no other
     object.
     """

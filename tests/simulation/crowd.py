@@ -20,7 +20,7 @@ from unittest.mock import patch
 from crdt_mor.events import group, one_event
 from crdt_mor.events import write as events
 from crdt_mor.events.group import Draft
-from crdt_mor.events.one_event import Expected, LoneCommit, LoneWrite
+from crdt_mor.events.one_event import ExpectedObject, LoneCommit, LoneWrite
 from crdt_mor.events.pace import BUSY_MS
 from crdt_mor.events.races import Races
 from crdt_mor.ground.clock import Process
@@ -227,7 +227,7 @@ def writer(sim: Simulation, known: Timeline, owner: int, crowd: Crowd | None, th
         if crowd and crowd.is_asked:
             yield from giving_way.give_way()
             crowd.is_asked = False
-        expected = Expected(PROPERTIES, stat)
+        expected = ExpectedObject(PROPERTIES, stat)
         draft = draft_of(name)
         committed: Any = None
         is_posted = crowd is not None and crowd.is_crowded

@@ -281,7 +281,7 @@ class Place:
 
 
 def id_of(table: Table) -> str:
-    found = session_of(table).known().table_id
+    found = session_of(table).known_tail().table_id
     assert found is not None
     return found
 

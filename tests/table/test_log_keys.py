@@ -140,7 +140,7 @@ def test_log_files_of_hudis_are_always_opened(make: Make) -> None:
     table.upsert(frame(("a", "x", 1, None)))
     session = table._session
     (slice_,) = table.scan()._snapshot.slices
-    columns = merging_of(session.config, session.known().schema).columns
+    columns = merging_of(session.config, session.known_tail().schema).columns
 
     def refused(_: FileSlice) -> Slice:
         raise AssertionError("no log file is opened to find its keys")

@@ -133,7 +133,7 @@ def test_a_new_column_of_any_name_hides_no_other_error(case: str) -> None:
 
 def test_an_error_has_shown_names_in_its_values_and_within_quotes_in_its_sentence() -> None:
     session = session_of(odd())
-    named = NamedStatements(Statements(session.config, session.known(), EPOCH))
+    named = NamedStatements(Statements(session.config, session.known_tail(), EPOCH))
     wrong = SchemaMismatchError(f"{MADE[0]} of ['{MADE[0]}']. columns=['{MADE[0]}'] other={MADE[1]}x")
     with pytest.raises(SchemaMismatchError) as raised, named._errors_in_names():
         raise wrong

@@ -140,7 +140,7 @@ def maintaining(table: Table) -> None:
 
 def last_commit(table: Table) -> None:
     """The changes of the last commit."""
-    assert table.changes(since=session_of(table).known().version - 1).to_polars().height == 1
+    assert table.changes(since=session_of(table).known_tail().version - 1).to_polars().height == 1
 
 
 def committing(groups: int, rows: int, write: Callable[[Table, pl.DataFrame], object] = Table.upsert) -> Count:
@@ -284,11 +284,11 @@ def test_file_ids_in_an_object_of_their_own_take_an_opening_one_request_and_no_r
         def adopt(tail: Timeline, wall_ms: int) -> Timeline:
             return tail.adopt("adopts", wall_ms, [hudis], tail.schema, groups)
 
-        session.run(session.publisher.publish(adopt, session.known()))
+        session.run(session.publisher.publish(adopt, session.known_tail()))
         after = made.count(lambda: opened(made).version)
         table = opened(made)
         assert table.version > 0
-    assert session_of(table).known().file_ids.of("", 0) == file_id
+    assert session_of(table).known_tail().file_ids.of("", 0) == file_id
     assert (after.requests, after.trips) == (before.requests + 1, before.trips), f"{before}\n{after}"
 
 
