@@ -289,6 +289,32 @@ def test_a_key_of_several_columns_is_declared_whole() -> None:
     assert by_one.keys is None
 
 
+@pytest.mark.parametrize("name", ["update", "merge", "move"])
+def test_a_renamed_key_column_is_declared_by_its_keys(name: str) -> None:
+    table = make()
+    table.alter(rename={"id": "key"})
+    source = pa.table({"key": ["a"], "land": ["DE"], "price": [5]})
+    work: dict[str, Work] = {
+        "update": lambda t: t.update({"price": 0}, "key = 'a'"),
+        "merge": lambda t: t.merge(source).when_matched_update({"price": "source.price"}).execute(),
+        "move": lambda t: t.move(["a"], partition={"land": "FR"}),
+    }
+    assert declared_while(table, work[name]).keys == (key_name("a"),)
+
+
+def test_parts_of_an_update_of_keys_are_held_to_them() -> None:
+    table = make()
+    declared: list[Declared] = []
+
+    def noted(parts: Sequence[UpdatePart]) -> list[PartDone]:
+        declared.extend(pending.declared for pending in session_of(table).tail().pending)
+        return all_of(parts)
+
+    table.update_in_parts({"price": 0}, "id = 'a'", execute_parts=noted)
+    assert declared == [declared_of(None, None, False, ["a"])]
+    assert prices(table) == {"a": 0, "b": 2, "c": 3}
+
+
 @contextmanager
 def of_key(table: Table, key: str) -> Iterator[OpenWrite]:
     """An update of one key, which has begun and has written nothing yet."""
