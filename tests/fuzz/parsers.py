@@ -61,7 +61,7 @@ from crdt_mor.planners.compaction import CompactionPlan
 from crdt_mor.planners.erasure import Erasure
 from crdt_mor.planners.restore import RestorePlan
 from crdt_mor.read.conditions import checked
-from crdt_mor.write.posts import _MISFITS, said_in
+from crdt_mor.write.posts import _MISFITS, statement_in
 from tests.fuzz import corpus, corpus_texts, hints, tables
 from tests.fuzz.mutation import Shape
 from tests.fuzz.watch import Allowed, nothing
@@ -247,7 +247,7 @@ def _post(data: bytes) -> None:
         found = posts.decode(data, path, corpus.TABLE_ID)
         if isinstance(found, posts.Post):
             try:
-                said_in(found)
+                statement_in(found)
             except _MISFITS:
                 continue  # as `group_of` takes it: the owner of the post is told
 

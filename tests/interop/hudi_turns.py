@@ -26,6 +26,7 @@ from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
 from crdt_mor.store.protocol import Chunks
 from crdt_mor.write.log_files import in_memory, put_log
 from crdt_mor.write.open_write import OpenWrite
+from crdt_mor.write.statements import RowsStatement
 from tests.format.replace_commit import encode_replace_commit
 from tests.inside import session_of
 
@@ -110,7 +111,7 @@ class HudiTurns:
         """Put the log files of rows in the live file groups of their buckets, or in new ones with made-up ids."""
         by_bucket = {(p, bucket_of_file_id(file_id)): file_id for p, file_id in live}
         write = OpenWrite(self.session, ValueOf(self.session.views.sealed()), Pending(self.requested, "hudi", 0))
-        write.statements.upsert(data, "UPSERT", "strict")
+        write.statements.add(RowsStatement("UPSERT", data))
         made = write.stage(write.statements.collected, in_memory)
         places = [(file.partition, bucket_of_file_id(file.name.file_id)) for file, _ in made]
         ids = [(p, by_bucket.get((p, b)) or f"{b:08d}{next(self._tails)}") for p, b in places]

@@ -192,9 +192,9 @@ class RestoringHistory(UpkeepHistory):
 
     # --- tokens ---------------------------------------------------------------------------------------------------
 
-    def opened(self, only: str | None = None) -> Open:
+    def opened(self, only: str | None = None, only_key: str | None = None) -> Open:
         """With a token now and then, of an application that has no other write under way."""
-        assert only is None, "these histories declare no partitions"
+        assert (only, only_key) == (None, None), "these histories declare neither partitions nor keys"
         busy = {found.token[0] for found in self.open if found.token is not None}
         free = [name for name in APPLICATIONS if name not in busy]
         token = None

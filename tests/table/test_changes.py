@@ -362,7 +362,7 @@ def test_other_arguments_that_cannot_be_are_refused(make: Make, places: Places) 
         table.changes(images=True, raw=True)
     with pytest.raises(InvalidInputError, match="latest, stable"):
         table.changes(consistency="eventual")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="omit as_of"):
+    with pytest.raises(InvalidInputError, match="pass either as_of or consistency"):
         table.scan(consistency="stable", as_of=0)
 
 
