@@ -38,7 +38,7 @@ from crdt_mor.log.intents import PostedEvent
 from crdt_mor.log.outcome import find_taken, may_be_dropped
 from crdt_mor.log.paths import POSTS, is_event, only_own, post_in, post_path, version_path
 from crdt_mor.log.posts import LOOKS_MAX, NAME_CHARS, Post, Turn, chosen, decode, encode_post, events_in, writes_in
-from crdt_mor.log.projection import wait_for_projection
+from crdt_mor.log.projection import last_put, wait_for_projection
 from crdt_mor.log.publish import Shortcuts
 from crdt_mor.log.steps import (
     Delete,
@@ -331,7 +331,8 @@ class _Posted:
         made_at, genuine, newest = look.made_at, look.genuine, look.newest
         taken = newest.find_taken(self.name)
         files = (yield from self.publisher.projector.files(newest)) if taken is not None else ()
-        looks = [GetStat(file.path) for file in files[-1:]]
+        last = last_put(files)
+        looks = [] if last is None else [GetStat(last.path)]
         there, *told = yield Together((Read(version_path(genuine.version)), *looks))
         if there is None or not genuine.is_in(there):
             return None

@@ -175,14 +175,23 @@ def _missing(files: Sequence[EventFile]) -> Steps[list[EventFile]]:
     return [file for file, stat in zip(files, stats, strict=True) if stat is None]
 
 
+def last_put(files: Sequence[EventFile]) -> EventFile | None:
+    """Return the file that exists only after all files of the version's events; None: no file shows that.
+
+    A file that is not durable may exist before: a write's begin has put it.
+    """
+    return next((file for file in reversed(files) if file.durable), None)
+
+
 def wait_for_projection(projector: EventProjector, value: Timeline) -> Steps[bool]:
     """Wait a little for a version's publisher to project it, and return True if it did. If nobody waited, all waiting
     writers would project at once.
     """
-    files = yield from projector.files(value)
-    for _ in range(2 * LOOKS_A_RANK if files and files[-1].durable else 0):
+    last = last_put((yield from projector.files(value)))
+    for _ in range(2 * LOOKS_A_RANK if last is not None else 0):
+        assert last is not None
         began: int = yield Now()
-        if (yield GetStat(files[-1].path)) is not None:
-            return True  # all others were put before
+        if (yield GetStat(last.path)) is not None:
+            return True
         yield Wait(max(1, (yield Now()) - began))
     return False
