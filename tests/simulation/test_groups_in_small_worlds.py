@@ -25,7 +25,7 @@ from crdt_mor.events import group
 from crdt_mor.events.group import Look
 from crdt_mor.log.paths import POSTS, post_path, version_path
 from crdt_mor.log.posts import NAME_CHARS, encode_post
-from crdt_mor.log.projection import EventProjector
+from crdt_mor.log.projection import EventFile, EventProjector, last_put
 from crdt_mor.log.steps import Put, Read, Steps, Together
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.posts import Noted, PostName
@@ -270,6 +270,14 @@ def test_an_outcome_is_found_in_segments(
 ) -> None:
     monkeypatch.setattr("crdt_mor.log.segments.COMPLETIONS_MAX", 0)
     assert world(*who, **options).search() > 100
+
+
+def test_last_put_with_hints_behind_returns_the_last_durable_file() -> None:
+    """Hints of a write that ends here were put by its begin, so they show nothing."""
+    group_file, end = EventFile("group.deltacommit", bytes), EventFile("end.deltacommit", bytes)
+    hints = [EventFile(f"end.{state}", bytes, durable=False) for state in ("requested", "inflight")]
+    assert last_put([group_file, end, *hints]) == end
+    assert last_put(hints) is None
 
 
 # --- planted bugs: every rule is needed -------------------------------------------------------------------------------
