@@ -24,7 +24,6 @@ from crdt_mor.model.authors import Author, application_of
 from crdt_mor.model.instant import EPOCH
 from crdt_mor.model.posts import PostName
 from crdt_mor.testing.faults import DelegatingStore
-from crdt_mor.write.named import NamedStatements
 from crdt_mor.write.posts import post_of
 from crdt_mor.write.statements import Operation, RowsStatement, Statements
 from tests.inside import session_of, store_of, tail_of
@@ -50,14 +49,13 @@ def made(
     token: tuple[str, int] | None = None,
     plain: bool = False,
 ) -> Post:
-    """A whole write that another process would post, as it is made of one statement on a table."""
+    """A whole write that another process would post: one statement on a table, of columns under stored names."""
     session, tail = session_of(table), tail_of(table)
-    prepared = NamedStatements(Statements(session.config, tail, EPOCH)).prepared(
-        RowsStatement(statement, rows, plain=plain)
-    )
+    stored = RowsStatement(statement, rows, plain=plain)
+    checked = Statements(session.config, tail, EPOCH).check(stored)
     said = tuple((info or {}).items())
     author = Author(application_of(said, token) or "other", host, next(_NUMBERS), said)
-    found = post_of(prepared.stored, prepared.checked, author, token)
+    found = post_of(stored, checked, author, token)
     assert found is not None, "the write is small"
     return found
 

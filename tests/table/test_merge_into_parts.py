@@ -107,7 +107,7 @@ def test_rows_move_in_parts_as_in_one_process(places: Places) -> None:
         keys.schema, partition={"region": "eu"}, parts=3, execute_parts=elsewhere, token=("move", 1)
     ).repeated
     for schema, partition, said in (
-        (keys.schema, {"n": 1}, "say where"),
+        (keys.schema, {"n": 1}, "pass the new partition"),
         (pa.schema([("n", pa.int64())]), {"region": "eu"}, r"missing=\['id'\]"),
     ):
         with pytest.raises(InvalidInputError, match=said):
