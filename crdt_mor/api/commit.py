@@ -156,7 +156,7 @@ def _before_begin(
     if not session.config.ours or session.views.has_foreign:
         return None  # columns of Hudi's writers are adopted first
     known = session.known_tail()
-    if not may_be_alone(known, token, session.author(application_of(info, token), info)):
+    if not _may_commit(session, known, token, info):
         return None
     require_writable(session, as_read=True)
     given()
@@ -189,9 +189,13 @@ def _checked(
 def _newest(session: Session, token: tuple[str, int] | None, info: Info) -> Timeline | None:
     """Return the newest version; None for changed properties, a repeated token or a refused begin."""
     newest = session.tail()
-    if not may_be_alone(newest, token, session.author(application_of(info, token), info)):
+    if not _may_commit(session, newest, token, info):
         return None
     return newest if session.store.stat(PROPERTIES) == session.settings_stat else None
+
+
+def _may_commit(session: Session, value: Timeline, token: tuple[str, int] | None, info: Info) -> bool:
+    return may_be_alone(value, token, session.author(application_of(info, token), info))
 
 
 def commit_computed(

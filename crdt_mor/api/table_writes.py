@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, Literal
 
 import polars as pl
+import pyarrow as pa
 
 from crdt_mor.api.commit import commit_computed, commit_overwrite, commit_rows, commit_without_rows
 from crdt_mor.api.data import Data, read_data
@@ -144,14 +145,13 @@ class TableWrites:
         commit_info: Mapping[str, str] | None,
         plain: bool = False,
     ) -> Commit:
+        return commit_rows(
+            self._session, lambda: RowsStatement(kind, self._read(data), mode, plain), token, commit_info
+        )
+
+    def _read(self, data: Data) -> pa.Table:
         session = self._session
-
-        def read() -> RowsStatement:
-            return RowsStatement(
-                kind, read_data(data, lambda: text_types(session.config, session.known_tail())), mode, plain
-            )
-
-        return commit_rows(session, read, token, commit_info)
+        return read_data(data, lambda: text_types(session.config, session.known_tail()))
 
     def update(
         self,
@@ -287,13 +287,11 @@ class TableWrites:
             1
         """
         require_statement(data, schema_mode)
-        session = self._session
 
         def read() -> RowsStatement:
-            rows = read_data(data, lambda: text_types(session.config, session.known_tail()))
-            return RowsStatement("UPSERT", rows, schema_mode, are_new=True)
+            return RowsStatement("UPSERT", self._read(data), schema_mode, are_new=True)
 
-        return commit_overwrite(session, read, partitions, token, commit_info)
+        return commit_overwrite(self._session, read, partitions, token, commit_info)
 
     def delete_partitions(
         self,

@@ -43,8 +43,10 @@ class Declared:
         return [] if self.partitions is None else sorted({*partitions} - {*self.partitions})
 
     def outside_keys(self, record_keys: Iterable[str]) -> list[str]:
-        declared = self.keys
-        return [] if declared is None else sorted({key for key in record_keys if key_name(key) not in declared})
+        if self.keys is None:
+            return []
+        declared = frozenset(self.keys)
+        return sorted({key for key in record_keys if key_name(key) not in declared})
 
     def may_share_keys(self, keys: frozenset[str] | None) -> bool:
         """Return True if a read of the rows of these keys, by name, may meet the write. None: any key."""
@@ -74,7 +76,7 @@ def declared_of(
 
 
 def in_words(declared: Declared, shown: Callable[[str], str] = str) -> str:
-    """Describe what a write may touch. shown: the shown name of a column."""
+    """Describe the rows and columns that a write may touch. shown: the shown name of a column."""
     columns = None if declared.columns is None else [shown(name) for name in declared.columns]
     said = [
         f"{kind} {', '.join(names[:_SAID_MAX])}{f' and {more} more' if (more := len(names) - _SAID_MAX) > 0 else ''}"

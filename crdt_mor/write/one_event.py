@@ -189,7 +189,7 @@ class TriedWrite:
     def _may_follow(self, prepared: Prepared, tail: Timeline) -> bool:
         if not may_be_alone(tail, self.token, self.author):
             return False
-        if (tail.schema, tail.rules) == (prepared.value.schema, prepared.value.rules):
+        if means_alike(tail, prepared.value):
             return True
         try:
             Statements(self.session.config, tail, self.followed.requested).add(of_post(prepared.stored))
