@@ -1,7 +1,7 @@
-"""Prints the branches and lines that tests ran, by room: `python -m tests.covered build/coverage.json`.
+"""Prints the branches and lines that tests ran, by room: `python -m tests.covered build/coverage/report.json`.
 
-`pytest --cov --cov-report=json:build/coverage.json` writes the file. There is no threshold: the table shows rooms whose
-errors and rare ways no test takes. `--files N` lists the N files with the most branches that were not taken.
+`make coverage` and CI write the file. There is no threshold: the table shows rooms whose errors and rare ways no test
+takes. `--files N` lists the N files with the most branches that were not taken.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class WatchedStore(DelegatingStore):
 
 
 class ScriptedStore(WatchedStore):
-    """Another store; `script` decides what each operation does, what happens before or after it, and its answer."""
+    """Another store. `script` decides the effect and the answer of each operation, and may act before or after."""
 
     def __init__(self, store: Store, script: Script) -> None:
         super().__init__(store)

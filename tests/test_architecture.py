@@ -308,7 +308,7 @@ def test_a_module_ends_below_800_lines(file: Path) -> None:
 def test_no_files_import_each_other_in_a_circle() -> None:
     """In no order can one read files of a circle first to last. Imports for type checking count, and late ones.
 
-    The front door is left out: it names what users import, and those who stand on it import it as a whole.
+    The front door is left out: it names the public objects, and the rooms above import all of it.
     """
     files = {name_of(file): file for file in FILES}
     below = {name: {*files_imported(file, files)} - {name, "crdt_mor"} for name, file in files.items()}

@@ -97,8 +97,9 @@ def receive(publisher: TablePublisher, known_tail: Timeline, origin: Origin) -> 
 
 
 def aim(publisher: TablePublisher, known_tail: Timeline, until: InstantTime, count: int) -> Steps[Timeline]:
-    """Set the next step, unless another process has: the changes up to `until`, in `count` commits. known_tail: a value
-    whose step is done.
+    """Set the next step unless another process has set one: the changes up to `until`, in `count` commits.
+
+    known_tail: a value after the previous step.
     """
     nonce = yield Nonce()
     assert known_tail.origin is not None

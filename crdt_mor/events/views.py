@@ -63,7 +63,7 @@ _SEGMENTS_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class HudiLook:
-    """The last look at Hudi's timeline: its time and duration by this machine's clock, and what it found.
+    """The last look at Hudi's timeline: its time and duration by this machine's clock, and its findings.
 
     names: the number of files. has_foreign: Hudi has commits that no version contains. is_untold: the newest version
     was not projected. begun_files: of pending instants; None before the first look.

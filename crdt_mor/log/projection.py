@@ -52,7 +52,7 @@ class Projected:
 
 
 class EventProjector(Protocol):
-    """Encodes the events of a version as files. `value`: the version whose own events are meant."""
+    """Encodes the own events of a version, `value`, as files."""
 
     def place(self, value: Timeline) -> Steps[None]:
         """Give data files the names that the version's events require."""
@@ -74,7 +74,7 @@ class EventProjector(Protocol):
     def withdraw_cancelled(self, value: Timeline) -> Steps[None]: ...
 
     def withdraw_archived(self, tail: Timeline, placed: Sequence[str]) -> Steps[None]:
-        """Remove the files of `placed` whose instants were archived before the put."""
+        """Remove the files of `placed` that belong to instants archived before the put."""
         ...
 
     def move_archived(self, value: Timeline) -> Steps[None]: ...

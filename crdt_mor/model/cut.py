@@ -1,8 +1,8 @@
 """Cuts: the commits that a view shows. A cut never changes.
 
-    by completion   all commits completed by a time: what a reader saw then
-    by request      all commits requested before a time, if no pending write was: a prefix of the table's order that no
-                    later commit can change (the fence of RFC-22)
+    by completion   all commits completed by a time, as a reader saw them then
+    by request      all commits requested before a time, if no write of that time is pending: a prefix of the table's
+                    order, which no later commit can change (the fence of RFC-22)
 
 A cut is also a checkpoint: the increment between two cuts neither skips nor repeats a commit, whatever overlapped. The
 text ends in the table id, because a cut of another table shows other commits:

@@ -123,7 +123,7 @@ class Staging:
         return parts
 
     def _repeating(self, rows: pl.DataFrame, groups: int) -> tuple[str, ...]:
-        """Return the columns worth a dictionary; none for a few rows, so that their files equal those of `_few`."""
+        """Return the columns worth a dictionary; none for a few rows, whose files must equal the files of `_few`."""
         if rows.height <= FEW_ROWS_MAX:
             return ()
         return self.judgements.repeating(rows, min(BLOCK_ROWS_MAX, rows.height // max(1, groups)))

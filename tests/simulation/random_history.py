@@ -100,9 +100,9 @@ class Done:
 
 @dataclass
 class Open:
-    """A transaction under way, what it has said so far, and what it began from.
+    """A transaction under way, with its statements so far, and the commits before its begin.
 
-    only, only_key: the partition or the key that it has declared.
+    only, only_key: the declared partition or key.
     """
 
     tx: Transaction

@@ -51,7 +51,7 @@ HERE, THERE = Declared(("",)), Declared(("there",))
 """What writes of the one partition that updates read declare, and those of another one."""
 
 SAME_KEY, OTHER_KEY = Declared(keys=("read",)), Declared(keys=("other",))
-"""What writes of the keys that updates read declare, and those of another one, which has a file group of its own."""
+"""Declarations of writes: of the keys that updates read, and of a key in another file group."""
 
 
 def is_here(declared: Declared) -> bool:
@@ -60,9 +60,9 @@ def is_here(declared: Declared) -> bool:
 
 
 def updater(begun_in: Timeline, begun: Pending, is_early: bool = False) -> Run:
-    """An update that has begun: its one file says of which commits it was computed.
+    """An update that has begun. Its file names the commits that it was computed from.
 
-    is_early: it reads at its begin, and after its wait only the keys of logs that it has not read.
+    is_early: the update reads at its begin; after its wait, only the keys of unread logs.
     """
     requested = begun.requested
     try:

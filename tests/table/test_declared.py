@@ -267,7 +267,7 @@ OF_KEYS: Final[dict[str, tuple[Work, list[str] | None]]] = {
     ),
     "move": (lambda t: t.move(["c"], partition={"land": "DE"}), ["c"]),
 }  # fmt: skip
-"""What is done, and the record keys that it may touch; None: any."""
+"""A statement, and the record keys that it may touch; None: any."""
 
 
 def met(table: Table, on: str = "id") -> MergeInto:
@@ -343,7 +343,7 @@ BESIDE_A: Final[dict[str, tuple[Work, bool]]] = {
     "block that reads all": (read, True),
     "upsert of the key": (lambda t: t.upsert(rows(("a", "DE", 5, "w"))), False),
 }  # fmt: skip
-"""What is done beside an update of the key a, and whether it waits for it."""
+"""A statement beside an update of the key a, and whether the statement waits."""
 
 
 @pytest.mark.parametrize("name", [*BESIDE_A])

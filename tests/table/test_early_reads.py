@@ -88,7 +88,7 @@ EARLIER: Final[dict[str, tuple[Work, list[str] | None, dict[str, int]]]] = {
     ),
     "many rows": (lambda tx: tx.upsert(rows("DE", **MANY)), None, {**BEFORE, **MANY}),
 }  # fmt: skip
-"""What an earlier write does that ends during the wait, the keys that are read again, and the rows before it."""
+"""The statement of a write that ends during the wait, the keys of the second read, and the rows before the update."""
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -139,7 +139,7 @@ STATEMENTS: Final[dict[str, tuple[Callable[[Table], object], list[list[str] | No
     "update of keys": (lambda t: t.update({"n": "n + 1"}, "id IN ('b', 'c')"), [], {"a": 1, "b": 26, "c": 4, "d": 40}),
     "two updates in a block": (two_updates, [["b", "c"]], {"a": 3, "b": 27, "c": 5, "d": 42}),
 }  # fmt: skip
-"""What waits, the keys that it reads again after reading early, and the rows after it."""
+"""A statement that waits, the keys of its second read, and the rows after its commit."""
 
 
 @pytest.mark.parametrize("name", [*STATEMENTS])
