@@ -301,7 +301,7 @@ class Views:
         return shown
 
     def _sealed(self, segments: Sequence[Segment]) -> list[Completion]:
-        contents = {s.name: known_tail for s in segments if (known_tail := self._segments.get(s.name)) is not None}
+        contents = {s.name: held for s in segments if (held := self._segments.get(s.name)) is not None}
         missing = [segment for segment in segments if segment.name not in contents]
 
         def read(segment: Segment) -> tuple[Completion, ...]:

@@ -92,7 +92,7 @@ def foreign_completions(
     active, have_moved = yield from _active(projector, known, candidates, cache)
     archived = (yield from _archived(projector, known, cache)) if is_archived or have_moved else {}
     # Hudi archives an instant before removing it: the active one counts.
-    instants = list((active | archived | active).values())
+    instants = [*active.values(), *(instant for requested, instant in archived.items() if requested not in active)]
     yield from _require_own_timeline(value, instants)
     return (yield from _checked(projector, known, instants))
 
