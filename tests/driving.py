@@ -6,12 +6,19 @@ from collections.abc import Generator
 from typing import Any
 
 from crdt_mor.errors import StorageUnavailableError
+from crdt_mor.log.paths import STAGED
 from crdt_mor.log.steps import Single, Steps, T, Together
+from crdt_mor.model.instant import InstantTime
 
 
 def nonce_in_hex(text: str) -> str:
     """A nonce of the form that a machine draws; it begins with the text, in hexadecimal digits."""
     return text.encode().hex().ljust(32, "0")
+
+
+def staged_path(requested: InstantTime, text: str) -> str:
+    """A staged file of a write, under a name of the form that a release gives: a sweep leaves all others."""
+    return f"{STAGED}/{requested}-{nonce_in_hex(text)}"
 
 
 def one_by_one(steps: Steps[T]) -> Generator[Single, Any, T]:

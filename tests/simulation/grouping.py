@@ -18,7 +18,7 @@ from crdt_mor.events import overwrite as overwriting
 from crdt_mor.events.group import Draft, GroupCommit
 from crdt_mor.events.one_event import LoneCommit, LoneWrite
 from crdt_mor.log.combining import Crowd
-from crdt_mor.log.paths import POSTS, STAGED, post_path, version_path
+from crdt_mor.log.paths import POSTS, post_path, version_path
 from crdt_mor.log.posts import Post
 from crdt_mor.log.projection import Projected
 from crdt_mor.log.publish import Shortcuts
@@ -35,6 +35,7 @@ from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.planners.overwrite import StagedOverwrite
 from crdt_mor.store.protocol import Stat
 from crdt_mor.write.posts import _encoded, _statement_if_new
+from tests.driving import staged_path
 from tests.simulation.actors import PUBLISHER, Run, finish
 from tests.simulation.small_store import LOG, Violation, check_begins, completed_path, completions_of, decoded
 from tests.simulation.small_world import World
@@ -200,7 +201,7 @@ def restorer(value: Timeline) -> Run:
 
 def overwriter(value: Timeline, begun: Pending) -> Run:
     """A write that has begun; it overwrites the table with no rows."""
-    empty = f"{STAGED}/{begun.requested}-empty"
+    empty = staged_path(begun.requested, "empty")
     yield Put(empty, b"no rows")
     staged = StagedOverwrite(OVERWRITE, Scope(("",)), (), (empty, 1))
     try:

@@ -26,7 +26,6 @@ from crdt_mor.hudi.plan import read_plan
 from crdt_mor.hudi.projection import Projector
 from crdt_mor.log import publish
 from crdt_mor.log.outcome import find_completion
-from crdt_mor.log.paths import STAGED
 from crdt_mor.log.steps import Put, Read, Steps
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.instant import EPOCH, InstantTime, to_ms
@@ -45,6 +44,7 @@ from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, Pending
 from crdt_mor.planners.compaction import CompactionPlan, GroupInput
 from crdt_mor.planners.overwrite import StagedBase, StagedOverwrite, overwritten, overwritten_at
+from tests.driving import staged_path
 from tests.simulation.actors import PUBLISHER, Run, planner, worker
 from tests.simulation.promises import check_store, recorded
 from tests.simulation.small_store import HUDI, LATE, LOG, Violation, completed_path, completions_of, decoded, is_version
@@ -85,7 +85,7 @@ def straggler(value: Timeline, begun: Pending, *partitions: str) -> Run:
 
 
 def staged_paths(begun: Pending) -> tuple[str, str]:
-    return f"{STAGED}/{begun.requested}-base", f"{STAGED}/{begun.requested}-empty"
+    return staged_path(begun.requested, "base"), staged_path(begun.requested, "empty")
 
 
 def overwriter(value: Timeline, begun: Pending, *, rows: bool = True) -> Run:
@@ -106,7 +106,7 @@ def driver(value: Timeline, begun: Pending, name: str) -> Run:
     It makes a base file of its own of what they staged, as where several tasks share a file group.
     """
     requested = begun.requested
-    mine, empty = f"{STAGED}/{requested}-{name}", staged_paths(begun)[1]
+    mine, empty = staged_path(requested, name), staged_paths(begun)[1]
     staged = StagedOverwrite(OVERWRITE, SCOPE, (StagedBase(mine, (COVERED, FILE_ID), 1, 1),), (empty, 1))
     driven = replace(begun, driver=name)
     outcome = "expired"
@@ -136,7 +136,7 @@ def driver(value: Timeline, begun: Pending, name: str) -> Run:
 
 def attempt(value: Timeline, begun: Pending) -> Run:
     """An attempt at a task that nobody counts: it stages a file, and cleans up if it finds the write over."""
-    yield Put(f"{STAGED}/{begun.requested}-late", says(begun.requested))
+    yield Put(staged_path(begun.requested, "late"), says(begun.requested))
     yield from jobs.clear_staged(PUBLISHER, value, begun.requested, begun.nonce)
     return ("late", begun.requested)
 
