@@ -10,7 +10,7 @@ from crdt_mor.events import decide, rollback, sweep, write
 from crdt_mor.events import plan as plans
 from crdt_mor.hudi.actions import COMPACT, PlannedAction
 from crdt_mor.hudi.projection import TablePublisher
-from crdt_mor.log.paths import PLANS, version_path
+from crdt_mor.log.paths import plan_path, version_path
 from crdt_mor.log.steps import Put
 from crdt_mor.log.tail import find_tail
 from crdt_mor.model.declared import ANYTHING, Declared
@@ -19,6 +19,7 @@ from crdt_mor.model.names import WRITE_TOKEN, BaseFileName, LogFileName, bucket_
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import DataFile, FileGroup, Pending
 from crdt_mor.planners.compaction import CompactionPlan, FrozenPlan, GroupInput
+from tests.driving import nonce_in_hex
 from tests.simulation.landing import alone
 from tests.simulation.small_store import LOG, PROJECTOR, Pick, Saw, begun_paths, decoded, stood
 
@@ -204,7 +205,7 @@ def planned_world(
 ) -> tuple[dict[str, bytes], Timeline]:
     """Objects of a table with one open plan, of which Hudi has been told, unless who scheduled it died before."""
     plan = freeze(GENESIS)
-    value = GENESIS.schedule("planned", 0, action.name, f"{PLANS}/first.json")
+    value = GENESIS.schedule("planned", 0, action.name, plan_path(plan.barrier, nonce_in_hex("first")))
     objects = {version_path(value.version): value.encode(), value.plans[0].path: plan.encode()}
     paths = PROJECTOR.pending_paths(plan.barrier, action.name)[: len(action.begun)]
     return objects | ({path: action.encode_record(plan) for path in paths} if projected else {}), value

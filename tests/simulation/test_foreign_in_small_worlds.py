@@ -30,7 +30,7 @@ from crdt_mor.hudi.actions import COMPACT
 from crdt_mor.hudi.adoption import Foreign
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.log import publish
-from crdt_mor.log.paths import PLANS, version_path
+from crdt_mor.log.paths import plan_path, version_path
 from crdt_mor.log.steps import Put, Read, Steps
 from crdt_mor.model.instant import InstantTime, from_ms
 from crdt_mor.model.merge_spec import MergeSpec
@@ -39,6 +39,7 @@ from crdt_mor.model.slices import fold_slices
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import Completion, DataFile, FileGroup, OpenPlan
 from crdt_mor.planners.compaction import CompactionPlan, plan_compaction
+from tests.driving import nonce_in_hex
 from tests.simulation.actors import PUBLISHER, Run, data_path, finish, output_path
 from tests.simulation.landing import looked
 from tests.simulation.promises import planned
@@ -180,8 +181,9 @@ class Shared(World):
         if open_plan:
             plan = plan_from(value, [])
             assert plan is not None
-            objects[f"{PLANS}/first.json"] = plan.encode()
-            value = value.schedule("planned", 0, COMPACTION, f"{PLANS}/first.json")
+            path = plan_path(plan.barrier, nonce_in_hex("first"))
+            objects[path] = plan.encode()
+            value = value.schedule("planned", 0, COMPACTION, path)
         objects[version_path(value.version)] = value.encode()
         self.requested, self.completed = CLOCKS[clock]
         roles: dict[str, Role] = {

@@ -16,7 +16,7 @@ import pytest
 from crdt_mor.events import plan as plans
 from crdt_mor.hudi.projection import Projector
 from crdt_mor.log import projection, publish
-from crdt_mor.log.paths import PLANS, version_path
+from crdt_mor.log.paths import plan_path, version_path
 from crdt_mor.log.projection import EventFile
 from crdt_mor.log.publish import Publisher
 from crdt_mor.log.steps import Delete, Put, Read, Steps
@@ -24,6 +24,7 @@ from crdt_mor.model.instant import InstantTime
 from crdt_mor.model.timeline import Timeline
 from crdt_mor.model.timeline_parts import FileGroup, OpenPlan
 from crdt_mor.planners.compaction import CompactionPlan
+from tests.driving import nonce_in_hex
 from tests.simulation.actors import planned_world
 from tests.simulation.small_store import Violation, is_version
 from tests.simulation.small_world import World
@@ -127,7 +128,7 @@ def a_cancelled_plan_may_be_completed(patch: pytest.MonkeyPatch) -> None:
     find = Timeline.find_plan
 
     def careless(self: Timeline, barrier: InstantTime) -> OpenPlan:
-        return find(self, barrier) or OpenPlan(barrier, "?", 0, f"{PLANS}/first.json")
+        return find(self, barrier) or OpenPlan(barrier, "?", 0, plan_path(barrier, nonce_in_hex("first")))
 
     patch.setattr(Timeline, "find_plan", careless)
     patch.setattr(publish, "require_invariants", lambda previous, following: None)
