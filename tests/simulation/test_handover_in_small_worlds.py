@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from crdt_mor.errors import InvalidInputError
+from crdt_mor.errors import CommitUnknownError, InvalidInputError
 from crdt_mor.events import handover, one_event
 from crdt_mor.events import write as writes
 from crdt_mor.events.one_event import LoneCommit, LoneWrite
@@ -46,6 +46,8 @@ def hander(known: Timeline) -> Run:
         handed = yield from handover.hand_over(PUBLISHER, known)
     except InvalidInputError:
         return ("busy",)
+    except CommitUnknownError:
+        return ("unknown",)  # a put without an answer may land after the refusal
     yield Put(HANDED, b"")
     return ("handed",) if handed is not None else ("busy",)
 
