@@ -354,7 +354,7 @@ READ: dict[str, Mistake] = {
     "half a version": (scan(as_of=1.5), InvalidInputError, r"as_of=1\.5"),
     "a version before the first": (scan(as_of=-1), InvalidInputError, "count from 0.*as_of=-1"),
     "a truth for a moment": (scan(as_of=True), InvalidInputError, "as_of=True"),
-    "a moment of a stable scan": (scan(as_of=1, consistency="stable"), InvalidInputError, "pass either as_of or consistency"),
+    "a moment of a stable scan": (scan(as_of=1, consistency="stable"), InvalidInputError, "as_of or consistency"),
     "a checkpoint of another table": (lambda w: w.events.changes(since=w.foreign), TableReplacedError,
                                       "recreated.*since=.*found="),
     "half a checkpoint": (lambda w: w.events.changes(since=w.foreign[:20]), InvalidInputError, "'"),
