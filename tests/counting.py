@@ -79,7 +79,7 @@ class Bucket:
         place = place_of("s3://counted/table")
         assert place is not None
         store = ObjectStore(place, {}, Secrets({}), environment or SystemEnvironment())
-        store._asking._clients = Clients(self.objects)  # type: ignore[assignment]
+        store._requests._clients = Clients(self.objects)  # type: ignore[assignment]
         return store
 
     def base_file(self) -> tuple[str, pq.FileMetaData]:

@@ -76,8 +76,8 @@ class FailingBucket:
         place = place_of(URI)
         assert place is not None
         store = ObjectStore(place, options, Secrets({}), self.environment)
-        store._asking._clients = Clients(self.objects)  # type: ignore[assignment]
-        store._asking.reached = store._asking.bucket_seen = True
+        store._requests._clients = Clients(self.objects)  # type: ignore[assignment]
+        store._requests.reached = store._requests.bucket_seen = True
         return store
 
     @contextmanager

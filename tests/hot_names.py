@@ -147,7 +147,7 @@ class HotBucket:
         clients: Any = SimpleNamespace(vending=None)
         clients.brief = clients.reading = lambda: environment.name
         clients.putting = lambda size: environment.name
-        store._asking._clients = clients
+        store._requests._clients = clients
         return store
 
     @contextmanager

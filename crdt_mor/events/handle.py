@@ -23,7 +23,7 @@ from crdt_mor.format.base_file import Judgements
 from crdt_mor.format.properties import decode_table
 from crdt_mor.ground.clock import Environment
 from crdt_mor.ground.forks import is_own, new_session, require_own
-from crdt_mor.ground.observing import Teller
+from crdt_mor.ground.observing import TableReporter
 from crdt_mor.hudi.handover import read_properties
 from crdt_mor.hudi.projection import Projector, TablePublisher
 from crdt_mor.laws.allowed import Carried
@@ -77,7 +77,7 @@ class Handle:
         self.expiry_ms = expiry_ms
         self.uri = uri
         self.inline: bool | None = None  # upkeep after commits; None: the table's setting
-        self.publisher = TablePublisher(Projector(config), Teller(config.name, uri))
+        self.publisher = TablePublisher(Projector(config), TableReporter(config.name, uri))
         self._lock = threading.Lock()
         self._known_tail: Timeline | None = None
         self._first: opening.FirstLook | None = None

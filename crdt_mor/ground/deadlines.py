@@ -39,18 +39,18 @@ _ENTERED: Final = frozenset({"__init__", "__enter__", "__exit__"})
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    what: str
+class Request:
+    verb: str
     path: str
     changes: bool
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
-    """A request that failed and is not repeated. `where`: its text for messages."""
+class FailedRequest:
+    """A request that failed and is not repeated. `text`: its text for messages."""
 
-    asked: Asked
-    where: str
+    request: Request
+    text: str
     tries: int
     began_ms: int
     now_ms: int
@@ -62,9 +62,9 @@ class GivenUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Backoff:
     until_ms: int
-    with_: GivenUp
+    failed: FailedRequest
 
 
 class Patience:
@@ -72,44 +72,45 @@ class Patience:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lost: dict[object, Lost] = {}
-        self._silent: Lost | None = None
-        self._dead: Lost | None = None
+        self._backoffs: dict[object, Backoff] = {}
+        self._silent: Backoff | None = None
+        self._dead: Backoff | None = None
         self.answers = 0
 
-    def note_answer(self, asked: Asked) -> None:
+    def note_answer(self, request: Request) -> None:
         with self._lock:
             self.answers += 1
             self._silent = self._dead = None
-            if self._lost:
-                self._lost.pop(asked, None)
-                self._lost.pop(asked.changes, None)
+            if self._backoffs:
+                self._backoffs.pop(request, None)
+                self._backoffs.pop(request.changes, None)
 
-    def note_given_up(self, given_up: GivenUp, answers: int) -> None:
+    def note_failed(self, failed: FailedRequest, answers: int) -> None:
         """Note that a request is not repeated. `answers`: their number when it was first tried."""
-        asked, waited_ms = given_up.asked, given_up.now_ms - given_up.began_ms
+        request, waited_ms = failed.request, failed.now_ms - failed.began_ms
         with self._lock:
-            before = [lost.until_ms for lost in self._of(asked)]
-            lost = Lost(max([given_up.now_ms + max(1, waited_ms), *before]), given_up)
-            self._lost[asked] = self._lost[asked.changes] = lost
+            before = [backoff.until_ms for backoff in self._backoffs_of(request)]
+            backoff = Backoff(max([failed.now_ms + max(1, waited_ms), *before]), failed)
+            self._backoffs[request] = self._backoffs[request.changes] = backoff
             if self.answers != answers:
                 return
-            if self._silent is None or given_up.now_ms >= self._silent.until_ms:
-                self._silent = lost
-            elif self._silent.with_.asked.path != asked.path:
+            if self._silent is None or failed.now_ms >= self._silent.until_ms:
+                self._silent = backoff
+            elif self._silent.failed.request.path != request.path:
                 self._dead = self._silent
 
-    def is_lost(self, asked: Asked, now_ms: int) -> bool:
+    def is_backing_off(self, request: Request, now_ms: int) -> bool:
         with self._lock:
-            return any(now_ms < lost.until_ms for lost in self._of(asked))
+            return any(now_ms < backoff.until_ms for backoff in self._backoffs_of(request))
 
-    def _of(self, asked: Asked) -> list[Lost]:
-        return [lost for lost in (self._lost.get(asked), self._lost.get(asked.changes), self._silent) if lost]
+    def _backoffs_of(self, request: Request) -> list[Backoff]:
+        noted = (self._backoffs.get(request), self._backoffs.get(request.changes), self._silent)
+        return [backoff for backoff in noted if backoff]
 
-    def dead(self, now_ms: int) -> GivenUp | None:
+    def dead(self, now_ms: int) -> FailedRequest | None:
         """Return the first failed request of a dead store."""
         with self._lock:
-            return self._dead.with_ if self._dead is not None and now_ms < self._dead.until_ms else None
+            return self._dead.failed if self._dead is not None and now_ms < self._dead.until_ms else None
 
 
 class Operation:
@@ -118,20 +119,20 @@ class Operation:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stores: dict[Hashable, Patience] = {}
-        self._told_ms: int | None = None
+        self._warned_ms: int | None = None
 
     def patience(self, store: Hashable) -> Patience:
         with self._lock:
             return self._stores.setdefault(store, Patience())
 
-    def is_time_to_tell(self, began_ms: int, now_ms: int) -> bool:
+    def is_warning_due(self, began_ms: int, now_ms: int) -> bool:
         """Return True if a warning is due for a request failing since `began_ms`, and note it."""
         with self._lock:
             if now_ms - began_ms < WARNED_AFTER_MS:
                 return False
-            if self._told_ms is not None and now_ms - self._told_ms < WARNED_EVERY_MS:
+            if self._warned_ms is not None and now_ms - self._warned_ms < WARNED_EVERY_MS:
                 return False
-            self._told_ms = now_ms
+            self._warned_ms = now_ms
             return True
 
     def within(self, call: Callable[P, R]) -> Callable[P, R]:
@@ -159,7 +160,7 @@ def operation(call: Callable[P, R]) -> Callable[P, R]:
     """Make a function's call an operation, or a part of the caller's."""
 
     @wraps(call)
-    def begun(*args: P.args, **kwargs: P.kwargs) -> R:
+    def as_operation(*args: P.args, **kwargs: P.kwargs) -> R:
         if _current.get() is not None:
             return call(*args, **kwargs)
         token = _current.set(Operation())
@@ -168,16 +169,16 @@ def operation(call: Callable[P, R]) -> Callable[P, R]:
         finally:
             _current.reset(token)
 
-    return begun
+    return as_operation
 
 
-def operations(held: type[C]) -> type[C]:
+def operations(class_: type[C]) -> type[C]:
     """Make a class's public methods, and its `with` blocks, operations."""
-    for name, member in list(vars(held).items()):
+    for name, member in list(vars(class_).items()):
         if name.startswith("_") and name not in _ENTERED:
             continue
         if isinstance(member, classmethod):
-            setattr(held, name, classmethod(operation(member.__func__)))
+            setattr(class_, name, classmethod(operation(member.__func__)))
         elif isinstance(member, FunctionType) and not isgeneratorfunction(member):
-            setattr(held, name, operation(member))
-    return held
+            setattr(class_, name, operation(member))
+    return class_

@@ -66,20 +66,20 @@ def fits(footer: bytes) -> bool:
     """Return True if each row group has an unencrypted chunk for each column that pyarrow can read."""
     try:
         file = decode(footer)
-        if not _is_of(_FOOTER, STRUCT, file):
+        if not _has_shape(_FOOTER, STRUCT, file):
             return False
         columns = _columns(file[_SCHEMA].value.values)
-        return all(_are_of(columns, group[_COLUMNS].value.values) for group in file[_GROUPS].value.values)
+        return all(_match_columns(columns, group[_COLUMNS].value.values) for group in file[_GROUPS].value.values)
     except (FormatError, LookupError):
         return False
 
 
-def _is_of(shape: Shape, kind: int, value: Any) -> bool:
+def _has_shape(shape: Shape, kind: int, value: Any) -> bool:
     if isinstance(shape, int):
         return kind == shape
     if isinstance(shape, list):
-        return kind == LIST and all(_is_of(shape[0], value.kind, item) for item in value.values)
-    return kind == STRUCT and all(_is_of(shape[n], value[n].kind, value[n].value) for n in shape if n in value)
+        return kind == LIST and all(_has_shape(shape[0], value.kind, item) for item in value.values)
+    return kind == STRUCT and all(_has_shape(shape[n], value[n].kind, value[n].value) for n in shape if n in value)
 
 
 def _columns(elements: list[Struct]) -> list[_Column]:
@@ -111,7 +111,7 @@ def _number(element: Struct, field: int) -> int:
     return number
 
 
-def _are_of(columns: list[_Column], chunks: list[Struct]) -> bool:
+def _match_columns(columns: list[_Column], chunks: list[Struct]) -> bool:
     return len(chunks) == len(columns) and all(
         _CRYPTO not in chunk and _is_chunk(column, chunk[_META].value)
         for column, chunk in zip(columns, chunks, strict=True)

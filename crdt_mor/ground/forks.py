@@ -39,7 +39,7 @@ class _Forks:
         self.clients = False
         self.clients_lost = False
 
-    def before(self) -> None:
+    def note_threads(self) -> None:
         self.threads = _polars_works(self.sessions > 0)
 
     def after_in_child(self) -> None:
@@ -51,7 +51,7 @@ class _Forks:
 _forks = _Forks()
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_forks.before, after_in_child=_forks.after_in_child)
+    os.register_at_fork(before=_forks.note_threads, after_in_child=_forks.after_in_child)
 
 
 def fork_count() -> int:
@@ -75,35 +75,35 @@ def require_threads(uri: str) -> None:
         raise _threads_lost(uri)
 
 
-def require_own(forks: int, what: str) -> None:
-    """Raise `ForkedProcessError` if `what`, noted at this fork count, belongs to a parent."""
+def require_own(forks: int, opened: str) -> None:
+    """Raise `ForkedProcessError` if `opened`, noted at this fork count, belongs to a parent."""
     if is_own(forks):
         return
     if _forks.threads_lost:
-        raise _threads_lost(what)
+        raise _threads_lost(opened)
     raise ForkedProcessError(
         "this was opened before the process forked, and belongs to the parent: call Table.open in this process, and "
-        f"begin transactions and scans here. pid={os.getpid()} opened={what}"
+        f"begin transactions and scans here. pid={os.getpid()} opened={opened}"
     )
 
 
-def require_clients(what: str) -> None:
+def require_clients(opened: str) -> None:
     """Raise `ForkedProcessError` if an object store client would hang; else note its use."""
     if _forks.clients_lost:
         raise ForkedProcessError(
             "this process was forked after its parent used an object store, and lacks the threads for requests: start "
             "processes with "
             'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table. '
-            f"docs/processes.md shows how. pid={os.getpid()} opened={what}"
+            f"docs/processes.md shows how. pid={os.getpid()} opened={opened}"
         )
     _forks.clients = True
 
 
-def _threads_lost(what: str) -> ForkedProcessError:
+def _threads_lost(opened: str) -> ForkedProcessError:
     return ForkedProcessError(
         "this process was forked after its parent used polars, and lacks polars' threads: start processes with "
         'multiprocessing.get_context("spawn") or "forkserver", or fork before the parent uses a table or polars. '
-        f"docs/processes.md shows how. pid={os.getpid()} opened={what}"
+        f"docs/processes.md shows how. pid={os.getpid()} opened={opened}"
     )
 
 

@@ -30,7 +30,7 @@ def tell_nobody(event: Event) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class TableReporter:
     table: str
     uri: str
 
@@ -50,8 +50,8 @@ class Observation:
 
     def remove(self) -> None:
         """Remove the callback; may be repeated."""
-        with _listening.changing:
-            _listening.all = tuple(other for other in _listening.all if other is not self)
+        with _observers.changing:
+            _observers.all = tuple(other for other in _observers.all if other is not self)
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class Observation:
                 _log(_LOGGER, logging.ERROR, "a callback of crdt_mor.observe failed", facts, traceback=True)
 
 
-class _Listening:
+class _Observers:
     def __init__(self) -> None:
         self.changing = threading.Lock()
         self.all: tuple[Observation, ...] = ()
@@ -79,7 +79,7 @@ class _Listening:
         self.log_failed = False
 
 
-_listening = _Listening()
+_observers = _Observers()
 
 
 def observe(callback: Callable[[Event], None]) -> Observation:
@@ -99,8 +99,8 @@ def observe(callback: Callable[[Event], None]) -> Observation:
     if not callable(callback):
         raise InvalidInputError(f"pass a function of one event as `callback`. got={callback!r}")
     observation = Observation(callback)
-    with _listening.changing:
-        _listening.all = (*_listening.all, observation)
+    with _observers.changing:
+        _observers.all = (*_observers.all, observation)
     return observation
 
 
@@ -109,14 +109,14 @@ def emit(event: Event) -> None:
     logger, level = _logger(event.room), event.level
     if logger.isEnabledFor(level):
         _log(logger, level, event.message, event.facts())
-    for observation in _listening.all:
+    for observation in _observers.all:
         observation._tell(event)  # noqa: SLF001  its own module
 
 
 def _logger(room: str) -> logging.Logger:
-    if room not in _listening.loggers:
-        _listening.loggers[room] = _LOGGER.getChild(room)
-    return _listening.loggers[room]
+    if room not in _observers.loggers:
+        _observers.loggers[room] = _LOGGER.getChild(room)
+    return _observers.loggers[room]
 
 
 def _log(logger: logging.Logger, level: int, message: str, facts: dict[str, object], traceback: bool = False) -> None:
@@ -128,7 +128,7 @@ def _log(logger: logging.Logger, level: int, message: str, facts: dict[str, obje
 
 def _report_to_stderr(error: Exception) -> None:
     """Report a failing log handler once, as `logging` does."""
-    if not _listening.log_failed and logging.lastResort is not None:
-        _listening.log_failed = True
+    if not _observers.log_failed and logging.lastResort is not None:
+        _observers.log_failed = True
         text = "a log handler or filter failed on a record of crdt_mor; further failures are ignored: %r"
         logging.lastResort.handle(logging.LogRecord("crdt_mor", logging.ERROR, __file__, 0, text, (error,), None))

@@ -11,14 +11,14 @@ from obstore import exceptions
 
 from crdt_mor.errors import CrdtMorError, InvalidInputError
 from crdt_mor.ground.clock import Environment
-from crdt_mor.ground.deadlines import Asked, GivenUp, current_operation
+from crdt_mor.ground.deadlines import FailedRequest, Request, current_operation
 from crdt_mor.ground.forks import require_clients
 from crdt_mor.ground.observing import emit
 from crdt_mor.ground.observing_events import WaitEvent
 from crdt_mor.store.addresses import Place
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.credentials import Vending
-from crdt_mor.store.failures import ELSEWHERE, Failure, Kind, failure_of, is_panic, misuse_of, refused, unavailable
+from crdt_mor.store.failures import NOT_THE_STORE, Failure, Kind, failure_of, is_panic, misuse_of, refused, unavailable
 from crdt_mor.store.options import RETRY_TIMEOUT, seconds
 from crdt_mor.store.secrets import MissingSecrets, Secrets
 
@@ -51,7 +51,7 @@ class PageError(Exception):
     """An HTML page came instead of an object: the store has not answered."""
 
     def __init__(self) -> None:
-        super().__init__(f"an HTML page came in place of the object{ELSEWHERE}")
+        super().__init__(f"an HTML page came in place of the object{NOT_THE_STORE}")
 
 
 def require_no_page(head: bytes, attributes: Mapping[str, str]) -> None:
@@ -67,19 +67,19 @@ def monotonic_ms(environment: Environment) -> int | None:
 
 
 class Tries:
-    def __init__(self, asked: Asked, asking: Asking) -> None:
-        self.asked = asked
-        self.environment = asking.environment
-        self._asking = asking
+    def __init__(self, request: Request, requests: Requests) -> None:
+        self.request = request
+        self.environment = requests.environment
+        self._requests = requests
         self._operation = current_operation()
-        self._patience = self._operation.patience(asking.bucket)
+        self._patience = self._operation.patience(requests.bucket)
         self._answers = self._patience.answers
         self._began_ms = self._now_ms()
         self.count = 1
 
     @property
-    def where(self) -> str:
-        return f"{self.asked.what}={self.asked.path} store={self._asking.uri}"
+    def text(self) -> str:
+        return f"{self.request.verb}={self.request.path} store={self._requests.uri}"
 
     @property
     def seconds(self) -> float:
@@ -89,32 +89,32 @@ class Tries:
         dead = self._patience.dead(self._began_ms)
         if dead is not None:
             raise unavailable(
-                dead.where, Failure(Kind.BUSY, dead.cause), dead.tries, dead.seconds, changes=dead.asked.changes
+                dead.text, Failure(Kind.BUSY, dead.cause), dead.tries, dead.seconds, changes=dead.request.changes
             )
 
     def note_answer(self) -> None:
-        self._patience.note_answer(self.asked)
+        self._patience.note_answer(self.request)
 
-    def note_look(self) -> None:
-        self._patience.note_answer(Asked("stat", self.asked.path, changes=False))
+    def note_stat(self) -> None:
+        self._patience.note_answer(Request("stat", self.request.path, changes=False))
 
-    def again(self, failure: Failure) -> bool:
+    def wait_to_retry(self, failure: Failure) -> bool:
         """Wait before the next try and return True. Return False at the deadline, or if the operation has waited long
         enough.
         """
         now_ms = self._now_ms()
-        has_waited = self._patience.is_lost(self.asked, now_ms)
-        limit_s = self._asking.deadline_s
-        if failure.unsent and not self._asking.reached:
+        has_waited = self._patience.is_backing_off(self.request, now_ms)
+        limit_s = self._requests.deadline_s
+        if failure.unsent and not self._requests.reached:
             limit_s = min(limit_s, UNREACHED_S)
         pause_s = (0.5 + self.environment.jitter() / 2) * min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(self.count, 16))
         if has_waited or self.seconds + pause_s > limit_s:
-            given_up = GivenUp(self.asked, self.where, self.count, self._began_ms, now_ms, failure.cause)
-            self._patience.note_given_up(given_up, self._answers)
+            failed = FailedRequest(self.request, self.text, self.count, self._began_ms, now_ms, failure.cause)
+            self._patience.note_failed(failed, self._answers)
             return False
-        if self._operation.is_time_to_tell(self._began_ms, now_ms):
+        if self._operation.is_warning_due(self._began_ms, now_ms):
             emit(WaitEvent(
-                uri=self._asking.uri, request=f"{self.asked.what}={self.asked.path}", tries=self.count,
+                uri=self._requests.uri, request=f"{self.request.verb}={self.request.path}", tries=self.count,
                 waited_s=round(self.seconds, 1), deadline_s=limit_s, cause=failure.cause,
             ))  # fmt: skip
         self.environment.sleep(pause_s)
@@ -126,7 +126,7 @@ class Tries:
         return self.environment.now_ms() if local_ms is None else local_ms
 
 
-class Asking:
+class Requests:
     """Requests to a bucket.
 
     reached: the store has answered. bucket_seen: the bucket exists. deadline_s: seconds of retries.
@@ -173,21 +173,21 @@ class Asking:
     def _keys(self) -> int:
         return 0 if self._vending is None else self._vending.number
 
-    def _note_taken(self, keys: int) -> None:
+    def _note_accepted(self, keys: int) -> None:
         if self._vending is not None:
-            self._vending.note_taken(keys)
+            self._vending.note_accepted(keys)
 
-    def _hidden(self, failure: Failure) -> Failure:
+    def _without_credentials(self, failure: Failure) -> Failure:
         """Return the failure without the vended credentials."""
         return failure if self._vending is None else replace(failure, cause=self._vending.hide(failure.cause))
 
-    def tries(self, what: str, path: str) -> Tries:
+    def begin(self, verb: str, path: str) -> Tries:
         """Begin a request. Raises `StorageUnavailableError` if the operation has given the store up."""
-        tries = Tries(Asked(what, path, what not in _READS), self)
+        tries = Tries(Request(verb, path, verb not in _READS), self)
         tries.require_life()
         return tries
 
-    def once(self, request: Callable[[], T]) -> T | Failure:
+    def send_once(self, request: Callable[[], T]) -> T | Failure:
         keys = self._keys()
         try:
             result = request()
@@ -201,10 +201,10 @@ class Asking:
             if str(error).startswith("Could not parse path"):
                 failure = None
             else:
-                failure = self._hidden(failure_of(error, self._place, self._secrets))
+                failure = self._without_credentials(failure_of(error, self._place, self._secrets))
         else:
             self.reached = self.bucket_seen = True
-            self._note_taken(keys)
+            self._note_accepted(keys)
             return result
         if failure is None:
             raise InvalidInputError(
@@ -216,35 +216,35 @@ class Asking:
             return Failure(Kind.BUSY, failure.cause, unsent=True)  # the next credentials follow
         self.reached = self.reached or failure.answered
         if failure.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
-            self._note_taken(keys)
+            self._note_accepted(keys)
         self.bucket_seen = self.bucket_seen or (failure.kind is Kind.ABSENT and not failure.bodiless)
         return failure
 
-    def ask(
-        self, what: str, path: str, request: Callable[[], T], words: Callable[[], object] | None = None
+    def send(
+        self, verb: str, path: str, request: Callable[[], T], full: Callable[[], object] | None = None
     ) -> T | Failure:
         """Send a repeatable request and return its result, or a failure that is an answer (absent, taken, range).
 
-        words: the same request with a body in its answer, to learn a refusal's reason.
+        full: the same request with a body in its answer, to learn a refusal's reason.
 
         Raises:
             StorageRefusedError: Retries cannot help.
             StorageUnavailableError: The deadline passed.
         """
-        tries = self.tries(what, path)
+        tries = self.begin(verb, path)
         while True:
             keys = self._keys()
-            result = self.once(request)
-            if words is not None and isinstance(result, Failure) and result.bodiless and result.kind is Kind.REFUSED:
-                said = self.once(words)
-                if isinstance(said, Failure) and said.kind in (Kind.REFUSED, Kind.BUSY):
-                    result = said
+            result = self.send_once(request)
+            if full is not None and isinstance(result, Failure) and result.bodiless and result.kind is Kind.REFUSED:
+                answer = self.send_once(full)
+                if isinstance(answer, Failure) and answer.kind in (Kind.REFUSED, Kind.BUSY):
+                    result = answer
                 elif keys != self._keys():
                     result = replace(result, kind=Kind.BUSY)  # its credentials were renewed meanwhile
             if not isinstance(result, Failure) or result.kind in (Kind.ABSENT, Kind.TAKEN, Kind.RANGE):
                 tries.note_answer()
                 return result
             if result.kind is Kind.REFUSED:
-                raise refused(tries.where, result, changes=tries.asked.changes)
-            if not tries.again(result):
-                raise unavailable(tries.where, result, tries.count, tries.seconds, changes=tries.asked.changes)
+                raise refused(tries.text, result, changes=tries.request.changes)
+            if not tries.wait_to_retry(result):
+                raise unavailable(tries.text, result, tries.count, tries.seconds, changes=tries.request.changes)

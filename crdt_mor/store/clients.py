@@ -47,7 +47,7 @@ class Clients:
         self._public = {**client_environment(place.provider), **place.options, **public}
         self._secret = secret
         self._timeout_s = seconds(self._public, TIMEOUT, TIMEOUT_S)
-        self._made: dict[tuple[int, bool], Client] = {}
+        self._clients: dict[tuple[int, bool], Client] = {}
         self._lock = threading.Lock()
         check_environment(place.provider)
         self.vending = vending_of(place.provider, self._public, secret, environment)
@@ -79,9 +79,9 @@ class Clients:
     def _client(self, timeout_s: float, *, reading: bool) -> Client:
         key = (round(timeout_s * 1000), reading)
         with self._lock:
-            if key not in self._made:
-                self._made[key] = self._make(timeout_s, reading)
-            return self._made[key]
+            if key not in self._clients:
+                self._clients[key] = self._make(timeout_s, reading)
+            return self._clients[key]
 
     def _make(self, timeout_s: float, reading: bool) -> Client:
         options: dict[str, Any] = {n: v for n, v in self._public.items() if n in CLIENT_OPTIONS}

@@ -35,7 +35,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """Credential options, with the client library's names."""
 
-_WANTED: Final[Mapping[Provider, tuple[frozenset[str], ...]]] = {
+_REQUIRED_FIELDS: Final[Mapping[Provider, tuple[frozenset[str], ...]]] = {
     "s3": (frozenset({"aws_access_key_id", "aws_secret_access_key"}),),
     "azure": tuple(frozenset({name}) for name in _FIELDS if name.startswith("azure_")),
     "gs": (frozenset({"google_bearer_token"}),),
@@ -72,24 +72,24 @@ class Vending:
     """
 
     def __init__(self, source: object, provider: Provider, environment: Environment) -> None:
-        self._ask = _callable(source)
+        self._source = _callable(source)
         self._provider = provider
         self._environment = environment
         self._lock = threading.Lock()
-        self._given: dict[str, Any] | None = None
+        self._credentials: dict[str, Any] | None = None
         self._until_ms: int | None = None
-        self._taken = False
-        self._given_count = 1
+        self._accepted = False
+        self._number = 1
 
     @property
     def config(self) -> Mapping[str, object]:
-        found = getattr(self._ask, "config", None)
+        found = getattr(self._source, "config", None)
         return found if isinstance(found, Mapping) else {}
 
     def __call__(self) -> dict[str, Any]:
         """Return the credentials, marked as expired so that the client library does not cache them."""
-        given = {_FIELDS[name]: value for name, value in self._current().items()}
-        return {**given, _EXPIRY: datetime.fromtimestamp(0, UTC)}
+        credentials = {_FIELDS[name]: value for name, value in self._current().items()}
+        return {**credentials, _EXPIRY: datetime.fromtimestamp(0, UTC)}
 
     def options(self) -> dict[str, str]:
         try:
@@ -103,23 +103,23 @@ class Vending:
     def _current(self) -> dict[str, Any]:
         with self._lock:
             now_ms = self._environment.now_ms()
-            if self._given is None or (self._until_ms is not None and now_ms >= self._until_ms):
-                given, expires_ms = self._asked()
+            if self._credentials is None or (self._until_ms is not None and now_ms >= self._until_ms):
+                credentials, expires_ms = self._vended()
                 if expires_ms is not None:
                     expires_ms -= min(_EARLY_MS, max(0, expires_ms - now_ms) // 2)
-                self._given_count += self._given is not None
-                self._given, self._until_ms, self._taken = given, expires_ms, False
-            return self._given
+                self._number += self._credentials is not None
+                self._credentials, self._until_ms, self._accepted = credentials, expires_ms, False
+            return self._credentials
 
     @property
     def number(self) -> int:
         """The number of the current credentials; later ones have higher numbers."""
-        return self._given_count
+        return self._number
 
-    def note_taken(self, number: int) -> None:
+    def note_accepted(self, number: int) -> None:
         """Note that the store accepted these credentials or later ones."""
         with self._lock:
-            self._taken = self._taken or number == self._given_count
+            self._accepted = self._accepted or number == self._number
 
     def renews(self, number: int) -> bool:
         """Return True if a refused request should be sent again with other credentials.
@@ -127,19 +127,19 @@ class Vending:
         Drops the current ones if none are newer than `number` and the store had accepted them.
         """
         with self._lock:
-            if number == self._given_count:
-                if not self._taken:
+            if number == self._number:
+                if not self._accepted:
                     return False
-                self._given, self._taken = None, False
-                self._given_count += 1
+                self._credentials, self._accepted = None, False
+                self._number += 1
             return True
 
     def hide(self, text: str) -> str:
-        return hidden(text, [value for value in (self._given or {}).values() if isinstance(value, str)])
+        return hidden(text, [value for value in (self._credentials or {}).values() if isinstance(value, str)])
 
-    def _asked(self) -> tuple[dict[str, Any], int | None]:
+    def _vended(self) -> tuple[dict[str, Any], int | None]:
         try:
-            answer = self._ask()
+            answer = self._source()
         except OSError as error:
             raise VendingPausedError(_in_a_line(error)) from None
         except Exception as error:  # noqa: BLE001  any error of a user's function
@@ -158,9 +158,9 @@ class Vending:
         names = known_names(self._provider)
         given = {names.get(str(name).lower(), str(name)): value for name, value in answer.items() if value is not None}
         expiry = given.pop(_EXPIRY, expiry)
-        wanted = _WANTED[self._provider]
-        if not any(some <= given.keys() for some in wanted):
-            needed = " or ".join(" and ".join(sorted(some)) for some in wanted)
+        required = _REQUIRED_FIELDS[self._provider]
+        if not any(some <= given.keys() for some in required):
+            needed = " or ".join(" and ".join(sorted(some)) for some in required)
             raise VendingError(f"it returned {sorted(given)} instead of {needed}")
         return {name: value for name, value in given.items() if name in _FIELDS}, _ms(expiry)
 

@@ -19,10 +19,10 @@ _DISKS = frozenset({
     "bcachefs", "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "iso9660", "jfs", "ntfs3", "overlay",
     "ramfs", "reiserfs", "rootfs", "squashfs", "tmpfs", "vfat", "xfs", "zfs",
 })  # fmt: skip
-_ASKS_AGAIN = frozenset({"lookupcache=pos", "lookupcache=positive", "lookupcache=none"})
+_NO_NEGATIVE_CACHE = frozenset({"lookupcache=pos", "lookupcache=positive", "lookupcache=none"})
 """NFS mount options that do not remember absent names."""
 
-_ELSEWHERE = "/proc/version"
+_OTHER_FILE_SYSTEM = "/proc/version"
 _LOOKS = frozenset({"read", "stat", "list"})
 _NO_FSYNC = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
@@ -32,15 +32,15 @@ class RemovedError(StorageUnavailableError):
     """The temporary file of a put was removed; nothing was published."""
 
 
-def answering(what: str, path: str) -> AbstractContextManager[None]:
-    return _Answering(what, path)
+def answering(verb: str, path: str) -> AbstractContextManager[None]:
+    return _Answering(verb, path)
 
 
 @dataclass(slots=True)
 class _Answering:
     """The block of `answering`; a generator would take longer than some system calls."""
 
-    what: str
+    verb: str
     path: str
 
     def __enter__(self) -> None:
@@ -50,22 +50,22 @@ class _Answering:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, OSError):
-            raise self._answer(error) from error
+            raise self._translated(error) from error
 
-    def _answer(self, error: OSError) -> InvalidInputError | StorageUnavailableError:
+    def _translated(self, error: OSError) -> InvalidInputError | StorageUnavailableError:
         if error.errno == errno.ENAMETOOLONG:
             return InvalidInputError(f"the name is too long for this file system: use a shorter one. path={self.path}")
-        if self.what in _LOOKS and not isinstance(error, FileNotFoundError):
+        if self.verb in _LOOKS and not isinstance(error, FileNotFoundError):
             return StorageUnavailableError(
                 "the disk refused to read; the data may be whole. Check the cause, such as rights or open files, "
-                f"and try again. {self.what}={self.path} cause={cause_of(error)}"
+                f"and try again. {self.verb}={self.path} cause={cause_of(error)}"
             )
         full = error.errno in _DISK_FULL
-        what_now = "disk full; nothing was published. Free some space" if full else (
+        advice = "disk full; nothing was published. Free some space" if full else (
             "the disk refused; nothing was published. Check the cause"
         )  # fmt: skip
         kind = RemovedError if isinstance(error, FileNotFoundError) else StorageUnavailableError
-        return kind(f"{what_now} and try again. {self.what}={self.path} cause={cause_of(error)}")
+        return kind(f"{advice} and try again. {self.verb}={self.path} cause={cause_of(error)}")
 
 
 def link(temp: str, target: str, root: str, path: str) -> bool:
@@ -117,7 +117,7 @@ def remembers_absences(mount: machine.Mount | None) -> bool:
 
     Network and FUSE mounts do by default.
     """
-    return mount is not None and not is_disk(mount) and _ASKS_AGAIN.isdisjoint(mount.options)
+    return mount is not None and not is_disk(mount) and _NO_NEGATIVE_CACHE.isdisjoint(mount.options)
 
 
 def is_disk(mount: machine.Mount) -> bool:
@@ -125,19 +125,19 @@ def is_disk(mount: machine.Mount) -> bool:
     return mount.kind in _DISKS
 
 
-def look_anew(target: str) -> bool:
+def exists_uncached(target: str) -> bool:
     """Return True if a file exists that the kernel remembers as absent.
 
     Opening the folder makes NFS ask its server. FUSE looks up the name of a new link, so a link is tried that never
     succeeds (EXDEV: from another file system).
     """
     folder = os.path.dirname(target)
-    if not os.path.exists(folder) and not look_anew(folder):
+    if not os.path.exists(folder) and not exists_uncached(folder):
         return False
     with suppress(OSError):
         os.close(os.open(folder, os.O_RDONLY))
     with suppress(OSError):
-        os.link(_ELSEWHERE, target)
+        os.link(_OTHER_FILE_SYSTEM, target)
     return os.path.exists(target)
 
 

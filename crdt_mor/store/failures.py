@@ -56,7 +56,7 @@ class Failure:
 
 _STATUS = re.compile(r"status code: (?P<status>\d{3}) [^:\n]*:? ?(?P<body>.*?)(?:\n\nDebug source:|\Z)", re.DOTALL)
 _CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
-_SAID = re.compile(r"<Message>([^<]{1,300})")
+_MESSAGE = re.compile(r"<Message>([^<]{1,300})")
 _NETWORK = re.compile(r'(?:message|error): "([^"]{1,200})"')
 _INNERMOST = re.compile(r"HTTP error: ([^\n]{1,200})")
 _SIGNATURE = re.compile(r"(?i)((?:sig|signature|x-amz-[a-z-]+|token)=)[^&\s\"')]+")
@@ -88,12 +88,12 @@ _QUOTED = re.compile(r'"([^"\n]{1,100})"')
 
 _OPTIONS: Final = "the store's options are wrong: correct storage_options or the environment variables"
 
-ELSEWHERE: Final = (
+NOT_THE_STORE: Final = (
     ": a login page or a proxy may answer instead of the store. Check the network's login, the endpoint and proxy_url"
 )
 """Added to answers that are not a store's."""
 
-_WHERE: Final = "the store does not know this place: correct the address or the endpoint"
+_WRONG_ADDRESS: Final = "the store does not know this place: correct the address or the endpoint"
 
 _KEYS: Final = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN for temporary keys), or AWS_PROFILE",
@@ -129,19 +129,19 @@ def failure_of(error: BaseException, place: Place, secrets: Secrets) -> Failure:
         case exceptions.PreconditionError():
             return Failure(Kind.ABSENT if status == 404 else Kind.TAKEN, cause)
         case FileNotFoundError():
-            return Failure(Kind.ABSENT, cause, _WHERE, bodiless=not body)
+            return Failure(Kind.ABSENT, cause, _WRONG_ADDRESS, bodiless=not body)
         case _ if status == 416:
             return Failure(Kind.RANGE, cause)
         case _ if "non-partial response" in text:
-            return Failure(Kind.BUSY, f"{cause}{ELSEWHERE}", answered=False)
+            return Failure(Kind.BUSY, f"{cause}{NOT_THE_STORE}", answered=False)
         case _:
             return Failure(Kind.BUSY, cause, unsent="kind: Connect,\n" in text, answered=answered)
 
 
 def misuse_of(error: Exception, place: Place, options: Mapping[str, str], secrets: Secrets) -> Failure:
     failure = failure_of(error, place, secrets)
-    said = _QUOTED.search(failure.cause)
-    named = [name for name, value in options.items() if said and value == said[1]]
+    quoted = _QUOTED.search(failure.cause)
+    named = [name for name, value in options.items() if quoted and value == quoted[1]]
     if named:
         return replace(failure, advice=f"{_OPTIONS}; the wrong option is {' or '.join(named)}")
     if empty := empty_variables(place.provider):
@@ -153,11 +153,11 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def _of_provider(kind: str, said: str) -> Failure:
+def _of_provider(kind: str, cause: str) -> Failure:
     if kind == "VendingPausedError":
-        return Failure(Kind.BUSY, f"the credential provider: {said}", unsent=True, answered=False)
+        return Failure(Kind.BUSY, f"the credential provider: {cause}", unsent=True, answered=False)
     advice = "the credential provider returned no credentials. Check its configuration"
-    return Failure(Kind.REFUSED, said, advice, unsent=True, answered=False)
+    return Failure(Kind.REFUSED, cause, advice, unsent=True, answered=False)
 
 
 def without_signatures(text: str, secrets: Secrets) -> str:
@@ -166,8 +166,8 @@ def without_signatures(text: str, secrets: Secrets) -> str:
 
 def _cause(text: str, status: int | None, code: str, body: str, name: str) -> str:
     if status is not None:
-        said = found[1] if (found := _SAID.search(body)) else ""
-        return " ".join(f"{status} {code} {said}".split())
+        message = found[1] if (found := _MESSAGE.search(body)) else ""
+        return " ".join(f"{status} {code} {message}".split())
     network = _NETWORK.findall(text.partition("Debug source:")[2])
     words = [found[1]] if (found := _INNERMOST.search(text)) else []
     own = _GENERIC.sub("", text.partition("\n")[0])[:300]
@@ -240,16 +240,16 @@ def _is_misuse(text: str) -> bool:
     return any(word in text for word in misuses)
 
 
-def refused(what: str, failure: Failure, *, changes: bool) -> StorageRefusedError:
+def refused(label: str, failure: Failure, *, changes: bool) -> StorageRefusedError:
     """Make the error. changes: True if the request was to change something."""
     nothing = " Nothing was published." if changes else ""
-    return StorageRefusedError(f"{failure.advice}.{nothing} {what} cause={failure.cause}")
+    return StorageRefusedError(f"{failure.advice}.{nothing} {label} cause={failure.cause}")
 
 
-def unavailable(what: str, failure: Failure, tries: int, seconds: float, *, changes: bool) -> StorageUnavailableError:
+def unavailable(label: str, failure: Failure, tries: int, seconds: float, *, changes: bool) -> StorageUnavailableError:
     """Make the error. changes: see `refused`."""
     nothing = "; nothing was published" if changes else ""
     return StorageUnavailableError(
         f"the store did not answer correctly until the deadline{nothing}. Try again, or raise the storage "
-        f"option retry_timeout. {what} tries={tries} waited_s={seconds:.1f} cause={failure.cause}"
+        f"option retry_timeout. {label} tries={tries} waited_s={seconds:.1f} cause={failure.cause}"
     )

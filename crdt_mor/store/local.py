@@ -81,7 +81,7 @@ class LocalStore:
             except IsADirectoryError:
                 return None
             except _NOT_THERE:
-                return self.read(path) if self._is_there_after_all(path) else None
+                return self.read(path) if self._exists_uncached(path) else None
 
     def view(self, path: str) -> memoryview | None:
         """Return the whole object, memory-mapped if large; None if there is none.
@@ -97,7 +97,7 @@ class LocalStore:
             except IsADirectoryError:
                 return None
             except _NOT_THERE:
-                return self.view(path) if self._is_there_after_all(path) else None
+                return self.view(path) if self._exists_uncached(path) else None
 
     def put(self, path: str, data: Content, *, durable: Durable = True, after: Sequence[str] = ()) -> bool:
         target = self._at(path)
@@ -127,7 +127,7 @@ class LocalStore:
             try:
                 status = os.stat(self._at(path))
             except _NOT_THERE:
-                return self.stat(path) if self._is_there_after_all(path) else None
+                return self.stat(path) if self._exists_uncached(path) else None
         return disk.stat_of_file(path, status)
 
     def list(self, folder: str) -> builtins.list[Stat]:
@@ -257,8 +257,8 @@ class LocalStore:
     def _remembers_absences(self) -> bool:
         return disk.remembers_absences(mount_of(self.root))
 
-    def _is_there_after_all(self, path: str) -> bool:
-        return self._remembers_absences and disk.look_anew(self._at(path))
+    def _exists_uncached(self, path: str) -> bool:
+        return self._remembers_absences and disk.exists_uncached(self._at(path))
 
     def _remove_empty(self, folder: str) -> None:
         """Remove a data folder without objects, and empty folders above it.

@@ -18,7 +18,7 @@ from crdt_mor.errors import FormatError, InvalidInputError, StorageUnavailableEr
 from crdt_mor.ground.clock import Environment, SystemEnvironment
 from crdt_mor.ground.parquet import ParquetSource, RangeReader
 from crdt_mor.store.addresses import Place
-from crdt_mor.store.asking import Asking, TruncatedError, monotonic_ms, require_no_page
+from crdt_mor.store.asking import Requests, TruncatedError, monotonic_ms, require_no_page
 from crdt_mor.store.at_once import AtOnce, T
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind
@@ -57,8 +57,8 @@ class ObjectStore:
         self._options = dict(options)
         self._secrets = secrets
         self.environment = environment or SystemEnvironment()
-        self._asking = Asking(place, options, secrets, self.environment)
-        self._puts = Puts(place, self._asking, self.key, self.read)
+        self._requests = Requests(place, options, secrets, self.environment)
+        self._puts = Puts(place, self._requests, self.key, self.read)
         self._lock = threading.Lock()
         self._empties: dict[str, None] = {}
         self._at_once = AtOnce()
@@ -70,7 +70,7 @@ class ObjectStore:
     @classmethod
     def at(cls, place: Place, options: Options, environment: Environment) -> ObjectStore:
         store = cls(place, options.public, options.secret, environment)
-        store._asking.prepare()
+        store._requests.prepare()
         return store
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class ObjectStore:
             self._note_time(_modified_ms(got.meta))
             return data
 
-        found = self._asking.ask("read", path, get)
+        found = self._requests.send("read", path, get)
         return None if isinstance(found, Failure) else found
 
     def stat(self, path: str) -> Stat | None:
@@ -113,7 +113,7 @@ class ObjectStore:
 
     def list(self, folder: str) -> builtins.list[Stat]:
         prefix = self._place.key(folder_path(folder)) or None
-        found = self._asking.ask(
+        found = self._requests.send(
             "list", folder, lambda: obstore.list_with_delimiter(self._clients.brief(), prefix)["objects"]
         )
         return self._stats([] if isinstance(found, Failure) else found)
@@ -125,7 +125,7 @@ class ObjectStore:
         def pages() -> builtins.list[Any]:
             return [meta for page in obstore.list(self._clients.brief(), prefix, chunk_size=1000) for meta in page]
 
-        found = self._asking.ask("walk", folder, pages)
+        found = self._requests.send("walk", folder, pages)
         stats = self._stats([] if isinstance(found, Failure) else found)
         return stats if in_hoodie(folder) else [stat for stat in stats if not in_hoodie(stat.path)]
 
@@ -150,7 +150,7 @@ class ObjectStore:
                 raise TruncatedError(f"{sum(map(len, data))} of {sum(lengths)} bytes came")
             return None
 
-        found = self._asking.ask("read", path, get)
+        found = self._requests.send("read", path, get)
         if isinstance(found, Failure) and found.kind is Kind.ABSENT:
             raise FileNotFoundError(f"the object is gone. file={path}")
         if found is None or isinstance(found, Failure):
@@ -164,7 +164,7 @@ class ObjectStore:
         found = self.stat(path)
         return found is None or found.size == size
 
-    def _head(self, what: str, path: str) -> Any:
+    def _head(self, verb: str, path: str) -> Any:
         key = self.key(path)
 
         def head() -> Any:
@@ -172,15 +172,15 @@ class ObjectStore:
             require_no_page(b"", got.attributes)
             return got
 
-        def words() -> object:
+        def with_body() -> object:
             return obstore.get(self._clients.reading(), key)
 
-        found = self._asking.ask(what, path, head, words)
+        found = self._requests.send(verb, path, head, with_body)
         if not isinstance(found, Failure):
             return found
-        if found.bodiless and not self._asking.bucket_seen:
+        if found.bodiless and not self._requests.bucket_seen:
             # Only an answer with a body tells a missing object from a missing bucket.
-            self._asking.ask(what, path, words)
+            self._requests.send(verb, path, with_body)
         return None
 
     # --- changing -----------------------------------------------------------------------------------------------------
@@ -222,20 +222,20 @@ class ObjectStore:
         key = self.key(path)
         self._forget_empty(path)
         self._files.forget(path)
-        self._asking.ask("delete", path, lambda: obstore.delete(self._clients.brief(), key))
+        self._requests.send("delete", path, lambda: obstore.delete(self._clients.brief(), key))
 
     def touch(self, path: str) -> None:
         """Set the modification time of an empty object; an object with content stays as it is."""
         key = self.key(path)
         if path not in self._empties:
-            made = self._asking.ask("touch", path, lambda: self._puts.create(key, b"", self.environment.nonce()))
+            made = self._requests.send("touch", path, lambda: self._puts.create(key, b"", self.environment.nonce()))
             if not isinstance(made, Failure):
                 self._note_empty(path)
                 return
             found = self._head("touch", path)
             if found is not None and found.meta["size"]:
                 return
-        self._asking.ask("touch", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
+        self._requests.send("touch", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
         self._note_empty(path)
 
     def make_durable(self, path: str) -> None:
@@ -262,16 +262,18 @@ class ObjectStore:
         with self._lock:
             local_ms = monotonic_ms(self.environment)
             if self._anchor is None or local_ms is None or local_ms - self._anchor[1] > CLOCK_KEPT_MS:
-                self._anchor = self._asked_time(), monotonic_ms(self.environment) or 0
+                self._anchor = self._requested_time(), monotonic_ms(self.environment) or 0
                 local_ms = self._anchor[1]
             reached_ms = self._anchor[0] + max(0, local_ms - self._anchor[1])
             return max(reached_ms // 1000 * 1000, self._newest_ms)
 
-    def _asked_time(self) -> int:
+    def _requested_time(self) -> int:
         path = self._clock = self._clock or f"{CLOCKS}-{self.environment.nonce()}"
         key = self.key(path)
         for _ in range(_CLOCK_TRIES):
-            self._asking.ask("clock", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False))
+            self._requests.send(
+                "clock", path, lambda: obstore.put(self._clients.brief(), key, b"", use_multipart=False)
+            )
             found = self._head("clock", path)
             if found is not None:  # a sweep may have removed it as a dead process's
                 return _modified_ms(found.meta)
@@ -284,7 +286,7 @@ class ObjectStore:
 
     @property
     def _clients(self) -> Clients:
-        return self._asking.clients
+        return self._requests.clients
 
     def key(self, path: str) -> str:
         if self._place.provider == "azure" and "\\" in path:

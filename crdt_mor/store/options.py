@@ -135,17 +135,17 @@ class Options(dict[str, str]):
 
 def read_options(options: object, provider: Provider) -> Options:
     """Check a user's `storage_options`. Raises `InvalidInputError` for unknown names, without values."""
-    asked: object = None
+    source: object = None
     if isinstance(options, Options):
         if options.secret.missing:
             return options
-        asked = options.secret.provider
+        source = options.secret.provider
     names = known_names(provider)
     known: dict[str, str] = {}
     for name, value in _pairs(options):
         lower = name.lower()
         if lower == CREDENTIAL_PROVIDER:
-            asked = value
+            source = value
         if lower in _NOT_NEEDED or lower == CREDENTIAL_PROVIDER or value == "":
             continue
         if lower not in names:
@@ -161,14 +161,14 @@ def read_options(options: object, provider: Provider) -> Options:
         check_address(name, known[name])
     return Options(
         {name: value for name, value in known.items() if name not in _SECRET},
-        keep({name: value for name, value in known.items() if name in _SECRET}, asked or None),
+        keep({name: value for name, value in known.items() if name in _SECRET}, source or None),
     )
 
 
 def shared(options: object, provider: Provider, others: Iterable[Provider]) -> dict[str, Any] | None:
-    theirs = {name for other in others if other != provider for name in known_names(other)}
-    ours = known_names(provider)
-    return {n: v for n, v in _pairs(options) if n.lower() in ours or n.lower() not in theirs} or None
+    foreign_names = {name for other in others if other != provider for name in known_names(other)}
+    own_names = known_names(provider)
+    return {n: v for n, v in _pairs(options) if n.lower() in own_names or n.lower() not in foreign_names} or None
 
 
 def check_address(name: str, text: str) -> None:

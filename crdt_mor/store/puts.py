@@ -21,7 +21,7 @@ import obstore
 
 from crdt_mor.errors import CommitUnknownError, InvalidInputError, StorageUnavailableError
 from crdt_mor.store.addresses import Place
-from crdt_mor.store.asking import Asking, Tries
+from crdt_mor.store.asking import Requests, Tries
 from crdt_mor.store.clients import Clients
 from crdt_mor.store.failures import Failure, Kind, refused, unavailable
 
@@ -36,24 +36,24 @@ class Puts:
     """Puts and copies in a bucket."""
 
     def __init__(
-        self, place: Place, asking: Asking, key: Callable[[str], str], read: Callable[[str], bytes | None]
+        self, place: Place, requests: Requests, key: Callable[[str], str], read: Callable[[str], bytes | None]
     ) -> None:
         self._place = place
-        self._asking = asking
+        self._requests = requests
         self._key = key
         self._read = read
 
     @property
     def _clients(self) -> Clients:
-        return self._asking.clients
+        return self._requests.clients
 
     def put(self, path: str, content: bytes) -> bool:
         key = self._key(path)
         self._require_size(path, len(content))
-        nonce, unsure = self._asking.environment.nonce(), False
-        tries = self._asking.tries("put", path)
+        nonce, unsure = self._requests.environment.nonce(), False
+        tries = self._requests.begin("put", path)
         while True:
-            failure = self._asking.once(lambda: self.create(key, content, nonce))
+            failure = self._requests.send_once(lambda: self.create(key, content, nonce))
             if not isinstance(failure, Failure):
                 tries.note_answer()
                 return True
@@ -61,12 +61,12 @@ class Puts:
                 tries.note_answer()
                 return False
             if failure.kind in (Kind.REFUSED, Kind.ABSENT) and not unsure:
-                raise refused(tries.where, failure, changes=True)
+                raise refused(tries.text, failure, changes=True)
             unsure = unsure or not failure.unsent
             if unsure and (outcome := self._read_back(path, content, nonce, tries)) is not None:
                 tries.note_answer()
                 return outcome
-            if failure.kind is Kind.REFUSED or not tries.again(failure):
+            if failure.kind is Kind.REFUSED or not tries.wait_to_retry(failure):
                 raise _put_failed(failure, unsure, tries)
 
     def create(self, key: str, content: bytes, nonce: str) -> bool:
@@ -78,16 +78,16 @@ class Puts:
     def _read_back(self, path: str, content: bytes, nonce: str, tries: Tries) -> bool | None:
         """Return True if the existing object is this put's, False if another's, None if there is none."""
         key = self._key(path)
-        found = self._asking.once(lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
+        found = self._requests.send_once(lambda: obstore.get(self._clients.brief(), key, options={"head": True}))
         if not isinstance(found, Failure) or found.kind is Kind.ABSENT:
-            tries.note_look()
+            tries.note_stat()
         if isinstance(found, Failure):
             return None  # absent, or the store still fails: the next put finds out
-        theirs = found.attributes.get(NONCE)
-        if theirs is not None:
-            return theirs == nonce
-        there = self._read(path) if found.meta["size"] == len(content) else b""
-        if there is not None and there != content:
+        stored_nonce = found.attributes.get(NONCE)
+        if stored_nonce is not None:
+            return stored_nonce == nonce
+        stored = self._read(path) if found.meta["size"] == len(content) else b""
+        if stored is not None and stored != content:
             return False
         raise CommitUnknownError(
             "the store drops object metadata, so it is unknown which process wrote this object. Read the table to see "
@@ -107,9 +107,11 @@ class Puts:
     def copy(self, source: str, target: str) -> bool | None:
         """Copy an object inside the bucket; None if the store refuses to copy."""
         end = self._key(target)
-        tries, unsure = self._asking.tries("copy", target), False
+        tries, unsure = self._requests.begin("copy", target), False
         while True:
-            failure = self._asking.once(lambda: obstore.copy(self._clients.reading(), source, end, overwrite=False))
+            failure = self._requests.send_once(
+                lambda: obstore.copy(self._clients.reading(), source, end, overwrite=False)
+            )
             if not isinstance(failure, Failure):
                 tries.note_answer()
                 return True
@@ -119,15 +121,15 @@ class Puts:
                 raise StorageUnavailableError(f"there is nothing to copy. copy={source} to={target}")
             if failure.kind is Kind.REFUSED and not unsure:
                 return None
-            if failure.kind is Kind.TAKEN or not tries.again(failure):
+            if failure.kind is Kind.TAKEN or not tries.wait_to_retry(failure):
                 raise _put_failed(failure, unsure, tries)
             unsure = unsure or not failure.unsent
 
 
 def _put_failed(failure: Failure, unsure: bool, tries: Tries) -> Exception:
     if not unsure:
-        return unavailable(tries.where, failure, tries.count, tries.seconds, changes=True)
+        return unavailable(tries.text, failure, tries.count, tries.seconds, changes=True)
     return CommitUnknownError(
         "the store did not answer whether it made an object, which may exist or appear later. Look before you write "
-        f"it again. {tries.where} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
+        f"it again. {tries.text} tries={tries.count} waited_s={tries.seconds:.1f} cause={failure.cause}"
     )

@@ -94,7 +94,7 @@ def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
             store.delete(path)
 
     try:
-        told = [
+        won = [
             at_once.side_by_side([partial(put, path, size, number) for number in range(PUTS)])
             for path, size in zip(paths, cycle(SIZES), strict=False)
         ]
@@ -106,10 +106,10 @@ def race(store: Store, address: str, nonce: str, keys: int) -> StoreCheck:
         ) from error
     finally:
         each(remove)
-    winners = Counter(map(sum, told))
+    winners = Counter(map(sum, won))
     wrong = sum(
         sum(made) == 1 and data != _content(made.index(True), size)
-        for made, data, size in zip(told, found, cycle(SIZES), strict=False)
+        for made, data, size in zip(won, found, cycle(SIZES), strict=False)
     )
     return StoreCheck(address, keys, PUTS, dict(sorted(winners.items())), wrong)
 

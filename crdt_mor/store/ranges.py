@@ -95,8 +95,8 @@ def _together(ranges: Sequence[Range]) -> list[Range]:
     return joined
 
 
-def _cut(asked: Sequence[Range], found: Sequence[bytes], start: int, length: int) -> bytes:
-    first, data = next((f, d) for (f, size), d in zip(asked, found, strict=True) if f <= start < f + size)
+def _cut(ranges: Sequence[Range], replies: Sequence[bytes], start: int, length: int) -> bytes:
+    first, data = next((f, d) for (f, size), d in zip(ranges, replies, strict=True) if f <= start < f + size)
     return data if len(data) == length else data[start - first : start - first + length]
 
 
@@ -127,7 +127,7 @@ class _File(io.RawIOBase):
     def __init__(self, file: RangedFile) -> None:
         super().__init__()
         self._file = file
-        self._at = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -136,17 +136,17 @@ class _File(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size()}[whence]
-        return self._at
+        self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size()}[whence]
+        return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        rest = max(0, self._file.size() - self._at)
+        rest = max(0, self._file.size() - self._position)
         length = rest if size is None or size < 0 else min(size, rest)
-        data = self._file.read(self._at, length) if length else b""
-        self._at += len(data)
+        data = self._file.read(self._position, length) if length else b""
+        self._position += len(data)
         return data
 
     def readall(self) -> bytes:

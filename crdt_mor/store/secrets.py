@@ -116,7 +116,7 @@ class MissingSecrets(Secrets):
         )
 
 
-_kept: dict[str, Secrets] = {}
+_secrets_by_name: dict[str, Secrets] = {}
 _lock = threading.Lock()
 
 
@@ -125,16 +125,16 @@ def keep(values: Mapping[str, str], provider: object = None) -> Secrets:
     if not values and provider is None:
         return Secrets({})
     with _lock:
-        same = (kept for kept in _kept.values() if dict(kept) == dict(values) and kept.provider == provider)
+        same = (kept for kept in _secrets_by_name.values() if dict(kept) == dict(values) and kept.provider == provider)
         known = next(same, None)
         if known is None:
             known = Secrets(values, SystemEnvironment().nonce(), provider)
-            _kept[known.name] = known
+            _secrets_by_name[known.name] = known
         return known
 
 
 def _named(name: str, names: tuple[str, ...], provider_name: str) -> Secrets:
-    if known := _kept.get(name):
+    if known := _secrets_by_name.get(name):
         return known
     return MissingSecrets(names, provider_name) if names else Secrets({}, name, provider_name or None)
 

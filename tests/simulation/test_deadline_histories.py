@@ -30,7 +30,7 @@ def test_histories_meet_writes_whose_outcome_is_not_known_and_that_are_there() -
 
 def every_put_that_fails_has_made_nothing(patch: pytest.MonkeyPatch) -> None:
     def careless(failure: Failure, unsure: bool, tries: Tries) -> Exception:
-        return unavailable(tries.where, failure, tries.count, tries.seconds, changes=True)
+        return unavailable(tries.text, failure, tries.count, tries.seconds, changes=True)
 
     patch.setattr(puts, "_put_failed", careless)
 

@@ -124,7 +124,7 @@ class Writer:
             assert place is not None
             options = read_options(self.through.options, place.provider)
             self.store = MortalStore(place, options.public, options.secret, Hurried())
-            self.store._asking.prepare()
+            self.store._requests.prepare()
             with suppress(StorageUnavailableError):
                 self.table = Table.open(self.uri, store=self.store, environment=Hurried())
                 return

@@ -117,7 +117,7 @@ def test_a_profile_of_sso_is_read_by_boto3(bare: Path, listening: Listening) -> 
 
 def test_a_profile_without_keys_leaves_the_role_of_the_machine_alone(bare: Path, listening: Listening) -> None:
     (bare / "config").write_text("[default]\nregion=eu-west-1\noutput=json\n")
-    assert store_at(listening)._asking.clients.vending is None
+    assert store_at(listening)._requests.clients.vending is None
 
 
 # --- providers --------------------------------------------------------------------------------------------------------
@@ -250,11 +250,11 @@ def test_keys_refused_late_do_not_take_newer_keys_away() -> None:
     keys = Vending(vendor, "s3", SimulatedEnvironment())
     keys()
     first = keys.number
-    keys.note_taken(first)
+    keys.note_accepted(first)
     assert keys.renews(first)
     assert keys.renews(first), "it was sent with the keys before"
     keys()
-    keys.note_taken(first)
+    keys.note_accepted(first)
     assert not keys.renews(keys.number), "the store has taken the keys before, and not these"
     assert vendor.given == 2
 
@@ -298,7 +298,7 @@ def test_what_a_provider_gave_is_in_no_error_repr_or_pickle(listening: Listening
     listening.answer = lambda method, key: said(403, "AccessDenied", f"{key} with secret-of-{key} may not")
     with pytest.raises(StorageRefusedError) as raised:
         store.read("x")
-    shown = [str(raised.value), repr(store), repr(store.options), repr(vars(store._asking))]
+    shown = [str(raised.value), repr(store), repr(store.options), repr(vars(store._requests))]
     assert not [text for text in shown if "secret-of-KEY-1" in text or "KEY-1" in text]
     assert not [data for data in (pickle.dumps(store), pickle.dumps(store.options)) if b"KEY-1" in data]
 
@@ -417,7 +417,7 @@ def test_a_store_of_obstore_that_leads_elsewhere_is_refused(uri: str, store: Cal
 
 def test_ask_a_machine_without_a_role_refuses_each_request_at_once(listening: Listening) -> None:
     """Its metadata service answers, and not the store: no later request waits as if the store had taken keys before."""
-    asking, asked = store_at(listening)._asking, []
+    requests, asked = store_at(listening)._requests, []
     says = (
         "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 8ms - Server returned "
         "non-2xx status code: 403 Forbidden: resolve_deny"
@@ -429,6 +429,6 @@ def test_ask_a_machine_without_a_role_refuses_each_request_at_once(listening: Li
 
     for _ in range(2):
         with pytest.raises(StorageRefusedError, match="this machine has no role") as caught:
-            asking.ask("read", "x", request)
+            requests.send("read", "x", request)
         assert "published" not in str(caught.value)
     assert len(asked) == 2

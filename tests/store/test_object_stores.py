@@ -110,7 +110,7 @@ def test_a_store_that_makes_an_object_twice_is_refused(server: servers.Server, m
 def test_nobody_listens() -> None:
     store = servers.s3().through(servers.free_port()).store()
     store.environment = SimulatedEnvironment()
-    store._asking.environment = store.environment
+    store._requests.environment = store.environment
     with pytest.raises(StorageUnavailableError, match=r"did not answer.*tries=\d+ waited_s=.*Connection refused"):
         store.read("x")
 
@@ -156,13 +156,13 @@ def test_large_objects_are_copied_where_they_are(server: servers.Server, monkeyp
 
 def test_the_clock_is_asked_once_a_minute(server: servers.Server) -> None:
     store, asked = server.store(), list[int]()
-    ask = store._asked_time
+    ask = store._requested_time
 
     def noted() -> int:
         asked.append(1)
         return ask()
 
-    store._asked_time = noted  # type: ignore[method-assign]
+    store._requested_time = noted  # type: ignore[method-assign]
     times = [store.now_ms() for _ in range(5)]
     assert asked == [1]
     assert times == sorted(times)
@@ -195,7 +195,7 @@ def test_no_secret_is_written_shown_pickled_or_logged(server: servers.Server, ca
     job = table.plan_write("upsert", COLUMNS)
     shown = [repr(x) for x in (table, table.scan(), table.scan().parts(), store, source, job, table.storage_options)]
     shown += [repr(vars(source.ranges) if source and source.ranges else None), caplog.text]
-    shown += [repr(vars(x)) for x in (store, store._asking, table, job.store)]
+    shown += [repr(vars(x)) for x in (store, store._requests, table, job.store)]
     pickled = [pickle.dumps(x) for x in (table.scan(), table.scan().parts(), table.storage_options, job, store)]
     written = [store.read(stat.path) or b"" for stat in (*store.walk(""), *store.walk(".hoodie"))]
     for secret in secrets_of(server):
