@@ -10,15 +10,14 @@ from crdt_mor.ground.late_imports import Late
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from crdt_mor.columns import kinds
 else:
     pa = Late("pyarrow")
+    kinds = Late("crdt_mor.columns.kinds")
 
-_SCALAR: Final = re.compile(
-    r"(?P<name>timestamp|decimal\d*|date|datetime|fixed_size_binary)(?:[\[(](?P<inner>[^\])]*)[\])])?"
-)
 _NESTED: Final = re.compile(r"(?P<name>\w+)<(?P<inner>.*)>(?:\[(?P<size>\d+)\])?", re.DOTALL)
 _OPEN, _CLOSED = "<[(", ">])"
-_DECIMALS: Final = ("decimal", "decimal32", "decimal64", "decimal128", "decimal256")
 
 
 def type_of(text: str) -> pa.DataType | None:
@@ -26,7 +25,11 @@ def type_of(text: str) -> pa.DataType | None:
     text = text.strip().removesuffix(" not null")
     nested = _NESTED.fullmatch(text)
     try:
-        return _scalar(text) if nested is None else _nested(nested["name"], [*_parts(nested["inner"])], nested["size"])
+        return (
+            kinds.type_named(text)
+            if nested is None
+            else _nested(nested["name"], [*_parts(nested["inner"])], nested["size"])
+        )
     except (ValueError, TypeError, KeyError):  # pyarrow raises the first two
         return None
 
@@ -72,19 +75,3 @@ def _parts(text: str) -> Iterator[str]:
             yield text[start:at].strip()
             start = at + 1
     yield text[start:].strip()
-
-
-def _scalar(text: str) -> pa.DataType | None:
-    match = _SCALAR.fullmatch(text)
-    name, inner = (match["name"], match["inner"] or "") if match else ("", "")
-    if name in _DECIMALS and re.fullmatch(r"\d+\s*,\s*\d+", inner):
-        make = getattr(pa, "decimal128" if name == "decimal" else name)
-        return make(*(int(part) for part in inner.split(",")))
-    if name in ("timestamp", "datetime"):
-        unit, _, zone = (part.strip() for part in (inner or "us").partition(","))
-        return pa.timestamp(unit, zone.removeprefix("tz=") or None) if unit in ("s", "ms", "us", "ns") else None
-    if name == "fixed_size_binary":
-        return pa.binary(int(inner)) if inner.isdigit() and int(inner) else None
-    if text in ("date", "date32[day]", "date[day]"):
-        return pa.date32()
-    return pa.date64() if text == "date64[ms]" else pa.type_for_alias(text)

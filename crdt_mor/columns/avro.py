@@ -14,7 +14,7 @@ from typing import cast
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.types import TIMESTAMP
+from crdt_mor.columns.kinds import TIMESTAMP
 from crdt_mor.errors import FormatError, UnsupportedFeatureError
 
 Json = None | bool | int | str | list["Json"] | dict[str, "Json"]

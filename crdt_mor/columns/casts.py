@@ -6,7 +6,6 @@ Arrow's safe casts check the values. If a cast fails, the first bad row is found
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +13,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from crdt_mor.columns.decimals import near_scale
+from crdt_mor.columns.kinds import kind_of
 from crdt_mor.columns.shown_fields import called, with_shown_fields
-from crdt_mor.columns.types import TIME, advice_between, is_list, stored_type
+from crdt_mor.columns.types import is_list, stored_type, values_of, without_views
 from crdt_mor.errors import InvalidInputError, SchemaMismatchError
 from crdt_mor.ground.late_imports import Late
 
@@ -47,10 +47,8 @@ def require_sound(data: pa.ChunkedArray, column: str) -> None:
     except pa.ArrowInvalid as error:
         if _OF_CASTS in str(error):
             return
-        if pt.is_time(data.type):
-            raise InvalidInputError(
-                f"a time of day must lie between 00:00 and 24:00: {error}. column={column}"
-            ) from error
+        if unsound := kind_of(data.type).unsound:
+            raise InvalidInputError(f"{unsound}: {error}. column={column}") from error
         raise InvalidInputError(
             f"the column is damaged: read it again, or declare it binary if its text is not UTF-8. column={column} "
             f"cause={error}"
@@ -93,10 +91,8 @@ def to_declared(data: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray
     if pt.is_fixed_size_list(declared):  # for nulls alone, without memory for items, pyarrow 26's cast crashes
         chunks = [pa.nulls(len(c), declared) if c.null_count == len(c) else c.cast(declared) for c in data.chunks]
         return pa.chunked_array(chunks, declared)
-    if pt.is_time(declared):
-        return data.cast(TIME).cast(declared)
     if not pt.is_dictionary(declared):
-        return data.cast(declared)
+        return kind_of(declared).shown(data, declared)
     encoded = plain_values(data).cast(stored_type(declared, "")).combine_chunks()
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
     encoded = encoded.dictionary_encode()
@@ -148,27 +144,17 @@ def _require_fields(kind: pa.StructType, declared: pa.StructType, path: str) -> 
 
 def _mismatch(kind: pa.DataType, column: pa.Field) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"the data is of another type than the column: {advice_between(kind, column.type)}. "
+        f"the data is of another type than the column: {kind_of(column.type).advice(kind, column.type)}. "
         f"column={column.name} type={kind} column_type={column.type}"
     )
 
 
 def meets(kind: pa.DataType, declared: pa.DataType) -> bool:
     """Return True if values of `kind` may convert to `declared`; values are checked later."""
-    kind, declared = (k.storage_type if isinstance(k, pa.JsonType) else _values_of(k) for k in (kind, declared))
+    kind, declared = values_of(kind), values_of(declared)
     if pt.is_null(kind):
         return True
-    if pt.is_nested(declared):
-        return _nested_meets(kind, declared)
-    if pt.is_timestamp(kind) and (pt.is_timestamp(declared) or pt.is_date64(declared)):  # polars' date64
-        return bool((kind.tz is None) == (pt.is_date64(declared) or declared.tz is None))
-    if pt.is_time(kind) or pt.is_time(declared):
-        return bool(pt.is_time(kind) and pt.is_time(declared))
-    if _is_number(declared):
-        return _is_number(kind) and not (pt.is_decimal(declared) and pt.is_floating(kind))
-    with suppress(SchemaMismatchError):
-        return bool(stored_type(kind, "") == stored_type(declared, ""))
-    return False
+    return _nested_meets(kind, declared) if pt.is_nested(declared) else kind_of(declared).accepts(kind, declared)
 
 
 def _nested_meets(kind: pa.DataType, declared: pa.DataType) -> bool:
@@ -189,10 +175,6 @@ def _is_view(kind: pa.DataType) -> bool:
     return bool(pt.is_list_view(kind) or pt.is_large_list_view(kind))
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
-
-
 # --- casting ----------------------------------------------------------------------------------------------------------
 
 
@@ -201,39 +183,11 @@ def _same(left: pa.DataType, right: pa.DataType) -> bool:
     return bool(left == right and (left.num_fields == 0 or str(left) == str(right)))
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(stored_type(kind, "") in (pa.string(), pa.binary()) and not pt.is_fixed_size_binary(_values_of(kind)))
-
-
-def _is_scalar_text(kind: pa.DataType) -> bool:
-    return bool(pt.is_string_view(kind) or pt.is_binary_view(kind))
-
-
-def _values_of(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pt.is_dictionary(kind) else kind
-
-
-def _steps(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
-    """Return the casts to apply. If the declared type is narrower than the stored type it comes first, because 300 in
-    an int8 column could be stored but not read back.
-    """
-    declared = _values_of(declared)
-    if _is_text(declared):
-        return [target]
-    if pt.is_fixed_size_binary(declared) and kind != declared:
-        return [pa.binary(), declared, target]
-    if pt.is_time(declared):
-        return [declared, TIME, target]
-    if pt.is_date64(declared) and pt.is_timestamp(kind):
-        return [pa.timestamp("ms"), pa.int64(), declared, target]
-    return [declared, target]
-
-
 def plain_values(data: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode dictionaries, JSON and list views, which Arrow casts poorly."""
     if pt.is_dictionary(data.type):
         kind = data.type.value_type
-        kind = stored_type(kind, "") if _is_scalar_text(kind) else kind  # Arrow lacks `take` for string views
+        kind = without_views(kind)  # Arrow lacks `take` for views
         return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in data.chunks], kind)
     if isinstance(data.type, pa.JsonType):
         return data.cast(data.type.storage_type)
@@ -256,7 +210,8 @@ def _list_of_view(view: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _is_stored(kind: pa.DataType, declared: pa.DataType, target: pa.DataType) -> bool:
     """Return True if values of `kind` need no check for the declared column with stored type `target`."""
-    return bool(kind == target and (declared == target or _is_text(declared)) and not _has_map(kind))
+    takes_all = declared == target or kind_of(values_of(declared)).takes_all(values_of(declared))
+    return bool(kind == target and takes_all and not _has_map(kind))
 
 
 def _has_map(kind: pa.DataType) -> bool:
@@ -271,7 +226,7 @@ def _stored(data: pa.ChunkedArray, declared: pa.DataType, path: str) -> pa.Chunk
     if pt.is_nested(declared) and pt.is_nested(data.type):
         return pa.chunked_array([_stored_nested(chunk, declared, path, target) for chunk in data.chunks], target)
     try:
-        return _cast(data, _steps(data.type, declared, target))
+        return _cast(data, kind_of(values_of(declared)).steps(data.type, values_of(declared), target))
     except (pa.ArrowInvalid, OverflowError) as error:
         raise _InexactError(path, data.type, declared, "") from error
     except pa.ArrowNotImplementedError as error:

@@ -14,9 +14,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from crdt_mor.columns.types import field_of, is_list, join_types, list_like, stored_type, without_views
-
-_UNITS = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+from crdt_mor.columns import kinds
+from crdt_mor.columns.types import field_of, is_list, join_types, list_like, values_of, without_views
 
 
 def said(kind: pa.DataType) -> pa.DataType | None:
@@ -81,22 +80,10 @@ def _has_room(declared: pa.DataType, batch: pa.DataType) -> bool:
 
 
 def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
-    batch = batch.value_type if pt.is_dictionary(batch) else batch
-    declared = declared.value_type if pt.is_dictionary(declared) else declared
-    if pt.is_integer(batch) and pt.is_integer(declared):
-        return _holds(declared, batch)
-    if pt.is_floating(batch) and pt.is_floating(declared):
-        return bool(batch.bit_width <= declared.bit_width)
-    if pt.is_timestamp(batch) and pt.is_timestamp(declared):
-        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
-    if pt.is_time(batch) or pt.is_time(declared):
-        return pt.is_time(batch) and pt.is_time(declared) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+    batch, declared = values_of(batch), values_of(declared)
     if pt.is_nested(declared):
         return bool(batch == declared) or _parts_fit(batch, declared)
-    if pt.is_fixed_size_binary(declared):
-        return bool(batch == declared)
-    stored, written = stored_type(declared, ""), stored_type(batch, "")
-    return bool(stored == written or (written == pa.int32() and stored == pa.float64()))
+    return not pt.is_nested(batch) and kinds.fits(batch, declared)
 
 
 def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
@@ -108,10 +95,3 @@ def _parts_fit(batch: pa.DataType, declared: pa.DataType) -> bool:
         return False
     places = ((field.type, field_of(declared, field.name)) for field in batch)
     return all(place is not None and fits(kind, place.type) for kind, place in places)
-
-
-def _holds(declared: pa.DataType, batch: pa.DataType) -> bool:
-    signed = pt.is_signed_integer(declared)
-    if pt.is_signed_integer(batch):
-        return signed and bool(batch.bit_width <= declared.bit_width)
-    return bool(batch.bit_width < declared.bit_width or (not signed and batch.bit_width == declared.bit_width))

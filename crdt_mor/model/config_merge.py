@@ -15,8 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from crdt_mor.columns.kinds import TIMESTAMP
 from crdt_mor.columns.schema import META_COLUMNS, TableSchema
-from crdt_mor.columns.types import TIMESTAMP
 from crdt_mor.errors import FormatError, InvalidInputError, UnsupportedVersionError
 from crdt_mor.model import config_properties as hoodie
 from crdt_mor.model.keys import KeySpec

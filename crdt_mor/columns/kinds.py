@@ -1,0 +1,418 @@
+"""The families of column types, an object each: `kind_of` finds the family of a type.
+
+A `Kind` answers every question about its types: how they are stored, spelled, cast, widened, parsed and used in keys.
+The other modules of this room apply the answers inside lists, structs, maps and dictionaries. The defaults of `Kind`
+suit a type that Arrow casts to its stored type and back. To add a type, add a family here; ARCHITECTURE.md says more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Final
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from crdt_mor.errors import InvalidInputError, SchemaMismatchError
+
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
+TIME: Final = pa.time64("us")
+"""The declared type of a time of day, stored as microseconds since midnight."""
+
+DECIMAL_DIGITS: Final = 38
+_UNITS: Final = {"s": 0, "ms": 1, "us": 2, "ns": 3}
+_AS_NUMBER: Final = "cast to an integer, in the column's unit"
+_OFFSET: Final = re.compile(r"[+-]([01][0-9]|2[0-3]):[0-5][0-9]")
+"""A time zone given as an offset from UTC."""
+
+
+class Kind:
+    """A family of types without inner types. `kind`, `left` and `declared` are types of the family."""
+
+    __slots__ = ()
+
+    samples: ClassVar[tuple[pa.DataType, ...]]
+    """Its types, with some parameters, as docs/types.md lists them. Their Arrow type ids belong to the family."""
+
+    stored_as: ClassVar[pa.DataType]
+    """The type in files: one that Hudi's readers know."""
+
+    mixes: ClassVar[bool] = True
+    """False if the stored values of other families never mean the same, such as numbers beside times of day."""
+
+    is_number: ClassVar[bool] = False
+
+    unsound: ClassVar[str] = ""
+    """The rule that invalid values break, for an error; empty: the general message suits."""
+
+    def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
+        """Return the type that reads return; raise an error if no table can have the type."""
+        self.stored(kind, column)
+        return kind
+
+    def inner(self, kind: pa.DataType) -> pa.DataType:
+        """Return the type that reads return inside lists, structs and maps."""
+        return kind
+
+    def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
+        """Return the type in files; raise `SchemaMismatchError` if there is none."""
+        return self.stored_as
+
+    def spelled(self, kind: pa.DataType) -> str:
+        """Return the type's name in a table's schema; `type_named` parses it."""
+        return str(kind)
+
+    def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
+        """Return the type with a name that Arrow does not parse, or None; raise ValueError for wrong parameters."""
+        return None
+
+    # --- the types of two writers -------------------------------------------------------------------------------------
+
+    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+        """Return the least type for values of both, or None; commutative and associative."""
+        stored = self.stored(left, "")
+        return None if stored != self.stored(right, "") else left if left == right else stored
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        """Return True if `declared` holds every value of `batch`."""
+        return bool(self.stored(batch, "") == self.stored(declared, ""))
+
+    # --- casts --------------------------------------------------------------------------------------------------------
+
+    def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
+        """Return True if values of any type `given` may convert to `declared`; values are checked later."""
+        other = kind_of(given)
+        if other is not self and not (self.mixes and other.mixes):
+            return False
+        try:
+            return bool(other.stored(given, "") == self.stored(declared, ""))
+        except SchemaMismatchError:
+            return False
+
+    def takes_all(self, declared: pa.DataType) -> bool:
+        """Return True if each value of the stored type is a value of `declared`."""
+        return False
+
+    def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
+        """Return the casts from `given` to the stored type `target`, each checked by Arrow.
+
+        The declared type comes first: 300 in an int8 column could be stored, but not read back.
+        """
+        return [target] if self.takes_all(declared) else [declared, target]
+
+    def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
+        """Convert stored values to the declared type."""
+        return stored.cast(declared)
+
+    def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
+        """Advise how to convert data of any type `given` to a `declared` column."""
+        return kind_of(given).way_out(given)
+
+    def way_out(self, kind: pa.DataType) -> str:
+        """Advise how to convert values to another family's type."""
+        return "cast to the column's type"
+
+
+class _Booleans(Kind):
+    samples = (pa.bool_(),)
+    stored_as = pa.bool_()
+
+
+class _Number(Kind):
+    is_number = True
+
+    def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
+        return kind_of(given).is_number
+
+
+class _Integers(_Number):
+    samples = (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
+    )  # fmt: skip
+    _BY_SIZE = (pa.uint8(), pa.int8(), pa.uint16(), pa.int16(), pa.uint32(), pa.int32(), pa.int64())
+
+    def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
+        signed = pt.is_signed_integer(kind)
+        if kind.bit_width < 32 or (signed and kind.bit_width == 32):
+            return pa.int32()
+        return pa.int64() if signed or kind.bit_width == 32 else pa.decimal128(20, 0)
+
+    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+        if left == right or pa.uint64() in (left, right):
+            return super().join(left, right)
+        return next(kind for kind in self._BY_SIZE if self.fits(left, kind) and self.fits(right, kind))
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        grows = pt.is_signed_integer(declared) - pt.is_signed_integer(batch)
+        return grows >= 0 and bool(batch.bit_width + grows <= declared.bit_width)
+
+
+class _Floats(_Number):
+    samples = (pa.float16(), pa.float32(), pa.float64())
+
+    def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
+        return pa.float64() if kind.bit_width == 64 else pa.float32()
+
+    def spelled(self, kind: pa.DataType) -> str:
+        return f"float{kind.bit_width}"
+
+    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+        return super().join(left, right) or pa.float64()
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        return bool(batch.bit_width <= declared.bit_width)
+
+
+class _Decimals(_Number):
+    samples = (pa.decimal32(7, 2), pa.decimal64(15, 2), pa.decimal128(38, 10), pa.decimal256(38, 0))
+
+    def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
+        if kind.precision > DECIMAL_DIGITS:
+            raise unsupported(kind, column, f"a decimal has at most {DECIMAL_DIGITS} digits")
+        if not 0 <= kind.scale <= kind.precision:
+            raise unsupported(kind, column, "the scale of a decimal lies between 0 and its precision")
+        return pa.decimal128(kind.precision, kind.scale)
+
+    def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
+        if name not in ("decimal", "decimal32", "decimal64", "decimal128", "decimal256"):
+            return None
+        precision, scale = map(int, parameters)
+        return getattr(pa, "decimal128" if name == "decimal" else name)(precision, scale)
+
+    def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
+        return super().accepts(given, declared) and not pt.is_floating(given)
+
+
+class _Texts(Kind):
+    samples = (pa.string(), pa.large_string(), pa.string_view(), pa.json_())
+    stored_as = pa.string()
+
+    def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
+        return kind.storage_type if isinstance(kind, pa.JsonType) else kind
+
+    def takes_all(self, declared: pa.DataType) -> bool:
+        return True
+
+
+class _Bytes(Kind):
+    samples = (pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(4))
+    stored_as = pa.binary()
+
+    def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
+        if name != "fixed_size_binary":
+            return None
+        (size,) = parameters
+        return pa.binary(int(size)) if size.isdigit() else None
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        return self.takes_all(declared) or bool(batch == declared)
+
+    def takes_all(self, declared: pa.DataType) -> bool:
+        return not pt.is_fixed_size_binary(declared)
+
+    def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
+        sized = given != declared and not self.takes_all(declared)
+        return [pa.binary(), declared, target] if sized else super().steps(given, declared, target)
+
+
+class _Dates(Kind):
+    samples = (pa.date32(), pa.date64())
+    stored_as = pa.date32()
+
+    def spelled(self, kind: pa.DataType) -> str:
+        return str(kind).partition("[")[0]
+
+    def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
+        return pa.date32() if name == "date" and [*parameters] in ([], ["day"]) else None
+
+    def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
+        if pt.is_timestamp(given):  # polars' date64
+            return pt.is_date64(declared) and given.tz is None
+        return super().accepts(given, declared)
+
+    def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
+        if pt.is_timestamp(given):
+            return [pa.timestamp("ms"), pa.int64(), declared, target]
+        return super().steps(given, declared, target)
+
+
+class _TimesOfDay(Kind):
+    samples = (pa.time32("s"), pa.time32("ms"), TIME, pa.time64("ns"))
+    stored_as = pa.int64()
+    mixes = False
+    unsound = "a time of day must lie between 00:00 and 24:00"
+
+    def inner(self, kind: pa.DataType) -> pa.DataType:
+        return TIME
+
+    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+        return left if left == right else TIME
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        return _UNITS[batch.unit] <= _UNITS[declared.unit]
+
+    def steps(self, given: pa.DataType, declared: pa.DataType, target: pa.DataType) -> list[pa.DataType]:
+        return [declared, TIME, target]
+
+    def shown(self, stored: pa.ChunkedArray, declared: pa.DataType) -> pa.ChunkedArray:
+        return stored.cast(TIME).cast(declared)
+
+    def way_out(self, kind: pa.DataType) -> str:
+        return _AS_NUMBER
+
+    def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
+        if pt.is_nested(given):
+            return super().advice(given, declared)
+        return (
+            "convert it to times of day, pa.time64, datetime.time or in SQL TIME '10:30:00', because the unit of a "
+            "number is unknown; from Spark, a bigint of microseconds since midnight is accepted"
+        )
+
+
+class _Timestamps(Kind):
+    samples = (
+        *map(pa.timestamp, _UNITS), pa.timestamp("s", "UTC"), pa.timestamp("ms", "Asia/Tokyo"), TIMESTAMP,
+        pa.timestamp("ns", "Europe/Berlin"),
+    )  # fmt: skip
+    stored_as = TIMESTAMP
+
+    def declared(self, kind: pa.DataType, column: str) -> pa.DataType:
+        if kind.tz is not None:
+            _require_zone(kind.tz, column)
+        return kind
+
+    def spelled(self, kind: pa.DataType) -> str:
+        return str(kind).replace("tz=", "", 1)
+
+    def named(self, name: str, parameters: Sequence[str]) -> pa.DataType | None:
+        if name not in ("timestamp", "datetime"):
+            return None
+        unit, zone, *_ = *(parameters or ["us"]), ""
+        return pa.timestamp(unit, zone.removeprefix("tz=") or None)
+
+    def join(self, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+        if (left.tz is None) != (right.tz is None):
+            return None  # the zone of a naive time would be a guess
+        return left if left == right else pa.timestamp("us") if left.tz is None else TIMESTAMP
+
+    def fits(self, batch: pa.DataType, declared: pa.DataType) -> bool:
+        return (batch.tz is None) == (declared.tz is None) and _UNITS[batch.unit] <= _UNITS[declared.unit]
+
+    def accepts(self, given: pa.DataType, declared: pa.DataType) -> bool:
+        return pt.is_timestamp(given) and (given.tz is None) == (declared.tz is None)
+
+    def advice(self, given: pa.DataType, declared: pa.DataType) -> str:
+        if not pt.is_timestamp(given):
+            return super().advice(given, declared)
+        return "add the time zone of the data" if given.tz is None else "drop the data's time zone, as in the column"
+
+
+def _require_zone(name: str, column: str) -> None:
+    """Refuse a time zone that does not exist: readers could not show the column's values."""
+    if not (name == "UTC" or _OFFSET.fullmatch(name) or _has_zone(name)) and _has_zone("UTC"):
+        raise InvalidInputError(
+            f"no such time zone: take a name like Europe/Berlin or UTC, or +02:00. column={column} zone={name!r}"
+        )
+
+
+def _has_zone(name: str) -> bool:
+    """Return True if this machine's time zone database contains the name; some machines lack a database."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+class _Unknown(Kind):
+    """The types that no table can have, and types with inner types."""
+
+    samples = ()
+    mixes = False
+
+    def stored(self, kind: pa.DataType, column: str) -> pa.DataType:
+        raise unsupported(kind, column, self._instead(kind))
+
+    def _instead(self, kind: pa.DataType) -> str:
+        if isinstance(kind, pa.BaseExtensionType):
+            is_text = isinstance(kind, pa.UuidType)
+            return self.way_out(kind) if is_text else f"cast to its storage type, {kind.storage_type}"
+        if pt.is_duration(kind):
+            return "cast to int64, and note the unit in the column's name or comment"
+        return "give the column a type" if pt.is_null(kind) else "cast to a type in docs/types.md"
+
+    def way_out(self, kind: pa.DataType) -> str:
+        if isinstance(kind, pa.UuidType):
+            return f"cast to text, or to bytes, {kind.storage_type}"
+        return _AS_NUMBER if pt.is_duration(kind) else super().way_out(kind)
+
+
+def unsupported(kind: pa.DataType, column: str, advice: str) -> SchemaMismatchError:
+    return SchemaMismatchError(f"Hudi tables cannot store this type: {advice}. column={column} type={kind}")
+
+
+# --- the registry -----------------------------------------------------------------------------------------------------
+
+UNKNOWN: Final = _Unknown()
+FAMILIES: Final[Sequence[Kind]] = (
+    _Booleans(), _Integers(), _Floats(), _Decimals(), _Texts(), _Bytes(), _Dates(), _TimesOfDay(), _Timestamps(),
+)  # fmt: skip
+
+
+def type_id(kind: pa.DataType) -> int | str:
+    """Return the key of a type's family in `KINDS`: types of one Arrow id differ in parameters only."""
+    key: int | str = kind.extension_name if isinstance(kind, pa.BaseExtensionType) else kind.id
+    return key
+
+
+KINDS: Final[dict[int | str, Kind]] = {type_id(sample): kind for kind in FAMILIES for sample in kind.samples}
+
+
+def kind_of(kind: pa.DataType) -> Kind:
+    """Return the family of a type; `UNKNOWN` for types that no table can have, and for types with inner types."""
+    return KINDS.get(type_id(kind), UNKNOWN)
+
+
+def join(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Return the least type for values of two types without inner types, or None."""
+    one, other = kind_of(left), kind_of(right)
+    if one is other:
+        return one.join(left, right)
+    if not (one.mixes and other.mixes):
+        return None
+    stored = {one.stored(left, ""), other.stored(right, "")}
+    if len(stored) == 1:
+        return stored.pop()
+    return pa.float64() if stored <= {pa.int32(), pa.float32(), pa.float64()} else None
+
+
+def fits(batch: pa.DataType, declared: pa.DataType) -> bool:
+    """Return True if `declared` holds every value of `batch`; neither has inner types."""
+    one, other = kind_of(batch), kind_of(declared)
+    if one is other:
+        return one.fits(batch, declared)
+    if not (one.mixes and other.mixes):
+        return False
+    written, stored = one.stored(batch, ""), other.stored(declared, "")
+    return bool(written == stored or (written == pa.int32() and stored == pa.float64()))
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+_NAMED: Final = {
+    name: kind for family in FAMILIES for kind in family.samples for name in (str(kind), family.spelled(kind))
+}
+_PARAMETERS: Final = re.compile(r"(\w+)[\[(]([^\])]*)[\])]")
+
+
+def type_named(text: str) -> pa.DataType:
+    """Parse a name as Arrow or `Kind.spelled` writes it; raise ValueError or TypeError for others."""
+    if (known := _NAMED.get(text)) is not None:
+        return known
+    match = _PARAMETERS.fullmatch(text)
+    name, inner = (match[1], match[2]) if match else (text, "")
+    parameters = [part.strip() for part in inner.split(",") if part.strip()]
+    found = (family.named(name, parameters) for family in dict.fromkeys(KINDS.values()))
+    return next((kind for kind in found if kind is not None), None) or pa.type_for_alias(text)
